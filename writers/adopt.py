@@ -1,7 +1,8 @@
-"""Adoption of Apache Hudi's commits: conversion of commits that Hudi wrote to slots, in completion order.
+"""Adoption of Apache Hudi's commits: converts commits that Hudi wrote to slots, in completion order.
 
-Each file of the new snapshot is inspected once, to get its digest and an index entry for writes. If hoodoo and Hudi
-could see different rows afterwards, the adoption is refused with a reason before anything is written.
+Each file of the new snapshot is inspected once, to compute its digest and the index entry that writes need. If hoodoo
+and Hudi could see different rows afterwards, the adoption is refused with a reason before anything is written.
+
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class InspectFile:
 
     def __call__(self) -> InspectedFile:
         data = slices.read_verified(self.store, self.file)
-        known = replace(self.file, size=len(data), digest=digest(data), origin="hudi")
-        return self._base(known, data) if self.file.kind == BASE else self._log(known, data)
+        verified = replace(self.file, size=len(data), digest=digest(data), origin="hudi")
+        return self._base(verified, data) if self.file.kind == BASE else self._log(verified, data)
 
     @property
     def _instant(self) -> str:
@@ -84,42 +85,55 @@ class InspectFile:
         span = pc.min_max(rows[RECORD_KEY])
         ends = span["min"].as_py() or "", span["max"].as_py() or ""
         index = index_of(self.store)
-        in_rows = index.keys_of_rows()
-        in_rows.add(rows[RECORD_KEY], hashes)
-        entry = index.entry_for(file.file_id, self._instant, ends, in_rows)
+        keys_in_file = index.keys_of_rows()
+        keys_in_file.add(rows[RECORD_KEY], hashes)
+        entry = index.entry_for(file.file_id, self._instant, ends, keys_in_file)
         stats = statistics.of_parquet(
             pq.read_metadata(pa.BufferReader(data)),
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
         )
-        known = replace(file, rows=len(rows), index=entry.name, stats=stats)
+        completed = replace(file, rows=len(rows), index=entry.name, stats=stats)
         placed = not wrongly_placed(rows, config, np.zeros(len(rows), bool)).any()
-        return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes, placed)
+        return InspectedFile(
+            replace(completed, order=entry.order if entry.stored == entry.order else ""), hashes, placed
+        )
 
     def _log(self, file: DataFile, data: bytes) -> InspectedFile:
         """Inspect a log file of Apache Hudi: count its updates and deletes, and index its deleted keys.
 
-        An intact log keeps its digest. A log with a torn block is read as Hudi reads it, and gets no digest.
+        An undamaged log keeps its digest. A log with a torn block is read as Hudi reads it, and gets no digest.
+
         """
         try:
             blocks = decode_log(data, columns=[RECORD_KEY])
         except CorruptTable:
             blocks, file = decode_log(data, columns=[RECORD_KEY], strict=False), replace(file, digest="")
-        none: list[np.ndarray] = [np.empty(0, np.uint64)]
+        empty: list[np.ndarray] = [np.empty(0, np.uint64)]
         written = np.concatenate(
-            none + [hash64(block.rows[RECORD_KEY]) for block in blocks if isinstance(block, DataBlock)]
+            empty + [hash64(block.rows[RECORD_KEY]) for block in blocks if isinstance(block, DataBlock)]
         )
-        gone = np.unique(
+        deleted_hashes = np.unique(
             np.concatenate(
-                none + [hash64(block.keys.cast(pa.string())) for block in blocks if isinstance(block, DeleteBlock)]
+                empty + [hash64(block.keys.cast(pa.string())) for block in blocks if isinstance(block, DeleteBlock)]
             )
         )
-        index = index_of(self.store).entry_for_deletes(file.file_id, self._instant, gone) if len(gone) else ""
-        known = replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index)
-        return InspectedFile(known, np.unique(written), self._is_placed(file))
+        index = (
+            index_of(self.store).entry_for_deletes(file.file_id, self._instant, deleted_hashes)
+            if len(deleted_hashes)
+            else ""
+        )
+        completed = replace(
+            file,
+            rows=len(written) + len(deleted_hashes),
+            updates=len(written),
+            deletes=len(deleted_hashes),
+            index=index,
+        )
+        return InspectedFile(completed, np.unique(written), self._is_placed(file))
 
     def _is_placed(self, log: DataFile) -> bool:
         config = self.config
-        sources = {one.column for one in config.transforms.values()}
+        sources = {transform.column for transform in config.transforms.values()}
         if not sources:
             return True
         schema = slices.schema_of(config, dict.fromkeys([*config.merge_policy.needed_columns, *config.placing]))
@@ -139,21 +153,22 @@ def _look(task: InspectFile) -> InspectedFile:
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
     """Check that hoodoo would encode the record keys of a base file in the same way, and return their hashes.
 
-    Record keys and partition paths must have hoodoo's encoding. Otherwise an upsert would not find the stored row, and
-    would insert it again. `rows` contains the record keys, and their source columns. Raises UnsupportedTable.
+    Otherwise an upsert would not find the stored row, and would insert it again. Partition paths are checked in the
+    same way. `rows` contains the record keys and the columns from which they are computed. Raises UnsupportedTable.
+
     """
     try:
         keys = record_keys(rows, config.key, config.partition_by)
         paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
     except DataError as problem:
         raise UnsupportedTable(
-            f"{file.path}: {problem.message} hoodoo cannot write to this table.", file=file.path
+            f"{file.path}: {problem.message} hoodoo can read this table, but not write to it.", file=file.path
         ) from None
     stored = rows[RECORD_KEY].combine_chunks()
     if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
         raise UnsupportedTable(
             (
-                f"{file.path} encodes record keys differently than hoodoo, maybe because of its key generator. "
+                f"{file.path} encodes record keys differently from hoodoo, maybe because of the table's key generator. "
                 "hoodoo can read this table, but not write to it."
             ),
             file=file.path,
@@ -167,7 +182,7 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
     hashes = hash64(rows[RECORD_KEY])
     if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(suspects):
         raise UnsupportedTable(
-            f"{file.path} contains a record key twice. Deduplicate the table with Hudi first.", file=file.path
+            f"{file.path} contains a record key twice. Remove the duplicates with Apache Hudi first.", file=file.path
         )
     return hashes
 
@@ -199,24 +214,24 @@ class Adopter:
 
     def whole_table(self) -> None:
         """Create all slots of a table that only has a Hudi timeline. Raises UnsupportedTable or TableNotFound."""
-        theirs = ExternalHistory(self.store)
-        head = theirs.head()
+        hudi_history = ExternalHistory(self.store)
+        head = hudi_history.head()
         if not head.seq:
             raise TableNotFound(
                 f"{self.store.uri} has properties but no commits. If its creation was interrupted, call create "
-                "again. If another engine truncated the table, its next write makes it a table again.",
+                "again. If another engine truncated the table, open it after that engine's next write.",
                 path=self.store.uri,
             )
         index_of(self.store).require_valid_for(group.file_id for group in head.groups())
-        config = self._prepare(theirs)
+        config = self._prepare(hudi_history)
         self._require_finished()
         self._write_down(config)
         live = {entry.file.path for group in head.groups() for entry in group.files()}
-        looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
-        self._require_bases(head, looked)
+        inspected = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
+        self._require_bases(head, inspected)
         slots = [
-            replace(slot, files=tuple(looked[file.path].file if file.path in live else file for file in slot.files))
-            for slot in theirs.slots(0, head.seq)
+            replace(slot, files=tuple(inspected[file.path].file if file.path in live else file for file in slot.files))
+            for slot in hudi_history.slots(0, head.seq)
         ]
         view = View()
         for slot in slots:
@@ -226,18 +241,20 @@ class Adopter:
         self.history.head()
 
     def newer(self, found: CompletedInstant) -> None:
-        """Convert a Hudi commit that is newer than the table's head to a slot, with the compaction plans before it.
+        """Convert a Hudi commit that is newer than the newest slot to a slot, after the compaction plans that precede
+        it.
 
         The instant may also be a compaction plan. Does nothing if another process adopts the instant first.
+
         """
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
             return  # another process has adopted it in the meantime
-        theirs = ExternalHistory(self.store, view.table)
+        hudi_history = ExternalHistory(self.store, view.table)
         live = {
-            entry.file.path for group in theirs.head().groups() for entry in group.files()
+            entry.file.path for group in hudi_history.head().groups() for entry in group.files()
         }  # files of other groups may already be cleaned
-        self._prepare(theirs)
+        self._prepare(hudi_history)
         self._require_finished()
         names = external_history.names_since(self.store, view)
         for plan in external_history.unknown_plans(self.store, view, names):
@@ -248,41 +265,45 @@ class Adopter:
         slot = self._described(view, found)
         index_of(self.store).require_valid_for(file.file_id for file in slot.files)
         if found.action == RESTORE:
-            slot = self._restored(view, theirs, slot, found)
-        self._adopt(view, self._completed(slot, view, found, theirs), live)
+            slot = self._restored(view, hudi_history, slot, found)
+        self._adopt(view, self._completed(slot, view, found, hudi_history), live)
 
     def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
-        """Complete a slot with column changes, the schema ids of its files and the position of an ingestion job."""
+        """Complete a slot with column changes, the schema ids of its files, and the position of an ingestion job."""
         columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
             return ExternalPositions(view).told(columns.told(slot, record), record)
         # the record of a restore has no schemas, but earlier commits have; hoodoo's schema ids differ from Hudi's
-        then = replace(hoodie_properties.load(self.store), created=theirs.created()).with_schemas(
+        hudi_config = replace(hoodie_properties.load(self.store), created=theirs.created()).with_schemas(
             theirs.known_head().schemas
         )
-        changed = columns.changed(slot, then.columns.arrow)
-        numbers = {file.path: columns.like(then.columns_of(file).arrow) for file in slot.files}
+        changed = columns.changed(slot, hudi_config.columns.arrow)
+        columns_by_path = {file.path: columns.like(hudi_config.columns_of(file).arrow) for file in slot.files}
         return replace(
-            changed, files=tuple(replace(file, schema=one.id) for file in changed.files if (one := numbers[file.path]))
+            changed,
+            files=tuple(
+                replace(file, schema=column.id) for file in changed.files if (column := columns_by_path[file.path])
+            ),
         )
 
     # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable if another key generator has encoded the record keys in the base files of `view`.
+        """Raise UnsupportedTable if another key generator encoded the record keys in the base files of `view`.
 
-        Checks a table before it is converted and adopted.
+        This check runs before a table is converted and adopted.
+
         """
         _require_known_generator(config)
         index_of(self.store).require_valid_for(group.file_id for group in view.groups())
         files = [group.base.file for group in view.groups() if group.base]
         self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
 
-    def _prepare(self, theirs: ExternalHistory) -> TableConfig:
+    def _prepare(self, hudi_history: ExternalHistory) -> TableConfig:
         """Return the table's configuration with the columns of Hudi's newest commit. Raises UnsupportedTable."""
         config = hoodie_properties.load(self.store)
         _require_known_generator(config)
-        return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
+        return replace(config, created=hudi_history.created()).with_schemas(hudi_history.known_head().schemas)
 
     def _write_down(self, config: TableConfig) -> None:
         """Store the table's columns in hoodie.properties if they are missing there.
@@ -295,59 +316,69 @@ class Adopter:
             self.store.put(PROPERTIES, hoodie_properties.render(values, self.now_ms))
 
     def _pending(self, action: str) -> list[Instant]:
-        found = instants(self.store)
-        completed = {one.time for one in found if one.state is State.COMPLETED}
+        all_instants = instants(self.store)
+        completed = {instant.time for instant in all_instants if instant.state is State.COMPLETED}
         return [
-            one for one in found if one.action == action and one.state is State.REQUESTED and one.time not in completed
+            instant
+            for instant in all_instants
+            if instant.action == action and instant.state is State.REQUESTED and instant.time not in completed
         ]
 
     def _require_finished(self) -> None:
         for action in _UNFINISHED:
             if pending := self._pending(action):
                 raise UnsupportedTable(
-                    (f"Apache Hudi has not finished the {action} at {pending[0].time}. Wait for it or cancel it."),
+                    (
+                        f"Apache Hudi has not finished the {action} at {pending[0].time}. Wait until it is finished, "
+                        "or cancel it with Hudi."
+                    ),
                     instant=pending[0].time,
                 )
 
-    def _require_bases(self, view: View, looked: dict[str, InspectedFile]) -> None:
+    def _require_bases(self, view: View, inspected: dict[str, InspectedFile]) -> None:
         """Raise UnsupportedTable if a log file inserts keys that the base file of its file group lacks.
 
         Writes find a key only through base files, so they would miss such a key.
         """
         for group in view.groups():
-            self._require_base(group, looked)
+            self._require_base(group, inspected)
 
-    def _require_base(self, group: FileGroup, looked: dict[str, InspectedFile]) -> None:
+    def _require_base(self, group: FileGroup, inspected: dict[str, InspectedFile]) -> None:
         for log in group.logs:
-            known = looked.get(log.file.path)
-            if known is None:
+            log_content = inspected.get(log.file.path)
+            if log_content is None:
                 continue
-            base = self._keys_of(group, looked)
-            if base is None or not np.isin(known.keys, base).all():
+            base = self._keys_of(group, inspected)
+            if base is None or not np.isin(log_content.keys, base).all():
                 raise UnsupportedTable(
-                    (f"{log.file.path} inserts keys that are not in its base file. Compact the table with Hudi first."),
+                    f"Log file {log.file.path} inserts keys that are not in its base file. Compact the table with "
+                    "Apache Hudi first.",
                     file=log.file.path,
                 )
 
-    def _keys_of(self, group: FileGroup, looked: dict[str, InspectedFile]) -> np.ndarray | None:
+    def _keys_of(self, group: FileGroup, inspected: dict[str, InspectedFile]) -> np.ndarray | None:
         if group.base is None:
             return None
-        known = looked.get(group.base.file.path)
-        return known.keys if known else index_of(self.store).key_hashes(group.base.file.index)
+        base_content = inspected.get(group.base.file.path)
+        return base_content.keys if base_content else index_of(self.store).key_hashes(group.base.file.index)
 
     # ---- one slot
     def _look(self, config: TableConfig, files: Iterable[DataFile]) -> dict[str, InspectedFile]:
         tasks = [InspectFile(self.store, config, file) for file in files]
-        return {one.file.path: one for one in self.engine.map(_look, tasks)}
+        return {content.file.path: content for content in self.engine.map(_look, tasks)}
 
     def _adopt(self, view: View, slot: Slot, live: set[str]) -> View:
         config = hoodie_properties.load(self.store).with_schemas(apply(view, slot, "").schemas)
-        looked = self._look(config, [file for file in slot.files if file.path in live])
-        files = tuple(looked[file.path].file if file.path in looked else file for file in slot.files)
+        inspected = self._look(config, [file for file in slot.files if file.path in live])
+        files = tuple(inspected[file.path].file if file.path in inspected else file for file in slot.files)
         for group in apply(view, replace(slot, files=files), "").groups():
-            self._require_base(group, looked)
+            self._require_base(group, inspected)
         slot = replace(slot, files=files)
-        if config.transforms and files and all(file.path in looked and looked[file.path].placed for file in files):
+        if (
+            config.transforms
+            and files
+            and all(file.path in inspected and inspected[file.path].placed for file in files)
+        ):
             slot = replace(slot, placed=1, needs=(*slot.needs, PLACED))
         return self._put(view, slot)
 
@@ -374,30 +405,42 @@ class Adopter:
         slot = self._described(view, found)
         if slot.completed_at <= view.completed_at:
             raise UnsupportedTable(
-                f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing. Run it with Hudi first.",
+                f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing. Run this compaction with "
+                "Hudi first.",
                 instant=found.time,
             )
         return slot
 
-    def _restored(self, view: View, theirs: ExternalHistory, slot: Slot, found: CompletedInstant) -> Slot:
+    def _restored(self, view: View, hudi_history: ExternalHistory, slot: Slot, found: CompletedInstant) -> Slot:
         """Create the slot that records a restore by Apache Hudi.
 
-        The slot replaces each file group that the restore changed by the files that Hudi's timeline now lists for it.
+        The slot replaces the files of each file group that the restore changed by the files that Hudi's timeline now
+        lists.
+
         """
-        gone = found.record(self.store).get("instantsToRollback") or ()
-        before = min((self._slot_that_completed(instant) for instant in gone), default=slot.seq) - 1
-        now = theirs.head()
-        want = {(group.partition, group.file_id): group for group in now.groups()}
-        have = {(group.partition, group.file_id): group for group in view.groups()}
-        same = {key for key, group in have.items() if key in want and _paths(group) == _paths(want[key])}
-        files = tuple(entry.file for key, group in sorted(want.items()) if key not in same for entry in group.files())
+        undone_instants = found.record(self.store).get("instantsToRollback") or ()
+        before = min((self._slot_that_completed(instant) for instant in undone_instants), default=slot.seq) - 1
+        hudi_view = hudi_history.head()
+        wanted_groups = {(group.partition, group.file_id): group for group in hudi_view.groups()}
+        current_groups = {(group.partition, group.file_id): group for group in view.groups()}
+        unchanged = {
+            key
+            for key, group in current_groups.items()
+            if key in wanted_groups and _paths(group) == _paths(wanted_groups[key])
+        }
+        files = tuple(
+            entry.file
+            for key, group in sorted(wanted_groups.items())
+            if key not in unchanged
+            for entry in group.files()
+        )
         return replace(
             slot,
             action="replacecommit",
             operation="RESTORE",
             position=before,
             files=files,
-            replaced=tuple(sorted(key for key in have if key not in same)),
+            replaced=tuple(sorted(key for key in current_groups if key not in unchanged)),
         )
 
     def _slot_that_completed(self, instant: str) -> int:
@@ -415,9 +458,9 @@ class Adopter:
 
 def _require_known_generator(config: TableConfig) -> None:
     if not config.key or not config.folders_tell_values:
-        made = config.key_generator or "a missing key"
+        generator = config.key_generator or "a missing key"
         raise UnsupportedTable(
-            f"The keys and folders of the table are created by {made}, which hoodoo does not support for "
+            f"Record keys and folders of the table come from {generator}, which hoodoo does not support for "
             "writes. hoodoo can read this table, but not write to it.",
             generator=config.key_generator,
         )

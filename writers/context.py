@@ -27,10 +27,10 @@ class Context:
         timeline: The timeline of the table.
         index: The index of the table.
         engine: The engine that runs tasks.
-        run_plans: Runs the open compaction plans of a view.
-        alter: Changes the table's columns, if this rewrites logs.
+        run_plans: Function that runs the open compaction plans of a view.
+        alter: Function that changes the table's columns if the change requires rewriting logs.
         evolution: Column changes that a batch may cause, or None.
-        begun: The table state for the first attempt, if the preparation already loaded it.
+        begun: The table state for the first attempt, if it is already loaded.
         head: The slot after which no other writer may have written rows, or None for no such condition.
     """
 

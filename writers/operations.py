@@ -1,6 +1,7 @@
 """Write operations: each attempt locates keys, plans, writes files and commits, and is repeated after a conflict.
 
-The prepared batch is reused by a retry. Files and meta columns contain the old instant, so they are written again.
+A retry reuses the prepared batch. It writes all files again, because files and meta columns contain the instant.
+
 """
 
 from __future__ import annotations
@@ -71,12 +72,13 @@ def commit(
 ) -> Committed:
     """Plan, write and commit a write operation, and repeat it with a new instant after each conflict.
 
-    `propose` returns the plan for the newest view, or None if there is nothing to write. `comparing` replaces `propose`
-    after it mistook a key for a stored one with the same hash. It compares keys. This repetition does not count as a
+    `propose` returns the plan for the newest view, or None if there is nothing to write. If it mistook a key for a
+    stored key with the same hash, `comparing` replaces it, which compares keys. This repetition does not count as a
     retry, because no other writer interfered.
 
     Raises CommitConflict if the retries are exhausted, and CommitUnknown or Fenced. Raises OptionError if the sink
-    already has the batch `transaction` from another query. Also raises errors caused by the data or the store.
+    already has the batch `transaction` from another query. Also raises errors of the data or the store.
+
     """
     state, retries = context.begun or context.timeline.ready(), 0
     while True:
@@ -145,23 +147,23 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
 
     Changes that cannot be part of the write's slot are committed first. Raises RewriteNeeded.
     """
-    if context.evolution is None or not (found := context.evolution.alterations(state.config)):
+    if context.evolution is None or not (alterations := context.evolution.alterations(state.config)):
         return state.config
     from hoodoo.timeline.columns.alterations import altered
     from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
 
-    after = altered(state.config, found)
-    checks.altered(state.config, found)
-    needed = rewrites(state.config, state.view, after)
-    if needed.wrong:
+    after = altered(state.config, alterations)
+    checks.altered(state.config, alterations)
+    needed_rewrites = rewrites(state.config, state.view, after)
+    if needed_rewrites.wrong:
         raise rewrite_needed(
-            needed.wrong,
+            needed_rewrites.wrong,
             "The batch adds a column with the name of an earlier column, which is still in older files: ",
             "Add the column first with alter.add_column(..., rewrite=True) (hoodoo alter PATH add ... --rewrite), or "
             "choose another name.",
         )
-    if needed.groups:
-        context.alter(found)
+    if needed_rewrites.groups:
+        context.alter(alterations)
         raise Conflict("the table's columns were changed first")
     return state.config.with_columns(after)
 
@@ -186,7 +188,8 @@ class _Attempt:
     def run(self, proposal: WritePlan) -> Committed:
         """Write the files of a plan and commit them in a slot.
 
-        Raises Conflict, _MistakenKeys, and errors caused by the data or the store.
+        Raises Conflict, _MistakenKeys, and errors of the data or the store.
+
         """
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
@@ -201,9 +204,10 @@ class _Attempt:
         return self._result(slot, proposal, written)
 
     def _still(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
-        """Return the slot draft unless commits of other writers rule out its column changes. Raises Conflict.
+        """Return the slot draft, unless commits of other writers rule out its column changes. Raises Conflict.
 
-        They rule them out if they changed columns, or wrote files that would have to be rewritten first.
+        Such a commit changed columns, or wrote files that would have to be rewritten first.
+
         """
         from hoodoo.timeline.columns.rewrites import rewrites
 
@@ -215,10 +219,7 @@ class _Attempt:
         return drafted
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
-        """Run the write tasks of a plan. Returns the plan without tasks that wrote nothing, and the written files.
-
-        Returns the plan without assignments that wrote nothing, and the written files.
-        """
+        """Run the write tasks of a plan. Returns the plan without tasks that wrote nothing, and the written files."""
         config = self.state.config
         if proposal.columns:
             config = config.with_columns(proposal.columns)
@@ -228,26 +229,32 @@ class _Attempt:
                 config,
                 self.context.index,
                 attempt.instant,
-                n,
-                a.mode,
-                a.partition,
-                a.file_id,
-                a.group,
-                a.load,
+                number,
+                assignment.mode,
+                assignment.partition,
+                assignment.file_id,
+                assignment.group,
+                assignment.load,
                 proposal.silent,
-                a.from_stored,
+                assignment.from_stored,
             )
-            for n, a in enumerate(proposal.assignments)
+            for number, assignment in enumerate(proposal.assignments)
         ]
         attempt.register(key for task in tasks for key in task.leftovers)
         waiting = self.context.store.lists_by_prefix and all(task.is_small for task in tasks)
-        found = self.context.engine.map(run, tasks, waiting=waiting)
-        left = [one for one in found if isinstance(one, Unwritten)]
-        if any(one.mistaken for one in left):
+        results = self.context.engine.map(run, tasks, waiting=waiting)
+        unwritten = [result for result in results if isinstance(result, Unwritten)]
+        if any(result.mistaken for result in unwritten):
             raise _MistakenKeys
-        stale = proposal.stale + sum(one.stale for one in left)
-        wrote = [(a, one) for a, one in zip(proposal.assignments, found, strict=True) if isinstance(one, Written)]
-        return replace(proposal, assignments=[a for a, _ in wrote], stale=stale), [one for _, one in wrote]
+        stale = proposal.stale + sum(result.stale for result in unwritten)
+        pairs = [
+            (assignment, result)
+            for assignment, result in zip(proposal.assignments, results, strict=True)
+            if isinstance(result, Written)
+        ]
+        return replace(proposal, assignments=[assignment for assignment, _ in pairs], stale=stale), [
+            result for _, result in pairs
+        ]
 
     def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
         modes: dict[Mode, set[str]] = {}
@@ -270,10 +277,10 @@ class _Attempt:
         )
         return SlotDraft(
             self.operation,
-            files=tuple(one.file for one in written),
+            files=tuple(result.file for result in written),
             replaced=proposal.replaced,
-            inserted=tuple(reference for one in written for reference in one.inserted),
-            deleted=tuple(reference for one in written for reference in one.deleted),
+            inserted=tuple(reference for result in written for reference in result.inserted),
+            deleted=tuple(reference for result in written for reference in result.deleted),
             position=proposal.position,
             columns=proposal.columns.to_json() if proposal.columns else {},
             settings=dict(proposal.settings),
@@ -298,15 +305,17 @@ class _Attempt:
             updated=counts["updates"],
             deleted=counts["deletes"] + proposal.removed_rows,
             stale=counts["stale"] + proposal.stale,
-            rows_rewritten=sum(one.file.rows for one in written) if proposal.position else 0,
+            rows_rewritten=sum(result.file.rows for result in written) if proposal.position else 0,
             exact=_exact(proposal, written),
             files=len(written),
-            bytes_written=sum(one.file.size + sum(size for size, _ in one.file.changes.values()) for one in written),
+            bytes_written=sum(
+                result.file.size + sum(size for size, _ in result.file.changes.values()) for result in written
+            ),
         )
 
 
 def _exact(proposal: WritePlan, written: Sequence[Written]) -> bool:
-    return proposal.exact and all(one.exact for one in written)
+    return proposal.exact and all(result.exact for result in written)
 
 
 def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
@@ -314,27 +323,27 @@ def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
     names = ("inserts", "updates", "deletes", "stale")
     if proposal.counts is not None:
         return dict(zip(names, proposal.counts, strict=True))
-    return {name: sum(getattr(one, name) for one in written) for name in names}
+    return {name: sum(getattr(result, name) for result in written) for name in names}
 
 
 def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
     """Return the contents of Hudi's inflight file: new rows per partition, then one entry per file group."""
-    fresh: dict[str, int] = {}
-    known = []
-    for a in assignments:
-        if a.mode == Mode.NEW:
-            fresh[a.partition] = fresh.get(a.partition, 0) + a.rows
-        elif a.group and a.group.base:
-            known.append(
+    new_rows: dict[str, int] = {}
+    existing_groups = []
+    for assignment in assignments:
+        if assignment.mode == Mode.NEW:
+            new_rows[assignment.partition] = new_rows.get(assignment.partition, 0) + assignment.rows
+        elif assignment.group and assignment.group.base:
+            existing_groups.append(
                 (
-                    a.partition,
-                    a.file_id,
-                    a.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"),
-                    a.inserts,
-                    a.rows - a.inserts,
+                    assignment.partition,
+                    assignment.file_id,
+                    assignment.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"),
+                    assignment.inserts,
+                    assignment.rows - assignment.inserts,
                 )
             )
-    return [(partition, "", "", rows, 0) for partition, rows in fresh.items()] + known
+    return [(partition, "", "", rows, 0) for partition, rows in new_rows.items()] + existing_groups
 
 
 def upsert(
@@ -352,10 +361,11 @@ def insert(
     transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert rows with new keys. Rows with existing keys are an error or are left out.
+    """Insert rows with new keys. Rows with existing keys raise an error or are left out.
 
-    With existing='fail', an existing key raises KeyExists. With 'keep', rows of existing keys are left out. `bulk`
-    writes only new file groups. Their rows are sorted by the columns in `sort`, if there are any.
+    With existing='fail', an existing key raises KeyExists. With 'keep', rows with existing keys are left out. If `bulk`
+    is True, only new file groups are written, whose rows are sorted by the columns in `sort`, if there are any.
+
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
@@ -371,21 +381,21 @@ def overwrite(
     operation: str,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Replace all rows of partitions by the rows of `source`. partitions: None replaces all existing partitions."""
+    """Replace all rows of partitions with the rows of `source`. If `partitions` is None, replace all partitions."""
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
-        doomed = list(view.partitions if partitions is None else partitions)
-        groups = list(view.groups(doomed))
+        replaced_partitions = list(view.partitions if partitions is None else partitions)
+        groups = list(view.groups(replaced_partitions))
         proposal = source.into_new_groups(context, view, config) if source else WritePlan()
         rows = sum(group.base.file.rows for group in groups if group.base)
-        gone = tuple((group.partition, group.file_id) for group in groups)
+        replaced_groups = tuple((group.partition, group.file_id) for group in groups)
         return replace(
             proposal,
-            replaced=gone,
-            overwrites=frozenset(doomed),
+            replaced=replaced_groups,
+            overwrites=frozenset(replaced_partitions),
             everything=partitions is None,
             removed_rows=rows,
-            exact=not any(g.logs for g in groups),
+            exact=not any(group_.logs for group_ in groups),
         )
 
     return commit(context, operation, propose, transaction)

@@ -1,7 +1,8 @@
 """Restore of an earlier snapshot by a new commit. Later commits stay readable in the history.
 
 Unchanged file groups stay. All other file groups are replaced by new ones with the earlier rows. Apache Hudi sees one
-replacecommit. Any concurrent write conflicts, because it would be neither undone nor kept as a whole.
+replacecommit. Any concurrent write conflicts, because it could be neither completely undone nor completely kept.
+
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class FormerRows:
     """Function that reads the live rows of an earlier snapshot of a file group, to write them again.
 
     It runs in the task and can be pickled.
+
     """
 
     store: Store
@@ -43,10 +45,10 @@ class FormerRows:
     group: FileGroup
 
     def __call__(self) -> KeyedChanges:
-        wanted = pa.schema(
+        schema = pa.schema(
             [field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")]
         )
-        rows = slices.read_slice(self.store, self.config, self.group, wanted, verified=True)
+        rows = slices.read_slice(self.store, self.config, self.group, schema, verified=True)
         none = np.zeros(len(rows), bool)
         return KeyedChanges(rows, none, none)
 
@@ -54,8 +56,9 @@ class FormerRows:
 def restore(context: Context, seq: int) -> Committed:
     """Write a commit that restores the rows and columns of the snapshot at slot `seq`.
 
-    Checks stay, and use the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and SchemaError if a
-    check uses a column that was added later.
+    The checks of the table stay, with the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and
+    SchemaError if a check uses a column that was added later.
+
     """
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
@@ -64,24 +67,24 @@ def restore(context: Context, seq: int) -> Committed:
         columns = _columns_then(config, then)
         settings = checks.carried(config, columns) if columns else {}
         config = config.with_columns(columns) if columns else config
-        gone = list(_unlike(view, then))
-        back = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
-        if not gone and not back and columns is None:
+        removed = list(_unlike(view, then))
+        restored = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
+        if not removed and not restored and columns is None:
             return None
-        counts = _counted(context, config, view, then, [*gone, *back])
+        counts = _counted(context, config, view, then, [*removed, *restored])
         # rows of groups that only disappear are deleted; if groups come back too, most rows may be in both
-        known = counts is not None or not back and not any(group.logs for group in gone)
+        is_exact = counts is not None or not restored and not any(group.logs for group in removed)
         return WritePlan(
-            [_anew(context, config, group) for group in back],
-            _FormerKeys(context.index, tuple(back)),
-            replaced=tuple((group.partition, group.file_id) for group in gone),
+            [_anew(context, config, group) for group in restored],
+            _FormerKeys(context.index, tuple(restored)),
+            replaced=tuple((group.partition, group.file_id) for group in removed),
             exclusive=True,
             position=seq,
             columns=columns,
             settings=settings,
-            removed_rows=0 if counts else sum(group.base.file.rows for group in gone if group.base),
+            removed_rows=0 if counts else sum(group.base.file.rows for group in removed if group.base),
             counts=counts,
-            exact=known,
+            exact=is_exact,
         )
 
     try:
@@ -95,8 +98,9 @@ def _counted(
 ) -> RowCounts | None:
     """Count the rows that a restore inserts, updates and deletes, or return None if the counts are unknown.
 
-    They are unknown if the comparison would need too much memory, or if current values do not match the earlier
-    columns.
+    They are unknown if the comparison would need too much memory, or if current values cannot be converted to the
+    earlier columns.
+
     """
     if sum(entry.file.size for group in groups for entry in group.files()) > _COMPARED_BYTES:
         return None
@@ -109,10 +113,11 @@ def _counted(
 def _columns_then(config: TableConfig, then: View) -> TableSchema | None:
     """Return the snapshot's columns as the new schema of the table, or None if the columns are unchanged.
 
-    The largest column id stays, so that no id is used twice.
+    The table keeps its largest column id, so that no id is used twice.
+
     """
-    now, former = config.columns, then.schemas.newest or config.created
-    return None if former.columns == now.columns else former.with_id(now.id + 1, now.last)
+    current, former = config.columns, then.schemas.newest or config.created
+    return None if former.columns == current.columns else former.with_id(current.id + 1, current.last)
 
 
 def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
@@ -137,10 +142,10 @@ class _FormerKeys:
         return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
-def _unlike(one: View, other: View) -> Iterator[FileGroup]:
-    """Yield the file groups of the view `one` that are missing in the view `other`, or have different files there."""
-    for group in one.groups():
-        if other.group(group.partition, group.file_id) != group:
+def _unlike(view: View, other_view: View) -> Iterator[FileGroup]:
+    """Yield the file groups of `view` that are missing in `other_view`, or have different files there."""
+    for group in view.groups():
+        if other_view.group(group.partition, group.file_id) != group:
             yield group
 
 

@@ -1,6 +1,7 @@
 """Rows of a write, with methods that plan an upsert, an insert or an overwrite on a view.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
+
 """
 
 from __future__ import annotations
@@ -39,10 +40,7 @@ class Source(Protocol):
     """Interface of the rows of a write, which plan how they change a view of the table."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Plan an upsert: insert rows with new keys, and replace or delete rows of existing keys. None: nothing to do.
-
-        None: there is nothing to do.
-        """
+        """Plan an upsert, which inserts new keys, and replaces or deletes existing keys. None: no changes."""
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
@@ -72,9 +70,9 @@ class InProcess:
 
     Attributes:
         batch: The batch.
-        checked: The checks that its rows are known to pass.
-        bad: The rows that were removed from it.
-        evolution: The column changes that it may cause.
+        checked: The checks that its rows have passed.
+        bad: The invalid rows that were removed from the batch.
+        evolution: The column changes that the batch may cause.
     """
 
     batch: Batch
@@ -85,8 +83,9 @@ class InProcess:
     def fitted(self, config: TableConfig) -> Batch:
         """Convert the batch to the table's current columns, and check its rows again if the table has new checks.
 
-        Raises ColumnError if it has values for a column that was dropped. Raises CheckFailed if a row fails a check
-        that was added after the batch was prepared.
+        Raises ColumnError if the batch has values for a column that was dropped. Raises CheckFailed if a row fails a
+        check that was added after the batch was prepared.
+
         """
         batch = self.batch.fitted(config)
         if not batch.unconditional:
@@ -109,15 +108,19 @@ class InProcess:
     ) -> WritePlan | None:
         batch = self.fitted(config)
         located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
-        there = rows_that_exist(context.store, config, batch, located)
-        if there.any():
+        exists = rows_that_exist(context.store, config, batch, located)
+        if exists.any():
             if existing == "fail":
-                raise key_exists([some_of(batch, there)])
-            left = np.flatnonzero(~there)
-            proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk, sort)
-            kept = batch.hashes[there]
+                raise key_exists([some_of(batch, exists)])
+            new_positions = np.flatnonzero(~exists)
+            proposal = self._routed(
+                context, batch.take(new_positions), located.take(new_positions), view, config, bulk, sort
+            )
+            existing_hashes = batch.hashes[exists]
             return replace(
-                proposal, updated=lambda: np.union1d(proposal.updated(), kept), reads=groups_of(located, there)
+                proposal,
+                updated=lambda: np.union1d(proposal.updated(), existing_hashes),
+                reads=groups_of(located, exists),
             )
         return self._routed(context, batch, located, view, config, bulk, sort)
 
@@ -135,13 +138,13 @@ class InProcess:
         chunks = [ordered(batch, chunk, sort) for chunk in chunks]
         token = context.timeline.environment.token
         assignments = plan(chunks, BatchRows(batch), view, config, token, fill=not bulk)
-        at_home = located.group != NOWHERE
+        is_located = located.group != NOWHERE
         return WritePlan(
             assignments,
             # includes deletes, because a concurrently inserted key must not survive a later delete; includes existing
             # keys, because the stored key may be another key with the same hash
             lambda: np.unique(batch.hashes),
-            lambda: np.unique(batch.hashes[~batch.delete & at_home]),
+            lambda: np.unique(batch.hashes[~batch.delete & is_located]),
             searched=located.searched,
             stale=self.batch.stale,
         )
@@ -163,8 +166,8 @@ class Prepared:
 
     Attributes:
         source: The rows, in memory or staged.
-        bad: The rows that were removed from them.
-        evolution: The column changes that they may cause.
+        bad: The invalid rows that were removed.
+        evolution: The column changes that the rows may cause.
     """
 
     source: Source
@@ -174,45 +177,46 @@ class Prepared:
 
 @dataclass(frozen=True)
 class InEveryPartition(InProcess):
-    """Keys to delete in every partition of the table. The partitions in their batch are ignored."""
+    """Keys to delete in every partition of the table. The partitions in the batch are ignored."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan the deletion of each key in every partition that contains it."""
         batch = self.fitted(config)
-        found = InProcess(_where_found(context, view, batch)).upsert(context, view, config)
+        write_plan = InProcess(_where_found(context, view, batch)).upsert(context, view, config)
         # includes keys that are inserted concurrently
-        return found and replace(found, inserted=lambda: np.unique(batch.hashes))
+        return write_plan and replace(write_plan, inserted=lambda: np.unique(batch.hashes))
 
 
 def _where_found(context: Context, view: View, batch: Batch) -> Batch:
     """Repeat the rows of a batch for every partition whose index contains their key hash."""
     partitions, texts = list(view.partitions), batch.rows[RECORD_KEY].combine_chunks()
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-    together = max(1, _PAIRS // max(1, len(batch)))
-    for first in range(0, len(partitions), together):
-        keys = Keys.in_every_partition(texts, batch.hashes, partitions[first : first + together])
-        there = np.flatnonzero(context.index.locate(view.partitions, keys).group != NOWHERE)
-        rows.append(keys.rows[there])
-        codes.append((keys.codes[there] + first).astype(np.int32))
+    partitions_per_lookup = max(1, _PAIRS // max(1, len(batch)))
+    for first in range(0, len(partitions), partitions_per_lookup):
+        keys = Keys.in_every_partition(texts, batch.hashes, partitions[first : first + partitions_per_lookup])
+        matches = np.flatnonzero(context.index.locate(view.partitions, keys).group != NOWHERE)
+        rows.append(keys.rows[matches])
+        codes.append((keys.codes[matches] + first).astype(np.int32))
     return replace(batch.take(np.concatenate(rows)), partitions=partitions, codes=np.concatenate(codes))
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
-    """Return the table's checks that are not in `passed`, so that they still have to run on a batch."""
+    """Return the table's checks that are not in `passed` and therefore still have to be run on a batch."""
     return tuple(check for check in checks.of(config) if check not in passed)
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
     """Return a boolean mask of the batch rows whose key has a live row in the table.
 
-    If a log deletes a key, the file group is read.
+    If a log deletes a key, the file group is read to find out.
+
     """
-    there = located.group != NOWHERE
+    exists = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)
         keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
-        there[positions] = slices.live_keys(store, config, located.groups[number], keys)
-    return there
+        exists[positions] = slices.live_keys(store, config, located.groups[number], keys)
+    return exists
 
 
 def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
@@ -236,23 +240,23 @@ def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
 
 def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     """Return the KeyExists error for an insert. `parts` are the existing keys in each part of the batch."""
-    count, named = sum(part.count for part in parts), _named(parts)
+    count, keys = sum(part.count for part in parts), _named(parts)
     return KeyExists(
         (
-            f"{count} of the keys exist: {', '.join(map(printable, named))}. To replace their rows, call "
+            f"{count} keys of the insert exist already: {', '.join(map(printable, keys))}. To replace their rows, call "
             "upsert(...). To keep their rows and skip the new ones, call insert(..., existing='keep')."
         ),
-        keys=named,
+        keys=keys,
     )
 
 
 def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
     """Return the KeyNotFound error for an update. `parts` are the missing keys in each part of the batch."""
-    count, named = sum(part.count for part in parts), _named(parts)
+    count, keys = sum(part.count for part in parts), _named(parts)
     return KeyNotFound(
-        f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Remove these rows, or "
+        f"{count} keys of the update are not in the table: {', '.join(map(printable, keys))}. Remove these rows, or "
         "pass new_keys='insert' to insert them or new_keys='ignore' to skip them.",
-        keys=named,
+        keys=keys,
     )
 
 

@@ -1,9 +1,10 @@
 """Updates and deletes by condition, which compute the changed rows from stored rows.
 
-Each file group is one task. It reads the rows, computes the changes and writes them to the group: into a log
+Each file group is one task. The task reads the rows, computes the changes and writes them to the file group: into a log
 (merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.
-The rows that were read are part of the conflict check (`Derived`). After a conflict, the attempt is repeated on the new
+The conflict check covers the rows that were read (`Derived`). After a conflict, the attempt is repeated on the new
 rows.
+
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def update(
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan:
-        wanted, values = condition(config), new_values(config)
+        filter_, values = condition(config), new_values(config)
         # whole rows are needed for a log with whole rows, and for a change log
         narrow = config.logs_partial_rows if config.merge_on_read else not config.change_log
         names = [*values.needed_columns, *config.merge_policy.order_by] if narrow else config.schema.names
@@ -53,8 +54,8 @@ def update(
         return _planned(
             view,
             config,
-            wanted,
-            lambda group: _Updates(_read(context, config, group, columns, wanted), values, narrow),
+            filter_,
+            lambda group: _Updates(_read(context, config, group, columns, filter_), values, narrow),
         )
 
     return commit(context, "UPSERT", propose, transaction)
@@ -69,14 +70,14 @@ def delete(
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan:
-        wanted = condition(config)
+        filter_ = condition(config)
         columns = tuple(dict.fromkeys((RECORD_KEY, *config.key, *config.partition_by)))
         return _planned(
             view,
             config,
-            wanted,
-            lambda group: _Deletes(_read(context, config, group, columns, wanted), config),
-            drops=wanted is not None and wanted.decided_by_tree,
+            filter_,
+            lambda group: _Deletes(_read(context, config, group, columns, filter_), config),
+            drops=filter_ is not None and filter_.decided_by_tree,
         )
 
     return commit(context, "DELETE", propose, transaction)
@@ -97,18 +98,19 @@ def _planned(
 ) -> WritePlan:
     """Return the plan that applies `changes` to each file group that may contain a matching row.
 
-    With `drops`, file groups whose rows all match are dropped as a whole.
+    If `drops` is True, file groups whose rows all match are dropped without reading them.
+
     """
     pruning = Pruning(config, condition.tree if condition else None, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     read = [group for group in view.groups(partitions) if pruning.may_match(group)]
     dropped = [group for group in read if drops and pruning.all_match(group)]
-    gone = {group.file_id for group in dropped}
+    dropped_ids = {group.file_id for group in dropped}
     mode = Mode.APPEND if config.merge_on_read else Mode.REWRITE
     assignments = [
         Assignment(mode, group.partition, group.file_id, group, changes(group), 0, 0, from_stored=True)
         for group in read
-        if group.file_id not in gone
+        if group.file_id not in dropped_ids
     ]
     require_no_plan(assignments, view.planned_ids())
     return WritePlan(
@@ -124,7 +126,8 @@ def _planned(
 class _Updates:
     """Function that reads the matching rows of a file group and returns their new versions, inside a task.
 
-    With `narrow`, only the columns that are set are returned.
+    If `narrow` is True, only the columns that are set are returned.
+
     """
 
     read: SliceTask
@@ -132,15 +135,15 @@ class _Updates:
     narrow: bool
 
     def __call__(self) -> KeyedChanges:
-        stored, at = self.read.located()
-        numbered = stored if at is None else stored.append_column(_AT, pa.array(at))
-        rows, as_stored = self.values.changed(numbered)
+        stored, positions = self.read.located()
+        with_positions = stored if positions is None else stored.append_column(_AT, pa.array(positions))
+        rows, as_stored = self.values.changed(with_positions)
         sets = tuple(name for name in self.values.config.schema.names if name not in as_stored)
         return replace(
             upserts(rows.select(stored.schema.names)),
             as_stored=as_stored,
             columns=sets if self.narrow else None,
-            at=None if at is None else rows[_AT].to_numpy(),
+            at=None if positions is None else rows[_AT].to_numpy(),
         )
 
 
@@ -152,8 +155,8 @@ class _Deletes:
     config: TableConfig
 
     def __call__(self) -> KeyedChanges:
-        rows, at = self.read.located()
-        return replace(deletes_of(rows, self.config), at=at)
+        rows, positions = self.read.located()
+        return replace(deletes_of(rows, self.config), at=positions)
 
 
 def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
@@ -161,9 +164,9 @@ def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
 
     `rows` contains the record key, and the key and partition columns.
     """
-    named = {*config.key, *config.partition_by}
+    kept_columns = {*config.key, *config.partition_by}
     fields = list(config.schema)
-    known = [rows[field.name] if field.name in named else pa.nulls(len(rows), field.type) for field in fields]
-    deletes = pa.table([rows[RECORD_KEY], *known], schema=pa.schema([rows.schema.field(RECORD_KEY), *fields]))
-    every = np.ones(len(rows), bool)
-    return KeyedChanges(deletes, every, every)
+    columns = [rows[field.name] if field.name in kept_columns else pa.nulls(len(rows), field.type) for field in fields]
+    deletes = pa.table([rows[RECORD_KEY], *columns], schema=pa.schema([rows.schema.field(RECORD_KEY), *fields]))
+    all_rows = np.ones(len(rows), bool)
+    return KeyedChanges(deletes, all_rows, all_rows)

@@ -130,7 +130,7 @@ def test_what_is_wrong_with_a_frame_is_said_before_anything_is_written(session: 
     with pytest.raises(hoodoo.DuplicateKeys, match="more than once: '5[01]'"):
         table.merge(twice).when_matched_delete().execute()
     frame = session.createDataFrame(rows, DDL).repartition(3)
-    with pytest.raises(hoodoo.KeyNotFound, match="10 of the keys are not in the table: '60', '61'"):
+    with pytest.raises(hoodoo.KeyNotFound, match="10 keys of the update are not in the table: '60', '61'"):
         table.upsert(frame, columns=["n"], new_keys="fail")
     with pytest.raises(hoodoo.ColumnError, match="nothing"):
         table.upsert(frame, columns=["nothing"])

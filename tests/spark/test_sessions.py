@@ -162,7 +162,7 @@ def test_a_frame_is_written_by_its_tasks_and_one_commit(session: Any, tmp_path: 
     made.upsert(rows(range(4)))
     frame = session.range(0, 60, 1, 3).selectExpr("id % 30 id", "concat('c', id % 3) city", "id + 1 ts", "id / 2D fare")
     at = made.cursor.seq
-    with pytest.raises(Exception, match=r"KEY_EXISTS.*4 of the keys exist"):
+    with pytest.raises(Exception, match=r"KEY_EXISTS.*4 keys of the insert exist"):
         frame.where("id < 4").dropDuplicates(["id"]).write.format("hoodoo").mode("append").save(made.path)
     frame.write.format("hoodoo").mode("append").option("operation", "upsert").save(made.path)
     assert made.cursor.seq == at + 1

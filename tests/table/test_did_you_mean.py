@@ -237,7 +237,7 @@ def test_a_function_of_other_arguments_is_refused_before_it_is_called(table: hoo
     with pytest.raises(hoodoo.OptionError, match="CustomMerge takes a function of two Arrow tables"):
         hoodoo.CustomMerge(function)
     if function is not one:
-        with pytest.raises(hoodoo.OptionError, match="set must be a function with one argument"):
+        with pytest.raises(hoodoo.OptionError, match="expected a function with one argument"):
             table.update(function)
 
 
@@ -256,13 +256,13 @@ def test_functions_with_defaults_and_of_other_kinds_are_taken(table: hoodoo.Tabl
     [
         (
             lambda stored: {"n": 5},
-            "for {} returned 5 for column 'n', which is not an Arrow array. Convert a list with pa.array(...)",
+            "for {} returned 5 for column 'n': expected an Arrow array. Convert a list with pa.array(...)",
         ),
         (lambda stored: {"nn": stored["n"]}, "for {} returned column 'nn'"),
         (lambda stored: {"n": stored["status"]}, "The function for {} returned this column."),
         (
             lambda stored: {"n": stored["n"][:0]},
-            "returned 0 values of column 'n' for 1 rows. It must return one value per row",
+            "returned 0 values of column 'n' for 1 rows: expected one value per row",
         ),
         (lambda stored: None, "The function for {} returned None"),
         (lambda stored: {"id": stored["status"]}, "for {} returned column 'id'. Column 'id' is a key column"),

@@ -94,11 +94,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "mixed list of dicts": (lambda: [{"id": "a", "v": 1}, {"id": "b", "v": "x"}], r"'v', row 1: 'x' .* one type"),
     "number beyond 64 bits": (lambda: [{"id": "a", "v": 2**70}], r"'v', row 0: 1180591620717411303424"),
     "pandas columns of one name": (lambda: two_names("v", "v"), "'v' more than once"),
-    "lists of two lengths": (lambda: {"id": ["a", "b"], "v": [1]}, "'v' has 1 values, but column 'id' has 2"),
+    "lists of two lengths": (lambda: {"id": ["a", "b"], "v": [1]}, "'v' has 1 values: expected 2, as in column 'id'"),
     "a text where a list belongs": (lambda: {"id": "ab", "v": [1]}, "'id' must be a list"),
     "a name that is no text": (lambda: {"id": ["a"], 7: [1]}, "name must be a string, got 7"),
     "a row without a column": (lambda: [{"id": "a", "v": 1}, {"id": "b"}], "Row 1 has no 'v'"),
-    "batches of two schemas": (lambda: [BATCH, BATCH.select(["id"])], "Batch 1 has other columns"),
+    "batches of two schemas": (lambda: [BATCH, BATCH.select(["id"])], "Batch 1 has different columns"),
     "numbers in a row": (lambda: [1, 2], "Item 0 of the rows is a int"),
     "polars objects": (lambda: pl.DataFrame({"id": ["a"], "v": [object()]}), "'v' contains Python objects"),
     "polars Int128": (

@@ -192,7 +192,7 @@ def test_what_a_function_may_not_return_is_refused_before_anything_is_written(tm
     table = made(tmp_path / "t", kind, STORED)
     wrong: list[tuple[Any, str]] = [
         (lambda stored, newer: None, "function for merge returned None"),
-        (lambda stored, newer: {"a": [1]}, "not an Arrow array"),
+        (lambda stored, newer: {"a": [1]}, "expected an Arrow array"),
         (lambda stored, newer: {"a": pa.array([1, 2])}, "2 values"),
         (lambda stored, newer: {"none": pa.array([1])}, "'none' is not in the table"),
         (lambda stored, newer: {"id": pa.array([9])}, "key column"),

@@ -117,7 +117,7 @@ def test_new_keys_are_left_out_where_the_caller_says_so(tmp_path: Path, kind: st
 def test_new_keys_are_named_and_nothing_is_written_where_they_fail(tmp_path: Path, kind: str) -> None:
     table = orders(tmp_path / "t", kind)
     before = table.cursor
-    with pytest.raises(hoodoo.KeyNotFound, match="2 of the keys are not in the table: '8', '9'") as refused:
+    with pytest.raises(hoodoo.KeyNotFound, match="2 keys of the update are not in the table: '8', '9'") as refused:
         table.upsert([part(9, state="x"), part(1, state="x"), part(8, state="x")], columns="given", new_keys="fail")
     assert refused.value.details["keys"] == ["8", "9"] and table.cursor == before
 
@@ -174,7 +174,7 @@ def test_a_batch_of_some_columns_may_bring_a_new_one(tmp_path: Path, kind: str) 
     ("batch", "how", "says"),
     [
         ([part(1, zz=1)], {"columns": "given"}, "evolve=True"),
-        ([part(1, state="x")], {"columns": ["fare"]}, "Column 'fare' of the option columns is not in the batch"),
+        ([part(1, state="x")], {"columns": ["fare"]}, "Column 'fare' of option columns is not in the batch"),
         ([{"id": 1, "day": "a", "state": "x"}], {"columns": "given"}, "'ts' .*is not in the batch"),
         ([{"id": 1, "ts": 9, "state": "x"}], {"columns": "given"}, "'day' .a partition column. is not in the batch"),
         ([part(1, state=1.5)], {"columns": "given"}, "'state' is double"),

@@ -340,7 +340,7 @@ def test_an_update_under_a_transaction_happens_once(tmp_path: Path, kind: str) -
         ("n = 1", hoodoo.OptionError, "set must be"),
         (lambda found: None, hoodoo.ColumnError, "returned None"),
         (lambda found: {"n": pa.array([1])}, hoodoo.ColumnError, "1 values of column 'n' for 5 rows"),
-        (lambda found: {"n": [1] * len(found)}, hoodoo.ColumnError, "not an Arrow array"),
+        (lambda found: {"n": [1] * len(found)}, hoodoo.ColumnError, "expected an Arrow array"),
         (lambda found: {"id": pc.add(found["id"], 1)}, hoodoo.ColumnError, "a key column"),
     ],
 )

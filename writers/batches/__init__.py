@@ -1,1 +1,1 @@
-"""Preparation of batches: validation of rows, conversion to the table's columns, and search for invalid rows."""
+"""Preparation of batches: validates rows, converts them to the table's columns, and finds invalid rows."""

@@ -1,6 +1,7 @@
-"""Conversion between Arrow layouts of equal values: list views, fixed-size lists, dictionaries, run-end encoding.
+"""Conversion between Arrow layouts of equal values, such as list views, dictionaries and run-end encoding.
 
-The functions convert one array to another layout. They do not validate values.
+Each function converts one array to another layout. Values are not validated.
+
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def packed(array: pa.Array) -> pa.Array:
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the equivalent Arrow type without views, dictionaries, run-end encoding and extension types.
 
-    Arrow can `take` rows of these plain types.
+    Arrow's `take` supports all of these plain types.
+
     """
     if isinstance(kind, pa.UuidType):
         return pa.string()
@@ -76,8 +78,8 @@ def uuid_texts(array: pa.Array) -> pa.Array:
     digits = _DIGITS[np.stack([values >> 4, values & 15], axis=2).reshape(count, 32)]
     texts = np.insert(digits, [8, 12, 16, 20], ord("-"), axis=1)
     fixed = pa.Array.from_buffers(pa.binary(36), count, [None, pa.py_buffer(np.ascontiguousarray(texts))])
-    found = fixed.cast(pa.binary()).cast(pa.string())
-    return found if nulls is None else pc.if_else(nulls, None, found)
+    texts_array = fixed.cast(pa.binary()).cast(pa.string())
+    return texts_array if nulls is None else pc.if_else(nulls, None, texts_array)
 
 
 def unpacked(array: pa.Array) -> pa.Array:

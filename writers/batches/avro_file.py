@@ -16,7 +16,7 @@ from hoodoo.errors import EngineError, HoodooError
 from hoodoo.format.avro.schema import arrow_schema
 
 _NO_CODEC = " codec is supported but you need to install"
-"""Part of fastavro's error for a codec whose package is missing. The extras of fastavro are named after codecs."""
+"""Part of fastavro's error for a codec whose package is missing. Each codec has an extra of fastavro with its name."""
 _AVRO_HEADER = {
     "type": "record",
     "name": "header",
@@ -54,31 +54,31 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
     with _avro_errors():
         header: Any = fastavro.schemaless_reader(source, _AVRO_HEADER)
         if header["magic"] != b"Obj\x01":
-            raise ValueError("not an Avro file")
-        written = json.loads(header["meta"]["avro.schema"])
-        schema = arrow_schema(json.dumps(written))
-        header["meta"]["avro.schema"] = json.dumps(_without_moments(written)).encode()
-        beginning = io.BytesIO()
-        fastavro.schemaless_writer(beginning, _AVRO_HEADER, header)
-        beginning.seek(0)
-        stream: Any = _Behind(beginning, source)
+            raise ValueError("it is not an Avro file")
+        writer_schema = json.loads(header["meta"]["avro.schema"])
+        schema = arrow_schema(json.dumps(writer_schema))
+        header["meta"]["avro.schema"] = json.dumps(_without_moments(writer_schema)).encode()
+        new_header = io.BytesIO()
+        fastavro.schemaless_writer(new_header, _AVRO_HEADER, header)
+        new_header.seek(0)
+        stream: Any = _Behind(new_header, source)
         reader = fastavro.reader(stream)
 
     def batches() -> Iterator[pa.Table]:
         rows = itertools.islice(reader, skip, None)
         while True:
             with _avro_errors(reader.codec):
-                some = list(itertools.islice(rows, _AVRO_ROWS))
-                if not some:
+                records = list(itertools.islice(rows, _AVRO_ROWS))
+                if not records:
                     return
-                found = pa.Table.from_pylist(some, schema)
-            yield found
+                table = pa.Table.from_pylist(records, schema)
+            yield table
 
     return schema, batches()
 
 
 class _Behind:
-    """Stream of an Avro file whose header is replaced, because the header controls how fastavro converts values."""
+    """Stream of an Avro file with a replaced header, because the header controls how fastavro converts values."""
 
     def __init__(self, beginning: io.BytesIO, rest: Any) -> None:
         self._beginning, self._rest = beginning, rest
@@ -100,7 +100,8 @@ def _avro_errors(codec: str = "") -> Iterator[None]:
         if _NO_CODEC in str(problem):
             codec = codec or _CODEC.sub(r"\1", str(problem))
             raise EngineError(
-                f"The Avro codec {codec} needs an additional package. Install it: pip install 'fastavro[{codec}]'.",
+                f"Avro codec {codec} needs a package that is not installed. Install it: pip install "
+                f"'fastavro[{codec}]'.",
                 library=codec,
             ) from None
         if isinstance(problem, pa.ArrowInvalid):
@@ -114,15 +115,15 @@ def _without_moments(schema: Any) -> Any:
     fastavro then returns times and UUIDs as they are stored, and Arrow can convert times of any year.
     """
     if isinstance(schema, list):
-        return [_without_moments(one) for one in schema]
+        return [_without_moments(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {
+    reduced = {
         name: _without_moments(value) if name in ("type", "items", "values", "fields") else value
         for name, value in schema.items()
         if name != "logicalType" or value == "decimal"
     }
-    return kept
+    return reduced
 
 
 __all__ = ["avro_batches", "avro_rows"]

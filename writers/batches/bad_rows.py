@@ -56,13 +56,13 @@ FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class BadRows:
-    """Invalid rows that were found in a batch, as written to the quarantine table.
+    """Invalid rows of a batch, in the form in which the quarantine table stores them.
 
     Attributes:
         found: The invalid rows, with the schema FOUND.
-        rows: Number of rows in the whole batch.
-        count: Number of invalid rows. If it exceeds the length of `found`, the search ended early and the batch may
-            have more invalid rows.
+        rows: The number of rows in the batch, valid and invalid.
+        count: The number of invalid rows. If it exceeds the length of `found`, the search ended early, and the batch
+            may have more invalid rows.
     """
 
     found: pa.Table
@@ -87,8 +87,8 @@ def none_of(rows: int) -> BadRows:
 
 def together(parts: Sequence[BadRows]) -> BadRows:
     """Combine the invalid rows of several parts of a batch into one result, in order."""
-    found = pa.concat_tables([FOUND.empty_table(), *(part.found for part in parts)])
-    return BadRows(found, sum(part.rows for part in parts), sum(part.count for part in parts))
+    rows = pa.concat_tables([FOUND.empty_table(), *(part.found for part in parts)])
+    return BadRows(rows, sum(part.rows for part in parts), sum(part.count for part in parts))
 
 
 def sifted(
@@ -105,7 +105,7 @@ def sifted(
         config: The table's configuration, with the columns that the batch adds.
         options: The options of the write, with the limits on invalid rows.
         checks: The checks that all rows except deletes have to pass.
-        settled: The largest column id of the table. See `prepare`.
+        settled: The largest column id that the table has assigned. See `prepare`.
 
     Returns:
         The batch of valid rows, and the invalid rows. The batch is empty if there are more invalid rows than were
@@ -114,9 +114,9 @@ def sifted(
     Raises:
         DataError: `prepare` failed, and the options set no limits or the error does not belong to a row.
     """
-    how = (options, checks, settled)
+    prepare_args = (options, checks, settled)
     try:
-        return prepare(data, config, *how), none_of(len(data))
+        return prepare(data, config, *prepare_args), none_of(len(data))
     except DuplicateKeys:
         raise
     except DataError as problem:
@@ -124,14 +124,14 @@ def sifted(
             raise
         try:
             check_columns(data.schema, config, False, options.missing)
-            whole = filled(data, config, options.missing)
-            bad = bad_rows(data, whole, config, checks, max(options.limits.rows, KEPT), options.missing)
+            complete = filled(data, config, options.missing)
+            bad = bad_rows(data, complete, config, checks, max(options.limits.rows, KEPT), options.missing)
         except (pa.ArrowInvalid, pa.ArrowIndexError):  # the structure of a column is broken, so no row can be checked
             raise problem from None
         if not bad.count:
             raise
-    left = data.slice(0, 0) if bad.partial else without(data, bad.found["row"].to_numpy())
-    return prepare(left, config, *how), bad
+    valid = data.slice(0, 0) if bad.partial else without(data, bad.found["row"].to_numpy())
+    return prepare(valid, config, *prepare_args), bad
 
 
 def bad_rows(
@@ -153,14 +153,14 @@ def bad_rows(
         ColumnError: The error does not belong to a row.
         pa.ArrowInvalid: A row cannot be serialized.
     """
-    found = faults(whole, config, checks, most, missing)
-    return _described(data, whole, config, checks, found, most, missing)
+    reasons = faults(whole, config, checks, most, missing)
+    return _described(data, whole, config, checks, reasons, most, missing)
 
 
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Return the rows of `data` that `prepare` rejects, as a dict of row number to reason.
+    """Return the numbers of the rows that `prepare` rejects, and the reason for each row.
 
     The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
     """
@@ -188,46 +188,46 @@ def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
 def _faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield pairs of a reason and the numbers of the rows that `prepare` rejects for it, in the order of its steps.
+    """Yield pairs of a reason and the numbers of the rows that `prepare` rejects for this reason.
 
-    Each row occurs once, with its first error.
+    The reasons have the order of the steps of `prepare`. Each row occurs once, with its first error.
     """
     needed, flagged = check_columns(data.schema, config, False)
     names = with_flag(needed, flagged)
-    left = np.arange(len(data))
+    row_numbers = np.arange(len(data))
 
     bad = _union(len(data), [unsound_rows(data[name], most) for name in names])
-    yield "unsound", left[bad]
-    rows, left = without(data, np.flatnonzero(bad)), left[~bad]
+    yield "unsound", row_numbers[bad]
+    rows, row_numbers = without(data, np.flatnonzero(bad)), row_numbers[~bad]
     rows = grown(sound_columns(rows, names, config.key), config, missing)
 
     bad = _union(len(rows), [unfit_rows(rows[name], config.schema.field(name), most) for name in needed])
-    yield "cast", left[bad]
-    rows, left = without(rows, np.flatnonzero(bad)), left[~bad]
+    yield "cast", row_numbers[bad]
+    rows, row_numbers = without(rows, np.flatnonzero(bad)), row_numbers[~bad]
     deleted = delete_flags(rows[IS_DELETED]) if flagged else np.zeros(len(rows), bool)
     rows = compact(pa.table([cast(rows[name], config.schema.field(name)) for name in needed], names=needed))
 
     if config.transforms:
         bad = wrongly_placed(rows, config, deleted)
-        yield "bad_partition", left[bad]
-        rows, left, deleted = rows.filter(pa.array(~bad)), left[~bad], deleted[~bad]
+        yield "bad_partition", row_numbers[bad]
+        rows, row_numbers, deleted = rows.filter(pa.array(~bad)), row_numbers[~bad], deleted[~bad]
         rows = with_generated(rows, config, deleted)
     for reason, mask in _MASKS:
         bad = mask(rows, config, deleted)
-        yield reason, left[bad]
-        rows, left, deleted = rows.filter(pa.array(~bad)), left[~bad], deleted[~bad]
+        yield reason, row_numbers[bad]
+        rows, row_numbers, deleted = rows.filter(pa.array(~bad)), row_numbers[~bad], deleted[~bad]
     for check in checks:
         bad = np.zeros(len(rows), bool)
         bad[check.failing(rows)] = True
         bad &= ~deleted
-        yield "check", left[bad]
-        rows, left, deleted = rows.filter(pa.array(~bad)), left[~bad], deleted[~bad]
+        yield "check", row_numbers[bad]
+        rows, row_numbers, deleted = rows.filter(pa.array(~bad)), row_numbers[~bad], deleted[~bad]
 
 
 def _union(count: int, positions: Sequence[Sequence[int]]) -> np.ndarray:
     mask = np.zeros(count, bool)
-    for each in positions:
-        mask[list(each)] = True
+    for rows in positions:
+        mask[list(rows)] = True
     return mask
 
 
@@ -269,15 +269,15 @@ _MASKS: tuple[tuple[str, _Mask], ...] = (
 
 def _described(
     data: pa.Table,
-    whole: pa.Table,
+    complete: pa.Table,
     config: TableConfig,
     checks: Sequence[Check],
     reasons: dict[int, str],
-    most: int,
+    max_rows: int,
     missing: str,
 ) -> BadRows:
     kept, size = list[dict[str, object]](), 0
-    for row in sorted(reasons)[:most]:
+    for row in sorted(reasons)[:max_rows]:
         content = row_bytes(data, row)
         payload = row_bytes(data, row, config.columns.columns)
         cut = len(payload) > PAYLOAD_MAX
@@ -288,7 +288,7 @@ def _described(
             {
                 "row": row,
                 "reason": reasons[row],
-                "detail": detail(whole.slice(row, 1), config, checks, missing),
+                "detail": detail(complete.slice(row, 1), config, checks, missing),
                 "hash": xxhash.xxh3_128_hexdigest(content),
                 "payload": payload[:PAYLOAD_CUT] if cut else payload,
                 "payload_cut": cut,
@@ -319,7 +319,9 @@ def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> byte
     """
     names = sorted(data.schema.names)
     columns = [plain_row(data[name], row) for name in names]
-    table = pa.table(columns, schema=pa.schema([(name, one.type) for name, one in zip(names, columns, strict=True)]))
+    table = pa.table(
+        columns, schema=pa.schema([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    )
     table = labelled(table, known_as) if known_as else table
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:

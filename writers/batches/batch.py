@@ -1,7 +1,8 @@
 """Conversion of input rows to a batch: table types, record keys, partition paths, key hashes, and one row per key.
 
-`prepare` raises an error for the first invalid value, before anything is written. If invalid rows are to be
-quarantined, bad_rows.py finds all of them.
+`prepare` raises an error for the first invalid value, before anything is written. To quarantine invalid rows,
+bad_rows.py finds all of them.
+
 """
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ class Terms:
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
         """Create the terms of a batch: its columns, and the table columns that it lacks.
 
-        settled: the largest column id of the table. None: the largest id in `config`.
+        `settled` is the largest column id that the table has assigned. None: the largest id in `config`.
+
         """
-        columns, there = config.columns, set(schema.names)
-        absent = frozenset(column.id for column in columns.columns if column.name not in there)
+        columns, names = config.columns, set(schema.names)
+        absent = frozenset(column.id for column in columns.columns if column.name not in names)
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
     def fitted(self, config: TableConfig) -> Terms:
@@ -126,14 +128,15 @@ class Batch:
     def fitted(self, config: TableConfig) -> Batch:
         """Convert the batch to the table's current columns, which may have changed since the batch was prepared.
 
-        Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a changed
+        Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a new
         type.
+
         """
-        was = self.terms
-        if was.columns.columns == config.columns.columns:
+        terms = self.terms
+        if terms.columns.columns == config.columns.columns:
             return self
-        rows = fitted(self.rows, was.columns, was.settled, was.absent, config.columns)
-        return replace(self, rows=rows, terms=was.fitted(config))
+        rows = fitted(self.rows, terms.columns, terms.settled, terms.absent, config.columns)
+        return replace(self, rows=rows, terms=terms.fitted(config))
 
 
 def prepare(
@@ -151,7 +154,7 @@ def prepare(
         options: The options of the write. A delete only uses the key and partition columns, and the source columns of
             generated partition columns.
         checks: The checks that all rows except deletes have to pass.
-        settled: The largest column id of the table. None (default): the largest id in `config`.
+        settled: The largest column id that the table has assigned. None (default): the largest id in `config`.
 
     Raises:
         DataError: A row or column is invalid: ColumnError, KeyValueError, PartitionValueError, OrderingError,
@@ -184,9 +187,9 @@ def prepare(
     if not delete:
         require_checks(rows, config, mask, checks)
     if delete:
-        named = {*config.key, *config.partition_by}
+        kept_columns = {*config.key, *config.partition_by}
         rows = pa.table(
-            [rows[f.name] if f.name in named else pa.nulls(len(rows), f.type) for f in config.schema],
+            [rows[f.name] if f.name in kept_columns else pa.nulls(len(rows), f.type) for f in config.schema],
             schema=config.schema,
         )
     rows = rows.add_column(0, RECORD_KEY, keys)
@@ -198,16 +201,17 @@ def prepare(
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
     """Check the column names of a batch. Returns the columns to write, and whether the batch has a delete flag column.
 
-    The columns to write do not include missing partition columns that are generated from a column of the batch. Raises
+    The columns to write do not include a missing partition column that is generated from a column of the batch. Raises
     ColumnError for a missing, unknown or duplicate column.
+
     """
-    names, own = Counter(schema.names), set(config.schema.names)
-    made = to_make(names, config)
-    of = [*(one.column for one in made.values()), *to_check(names, config)]
-    needed = list(dict.fromkeys((*config.key, *config.partition_by, *of))) if delete else config.schema.names
-    needed = [name for name in needed if name not in made]
+    names, table_columns = Counter(schema.names), set(config.schema.names)
+    generated = to_make(names, config)
+    sources = [*(transform.column for transform in generated.values()), *to_check(names, config)]
+    needed = list(dict.fromkeys((*config.key, *config.partition_by, *sources))) if delete else config.schema.names
+    needed = [name for name in needed if name not in generated]
     flagged = IS_DELETED in names and not delete  # may also be a table column, if Apache Hudi wrote such batches
-    extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
+    extra = [name for name in names if name not in table_columns and not (flagged and name == IS_DELETED)]
     for name in needed:
         if not names[name]:
             _require_fillable(name, [] if delete else extra, config, FAIL if delete else missing, not delete)
@@ -215,7 +219,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
             raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one of them.", column=name)
     if not delete and extra and extra[0].lower().startswith("_hoodie_"):
         raise ColumnError(
-            f"The batch has column {extra[0]!r}, but names that begin with _hoodie_ are reserved. Drop or "
+            f"Column {extra[0]!r} is not allowed in a batch: names that begin with _hoodie_ are reserved. Drop or "
             "rename the column.",
             column=extra[0],
         )
@@ -226,33 +230,36 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
             column=extra[0],
         )
     if not delete and extra:
-        near = nearest(extra[0], own)
-        meant = f"; did you mean {near}?" if near else "."
+        suggestion = nearest(extra[0], table_columns)
+        advice = f"; did you mean {suggestion}?" if suggestion else "."
         raise ColumnError(
             (
-                f"Column {extra[0]!r} is not in the table{meant} Column names are case-sensitive. Drop the "
+                f"Column {extra[0]!r} is not in the table{advice} Column names are case-sensitive. Drop the "
                 "column, or pass evolve=True to add it to the table."
             ),
             column=extra[0],
         )
     kind = schema.field(IS_DELETED).type if flagged else pa.bool_()
     if not pa.types.is_boolean(kind) and not pa.types.is_null(kind):
-        raise ColumnError(f"{IS_DELETED} must be boolean, got {kind}.", column=IS_DELETED)
+        raise ColumnError(
+            f"Column {IS_DELETED!r} has the wrong type: expected boolean, got {kind}. Cast it to boolean.",
+            column=IS_DELETED,
+        )
     return needed, flagged
 
 
 def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool) -> None:
-    """Raise ColumnError if a batch must not lack the column `name`. extra: columns that only the batch has."""
+    """Raise ColumnError if a batch must not lack the column `name`. `extra` are the columns that only the batch has."""
     try:
         require_fillable(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
-        other = nearest(name, extra, 0.75) or next(iter(extra), None)
-        if other is None:
+        candidate = nearest(name, extra, 0.75) or next(iter(extra), None)
+        if candidate is None:
             raise
         raise ColumnError(
-            f"{problem.message} The batch also has column {printable(other)}, which is not in the table. If "
+            f"{problem.message} The batch also has column {printable(candidate)}, which is not in the table. If "
             "this is a new name of the column, rename it in the batch, or in the table with "
-            f"alter.rename_column({name!r}, {printable(other)}).",
+            f"alter.rename_column({name!r}, {printable(candidate)}).",
             **problem.details,
         ) from None
 
@@ -281,8 +288,8 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
         key = {name: rows[name][row].as_py() for name in config.key}
         raise OrderingError(
             (
-                f"Ordering column {column!r} is null or NaN in row {row} (key {printable(key)}). Every row "
-                "needs an ordering value."
+                f"Ordering column {column!r} is null or NaN in row {row} (key {printable(key)}): expected a value in "
+                "every row. Set the value, or leave the row out."
             ),
             column=column,
             row=row,
@@ -300,9 +307,9 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
     """Raise CheckFailed for the first row that fails a check of the table. Deletes are not checked."""
     for check in checks:
         failing = check.failing(rows)
-        wrong = failing[~deleted[failing]]
-        if len(wrong):
-            row = int(wrong[0])
+        failed = failing[~deleted[failing]]
+        if len(failed):
+            row = int(failed[0])
             key = printable({part: rows[part][row].as_py() for part in config.key})
             raise CheckFailed(
                 f"Row {row} (key {key}) fails the check {check.name!r}: {printable(check.text)}. Correct the "
@@ -322,9 +329,9 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
     for name in config.not_null:
         if name not in rows.schema.names or not rows[name].null_count:
             continue
-        wrong = np.flatnonzero(rows[name].is_null().to_numpy() & ~deleted)
-        if len(wrong):
-            row = int(wrong[0])
+        invalid = np.flatnonzero(rows[name].is_null().to_numpy() & ~deleted)
+        if len(invalid):
+            row = int(invalid[0])
             key = {part: rows[part][row].as_py() for part in config.key}
             raise ColumnError(
                 f"Column {name!r} is null in row {row} (key {printable(key)}), but is not nullable. Write a "
@@ -356,13 +363,13 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
     if not len(lost):
         return batch
     if duplicates == "fail" and not batch.unconditional:
-        named = first_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
+        duplicate_keys = first_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
         raise DuplicateKeys(
             (
-                f"The batch contains keys more than once: {', '.join(map(printable, named))}. Remove the "
+                f"The batch contains keys more than once: {', '.join(map(printable, duplicate_keys))}. Remove the "
                 "duplicates, or pass duplicates='newest' to write only the newest row of each key."
             ),
-            keys=named,
+            keys=duplicate_keys,
         )
     keep = np.ones(len(batch), bool)
     keep[lost] = False

@@ -1,8 +1,9 @@
 """Lossless casts of batch columns to the table's types.
 
 A cast never rounds or guesses. A value that would change raises an error with its column and row. Values inside lists,
-maps and structs follow the same rule. The result has Arrow's plain layout (`arrow_layouts`). The input has to be valid
+maps and structs follow the same rule. The result has Arrow's plain layout (`arrow_layouts`). The input must be valid
 (`value_validation`).
+
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ class _UnfitValue(Exception):
 
 
 def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Cast a batch column to the type of the table's column. The values of `column` have to be valid.
+    """Cast a batch column to the type of the table's column. The values of `column` must be valid.
 
     Raises ColumnError with the dotted path of the column, and with the row if a value cannot be converted exactly.
+
     """
     if column.type == field.type:
         return column
@@ -63,17 +65,17 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return pa.chunked_array([], field.type)
     try:
         return _cast(column, field)
-    except _UnfitType as found:
-        raise ColumnError(f"Column {found.path!r} {found.what}", column=found.path) from None
+    except _UnfitType as problem:
+        raise ColumnError(f"Column {problem.path!r} {problem.what}", column=problem.path) from None
     except _UnfitValue:
         row = _first_unfit(len(column), lambda low, high: _cast(column.slice(low, high - low), field))
     try:
         _cast(column.slice(row, 1), field)
-    except _UnfitValue as found:
+    except _UnfitValue as problem:
         raise ColumnError(
-            f"Column {found.path!r}, row {row}: {_shown(found)} cannot be converted exactly from "
-            f"{found.values.type} to {found.target}. Cast it in your code, or write null.",
-            column=found.path,
+            f"Column {problem.path!r}, row {row}: {_shown(problem)} cannot be converted exactly from "
+            f"{problem.values.type} to {problem.target}. Cast it in your code, or write null.",
+            column=problem.path,
             row=row,
         ) from None
     raise AssertionError(f"row {row} of column {field.name!r} fits alone and not among others")
@@ -98,8 +100,9 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
     """Return the numbers of the rows whose values cannot be cast exactly to the type of the table's column, in order.
 
-    The search ends after more than `most` rows. The values of `column` have to be valid. Raises ColumnError if the type
+    The search ends after more than `most` rows. The values of `column` must be valid. Raises ColumnError if the type
     itself is incompatible.
+
     """
     if column.type == field.type or not len(column):
         return []
@@ -113,8 +116,8 @@ def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]
 
     try:
         return every_bad(len(column), fits, most)
-    except _UnfitType as found:
-        raise ColumnError(f"Column {found.path!r} {found.what}", column=found.path) from None
+    except _UnfitType as problem:
+        raise ColumnError(f"Column {problem.path!r} {problem.what}", column=problem.path) from None
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -122,13 +125,13 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
-    """Cast an array to the field's type. Splits it if its text exceeds the 2 GiB of a plain Arrow array."""
+    """Cast an array to the field's type. An array whose text exceeds the 2 GiB of a plain Arrow array is split."""
     try:
         return [_fit(array, field.type, field.name)]
     except pa.ArrowInvalid:  # for valid values, only the size can be the reason
         if len(array) < 2:
             raise ColumnError(
-                f"Column {field.name!r} has a value of more than 2 GiB. Store such a value in its own file, "
+                f"Column {field.name!r} has a value of more than 2 GiB. Store the value in a separate file, "
                 "and the file name in the table.",
                 column=field.name,
             ) from None
@@ -136,13 +139,13 @@ def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
     return _parts(array.slice(0, half), field) + _parts(array.slice(half), field)
 
 
-def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
-    """Bisect `count` values for the first one that `fit(begin, end)` rejects with _UnfitValue."""
+def _first_unfit(count: int, cast_range: Callable[[int, int], object]) -> int:
+    """Bisect `count` values for the first one that `cast_range(begin, end)` rejects with _UnfitValue."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            fit(low, middle)
+            cast_range(low, middle)
             low = middle
         except _UnfitValue:
             high = middle
@@ -169,7 +172,7 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     family = _family(kind)
     zones = family == _MOMENT and pa.types.is_timestamp(target) and bool(kind.tz) != bool(target.tz)
     if zones or family < 0 or family != _family(target):
-        raise _UnfitType(path, f"is {kind}, but the table has {target}. {_remedy(kind, target)}")
+        raise _UnfitType(path, f"has the wrong type: expected {target}, got {kind}. {_remedy(kind, target)}")
     if family == _LIST:
         items = _fit(array.flatten(), target.value_type, f"{path}.item")
         return pa.ListArray.from_arrays(ends(array, pa.int32()), items, type=target, mask=_nulls(array))
@@ -182,13 +185,13 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=False))
-    wanted = [field.name for field in target]
+    field_names = [field.name for field in target]
     if len(parts) != array.type.num_fields:
         raise _UnfitType(path, _twice(array.type))
-    if missing := [name for name in wanted if name not in parts]:
-        raise _UnfitType(path, f"has no field {missing[0]!r}, but the table's type {target} has it. Add the field.")
+    if missing := [name for name in field_names if name not in parts]:
+        raise _UnfitType(path, f"lacks the field {missing[0]!r} of the table's type {target}. Add the field.")
     # an extra field of only nulls and empty lists is accepted, because JSON produces such fields
-    if extra := [name for name in parts if name not in set(wanted) and known_type(parts[name].type) is not None]:
+    if extra := [name for name in parts if name not in set(field_names) and known_type(parts[name].type) is not None]:
         raise _UnfitType(
             path, f"has the field {extra[0]!r}, which is not in the table's type {target}. Drop the field."
         )
@@ -227,35 +230,35 @@ def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         raise _UnfitValue(path, array, target) from None
 
 
-def _shown(found: _UnfitValue) -> str:
+def _shown(problem: _UnfitValue) -> str:
     """Format the value that cannot be cast, for an error message.
 
     Values that Python cannot represent, such as distant years, use Arrow's format.
     """
-    values = found.values
-    at = _first_unfit(len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), found.target, ""))
+    values = problem.values
+    index = _first_unfit(len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), problem.target, ""))
     try:
-        return printable(values[at].as_py())
+        return printable(values[index].as_py())
     except (ValueError, OverflowError, TypeError, ImportError, pa.ArrowException):
-        return printable(str(values[at]))
+        return printable(str(values[index]))
 
 
 def _family(kind: pa.DataType) -> int:
     return next((family for family, test in _FAMILIES if test(kind)), -1)
 
 
-def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
-    """Return the advice in the error for a column of type `kind` that cannot be cast to the table's type `wanted`."""
-    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
+def _remedy(kind: pa.DataType, target: pa.DataType) -> str:
+    """Return the advice in the error for a column of type `kind` that cannot be cast to the table's type `target`."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(target):
         return (
             "Add the time zone of the values: pyarrow.compute.assume_timezone(column, 'UTC')."
-            if wanted.tz
+            if target.tz
             else (
                 "The values have a time zone, but the column of the table does not. Convert them: "
                 "pyarrow.compute.local_timestamp(column)."
             )
         )
-    return f"Cast the column to {wanted}, or read it with this type."
+    return f"Cast the column to {target}, or read it with this type."
 
 
 __all__ = ["cast", "require_fields_once", "unfit_rows"]

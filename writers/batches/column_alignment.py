@@ -1,7 +1,8 @@
 """Alignment of a batch with the table's columns.
 
 The functions fill in columns that a batch lacks, and convert a batch that was prepared before a column change. Columns
-are matched by column id, as for the columns of a file. cast.py casts the values.
+are matched by column id, as in data files. cast.py casts the values.
+
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from hoodoo.writers.batches.arrow_layouts import is_list
 from hoodoo.writers.batches.generated_columns import to_make
 
 FAIL, NULL, KEEP = "fail", "null", "keep"
-"""Values of `missing=`, the handling of a column that a batch lacks and that has no default.
+"""Values of `missing=`, which decides about a column that a batch lacks and that has no default.
 
-KEEP keeps the stored values of the column, and does not fill the batch."""
+KEEP keeps the stored values of the column, and adds nothing to the batch.
+"""
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
@@ -36,53 +38,57 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """
     names = set(data.schema.names)
-    made = to_make(names, config)
+    generated = to_make(names, config)
     for column in config.columns.columns:
-        if column.name not in names and column.name not in made:
+        if column.name not in names and column.name not in generated:
             require_fillable(column, column.name, config, missing)
             data = data.append_column(pa.field(column.name, column.arrow), _constant(column, len(data)))
     return data
 
 
 def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the struct fields that a batch lacks, filled with null. The values of `data` have to be valid.
+    """Add the struct fields that a batch lacks, filled with null. The values of `data` must be valid.
 
     Raises ColumnError, with the path of the field, for a missing field that is required.
+
     """
-    for at, field in enumerate(data.schema):
+    for index, field in enumerate(data.schema):
         column = config.columns.by_name.get(field.name)
         if column is not None and _lacks(field.type, column):
-            chunks = [_grown(chunk, column, field.name, config, missing) for chunk in data.column(at).chunks]
-            data = data.set_column(at, field.name, pa.chunked_array(chunks or [pa.nulls(0, column.arrow)]))
+            chunks = [_grown(chunk, column, field.name, config, missing) for chunk in data.column(index).chunks]
+            data = data.set_column(index, field.name, pa.chunked_array(chunks or [pa.nulls(0, column.arrow)]))
     return data
 
 
 def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
     """Raise ColumnError if a batch must not lack the table column `column`.
 
-    defaults: True if a default value of the column is enough.
+    `defaults` is True if the default value of the column may be used.
+
     """
     role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
-    made = [name for name, one in config.transforms.items() if one.column == path]
-    fixed = role != "table" or path in config.order_by or bool(made)
+    generated = [name for name, transform in config.transforms.items() if transform.column == path]
+    fixed = role != "table" or path in config.order_by or bool(generated)
     if defaults and column.has_default or missing == NULL and not fixed and not column.required:
         return
-    what = f"the source of partition column {made[0]!r}" if made and role == "table" else f"a {role} column"
+    description = (
+        f"the source of partition column {generated[0]!r}" if generated and role == "table" else f"a {role} column"
+    )
     remedy = _remedy(column, path, fixed, missing)
-    if one := config.transforms.get(path):
-        remedy = f"Add it, or its source column {one.column!r}."
-    raise ColumnError(f"Column {path!r} ({what}) is not in the batch. {remedy}", column=path)
+    if transform := config.transforms.get(path):
+        remedy = f"Add it, or its source column {transform.column!r}."
+    raise ColumnError(f"Column {path!r} ({description}) is not in the batch. {remedy}", column=path)
 
 
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
     """Return the advice in the error about a required column that a batch lacks."""
     if missing == NULL and column.required:
         return (
-            "The column is not nullable, so add it to the batch. After alter.make_nullable(), the batch overwrites "
-            "stored values with null."
+            "The column is not nullable. Add it to the batch. Or call alter.make_nullable(), so that the batch "
+            "overwrites stored values with null."
         )
     if fixed or missing == NULL:
-        return "Add it. Missing columns are not filled with nulls automatically."
+        return "Add it. This column is never filled with null automatically."
     if path != column.name:
         return 'Add it. missing="null" overwrites stored values of this field with null.'
     return (
@@ -103,12 +109,12 @@ def default_of(column: Column) -> Any:
 
 
 def _lacks(kind: pa.DataType, column: Column) -> bool:
-    """Return whether a batch column lacks a struct field, at any level, that the table's column has."""
+    """Return whether a batch column lacks a struct field, at any nesting level, that the table's column has."""
     if column.kind == "struct" and pa.types.is_struct(kind):
-        there = {field.name: field.type for field in kind}
-        if len(there) < kind.num_fields:
+        types = {field.name: field.type for field in kind}
+        if len(types) < kind.num_fields:
             return False  # the cast raises an error for a duplicate field
-        return any(child.name not in there or _lacks(there[child.name], child) for child in column.children)
+        return any(child.name not in types or _lacks(types[child.name], child) for child in column.children)
     if column.kind == "list" and is_list(kind):
         return _lacks(kind.value_type, column.children[0])
     return column.kind == "map" and pa.types.is_map(kind) and _lacks(kind.item_type, column.children[1])
@@ -138,7 +144,8 @@ def _grown(array: pa.Array, column: Column, path: str, config: TableConfig, miss
 def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
     """Convert batch rows from the table's earlier columns `was` to its current columns `now`.
 
-    Renamed columns get the new name, columns with a wider type are converted, and added columns get their default.
+    Renamed columns get the new name, values of columns with a wider type are converted, and added columns get their
+    default.
 
     Args:
         rows: The rows: the record key, then the columns of `was`.
@@ -160,40 +167,49 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
         for chunk in rows[column.name].chunks:
             _require_kept(chunk, column, now, column.name)
     try:
-        own = resolve(aligned, now).conform(rows, list(now.arrow))
+        converted = resolve(aligned, now).conform(rows, list(now.arrow))
     except UnsupportedTable as problem:
         raise ColumnError(
             "The type of a column changed while the batch was written, and the batch cannot be converted. "
             f"Nothing was written. {problem.message}",
             **problem.details,
         ) from None
-    there = aligned.by_id
-    for at, column in enumerate(now.columns):
-        if column.id not in there and default_of(column) is not None:
-            own = own.set_column(at, column.name, _constant(column, len(own)))
-    return own.add_column(0, RECORD_KEY, rows[RECORD_KEY])
+    known_ids = aligned.by_id
+    for index, column in enumerate(now.columns):
+        if column.id not in known_ids and default_of(column) is not None:
+            converted = converted.set_column(index, column.name, _constant(column, len(converted)))
+    return converted.add_column(0, RECORD_KEY, rows[RECORD_KEY])
 
 
 def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
-    """Update the ids of the columns that a batch adds, because another writer may have added them in the meantime.
+    """Update the ids of the columns that a batch adds, because another writer may have added the same columns.
 
-    A new column gets the id of the table's column with that name, or an unused id if the table has none.
+    A new column gets the id of the table's column with its name, or an unused id if there is no such column.
+
     """
     unused = count(max(was.last, now.last) + 1)
 
-    def aligned(column: Column, beside: Iterable[Column]) -> Column:
+    def aligned(column: Column, candidates: Iterable[Column]) -> Column:
         is_new = column.id > settled
-        there = next((one for one in beside if (one.name == column.name if is_new else one.id == column.id)), None)
-        number = column.id if not is_new else there.id if there else next(unused)
-        if is_new and there and not column.children and not _fits(column.arrow, there.arrow):
+        match = next(
+            (
+                candidate
+                for candidate in candidates
+                if (candidate.name == column.name if is_new else candidate.id == column.id)
+            ),
+            None,
+        )
+        column_id = column.id if not is_new else match.id if match else next(unused)
+        if is_new and match and not column.children and not _fits(column.arrow, match.arrow):
             raise ColumnError(
-                f"Column {column.name!r} is new in the batch with type {column.arrow}, but another writer "
-                f"added it as {there.arrow}. Nothing was written. Convert the column to this type, or rename "
-                "it.",
+                f"Column {column.name!r} is new in the batch with type {column.arrow}, but another writer added it "
+                f"with type {match.arrow}. Nothing was written. Convert the column to this type, or rename it.",
                 column=column.name,
             )
-        inner = there.children if there else ()
-        return replace(column, id=number, children=tuple(aligned(child, inner) for child in column.children))
+        match_children = match.children if match else ()
+        return replace(
+            column, id=column_id, children=tuple(aligned(child, match_children) for child in column.children)
+        )
 
     return replace(was, columns=tuple(aligned(column, now.columns) for column in was.columns))
 

@@ -33,7 +33,7 @@ from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 
 NEWER = "source"
-"""Prefix, before a dot, of the columns of the newer row that is merged with a stored row."""
+"""Prefix of the columns of the newer row that is merged with a stored row. A dot follows the prefix."""
 _OF_A_ROW = re.compile(r"(source|target)\.\w+")
 _DAY = re.compile(r"\d{4}-\d\d?-\d\d?")
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
@@ -86,22 +86,22 @@ class NewValues:
         if callable(set) and not isinstance(set, type):
             if not takes_tables(set, 1):
                 raise OptionError(
-                    "set must be a function with one argument, an Arrow table of the matching rows, but "
-                    f"{printable(set)} cannot be called with one argument.",
+                    "Option set is invalid: expected a function with one argument, an Arrow table of the matching "
+                    f"rows, but {printable(set)} cannot be called with one argument.",
                     option="set",
                 )
             return NewValues(config, {}, set)
         if not isinstance(set, Mapping) or not set:
             raise OptionError(
-                "set must be a mapping from column to SQL expression, or a function that receives and returns "
-                f"an Arrow table, got {printable(set)}. To write rows with new values, call upsert(rows, "
-                "columns='given').",
+                "Option set is invalid: expected a mapping from column to SQL expression, or a function that "
+                f"receives and returns an Arrow table, got {printable(set)}. To write rows with new values, call "
+                "upsert(rows, columns='given').",
                 option="set",
             )
         seen = config.schema if seen is None else seen
         for name in set:
             require_settable(name, config, orders, places)
-        return NewValues(config, {name: _value(name, given, config, now, seen) for name, given in set.items()})
+        return NewValues(config, {name: _value(name, value, config, now, seen) for name, value in set.items()})
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
@@ -113,19 +113,19 @@ class NewValues:
         for value in self.columns.values():
             needed |= {name for _, name in value.columns} if isinstance(value, Expression) else set()
             needed |= {value.name} if isinstance(value, CopiedColumn) else set()
-        if any(one.column in needed for one in config.transforms.values()):
+        if any(transform.column in needed for transform in config.transforms.values()):
             needed |= {*config.placing, *config.partition_by}
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Apply the new values to stored rows, and return only the rows whose values differ afterwards.
+        """Apply the new values to stored rows, and return only the rows that they change.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
             seen: The columns that SQL expressions can use, for each row. None (default): `rows`.
 
         Returns:
-            The rows that get a different value, with the new values; and the names of the columns that were not set.
+            The changed rows, with the new values; and the names of the columns that were not set.
 
         Raises:
             ColumnError: A value does not match its column or the partition of the row, or a function did not return
@@ -137,35 +137,37 @@ class NewValues:
         """
         if not len(rows):
             return rows, frozenset()
-        found = self.values(rows, rows if seen is None else seen)
+        new_values = self.values(rows, rows if seen is None else seen)
         differ = np.zeros(len(rows), bool)
-        for name, values in found.items():
+        for name, values in new_values.items():
             differ |= ~equal_values(rows[name].combine_chunks(), values.combine_chunks())
         changed = rows
-        for name, values in found.items():
+        for name, values in new_values.items():
             changed = changed.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
         changed = changed.filter(pa.array(differ))
-        none = np.zeros(len(changed), bool)
-        require_values(changed, self.config, none)
-        if found.keys() & set(self.config.order_by):
+        no_deletes = np.zeros(len(changed), bool)
+        require_values(changed, self.config, no_deletes)
+        if new_values.keys() & set(self.config.order_by):
             require_ordering(changed, self.config)
-        if any(one.column in found for one in self.config.transforms.values()):
-            with_generated(changed, self.config, none)
-        require_checks(changed, self.config, none, checks.of(self.config))
-        return changed, frozenset(self.config.schema.names) - found.keys()
+        if any(transform.column in new_values for transform in self.config.transforms.values()):
+            with_generated(changed, self.config, no_deletes)
+        require_checks(changed, self.config, no_deletes, checks.of(self.config))
+        return changed, frozenset(self.config.schema.names) - new_values.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Compute the new values of stored rows, as a dict of column name to values of the column's type.
 
         rows: rows with at least the key columns. Raises the same exceptions as `changed`.
         """
-        given = self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
-        named = pa.table(given | {name: rows[name] for name in self.config.key})
-        sound = sound_columns(named, list(given), self.config.key)
-        found = {name: self._cast(sound[name], name, rows) for name in given}
-        if IS_DELETED in found:
-            _require_unflagged(found[IS_DELETED], rows, self.config)
-        return found
+        computed = (
+            self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
+        )
+        with_keys = pa.table(computed | {name: rows[name] for name in self.config.key})
+        sound = sound_columns(with_keys, list(computed), self.config.key)
+        new_values = {name: self._cast(sound[name], name, rows) for name in computed}
+        if IS_DELETED in new_values:
+            _require_unflagged(new_values[IS_DELETED], rows, self.config)
+        return new_values
 
     def _evaluated(self, rows: pa.Table) -> dict[str, Any]:
         return {
@@ -184,29 +186,30 @@ class NewValues:
         columns: dict[str, Any] = {}
         if isinstance(returned, pa.Table):
             names = returned.schema.names
-            if twice := next((name for name in names if names.count(name) > 1), None):
-                raise ColumnError(f"The function for {option} returned column {twice!r} more than once.", column=twice)
+            if duplicate := next((name for name in names if names.count(name) > 1), None):
+                raise ColumnError(
+                    f"The function for {option} returned column {duplicate!r} more than once.", column=duplicate
+                )
             columns = {name: returned[name] for name in names}
         elif isinstance(returned, Mapping):
             columns = {str(name): values for name, values in returned.items()}
         if not columns or not isinstance(returned, (pa.Table, Mapping)):
             raise ColumnError(
-                f"The function for {option} returned {printable(returned)}. It must return an Arrow table, or "
-                "a mapping from name to array, with the columns that change.",
+                f"The function for {option} returned {printable(returned)}: expected an Arrow table, or "
+                "a mapping from name to array, with the columns that change. Correct the function.",
                 option=option,
             )
         for name, values in columns.items():
             if not isinstance(values, (pa.Array, pa.ChunkedArray)):
                 raise ColumnError(
-                    f"The function for {option} returned {printable(values)} for column {name!r}, which is not "
-                    "an Arrow array. Convert a list with pa.array(...), or a single value with "
-                    "pa.repeat(value, len(rows)).",
+                    f"The function for {option} returned {printable(values)} for column {name!r}: expected an Arrow "
+                    "array. Convert a list with pa.array(...), or a single value with pa.repeat(value, len(rows)).",
                     column=name,
                 )
             if len(values) != len(rows):
                 raise ColumnError(
                     f"The function for {option} returned {len(values)} values of column {name!r} for "
-                    f"{len(rows)} rows. It must return one value per row, in the same order.",
+                    f"{len(rows)} rows: expected one value per row. Return the values in the order of the rows.",
                     column=name,
                 )
         kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
@@ -220,12 +223,12 @@ class NewValues:
         try:
             require_settable(name, self.config, orders=merging, places=merging)
         except ColumnError as problem:
-            why = problem.message
+            reason = problem.message
             if merging and name in self.config.schema.names:
                 kind = "a key column" if name in self.config.key else "a partition column"
-                why = f"Column {name!r} is {kind}, whose value is equal in both rows. Leave it out."
-            said = f"The function for {'merge' if merging else 'set'} returned column {name!r}. {why}"
-            raise ColumnError(said, **problem.details) from None
+                reason = f"Column {name!r} is {kind}, which a merge cannot change. Leave it out."
+            message = f"The function for {'merge' if merging else 'set'} returned column {name!r}. {reason}"
+            raise ColumnError(message, **problem.details) from None
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
         """Return whether a function returned a key, partition or ordering column with its stored values unchanged.
@@ -280,7 +283,8 @@ def _as_one(values: Any) -> pa.Array:
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
     """Raise ColumnError unless the column `name` exists and an update may change its values.
 
-    orders: ordering columns are allowed. places: source columns of generated partition columns are allowed.
+    `orders` allows ordering columns. `places` allows source columns of generated partition columns.
+
     """
     if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(
@@ -290,8 +294,8 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
     for column in () if orders else config.order_by:
         fixed.setdefault(column, "the ordering column" if len(config.order_by) == 1 else "an ordering column")
-    for made, one in () if places else config.transforms.items():
-        fixed.setdefault(one.column, f"the source of partition column {made!r} ({one})")
+    for partition_column, transform in () if places else config.transforms.items():
+        fixed.setdefault(transform.column, f"the source of partition column {partition_column!r} ({transform})")
     if name in fixed:
         raise ColumnError(
             f"Column {name!r} is {fixed[name]}, which an update cannot change. "
@@ -328,14 +332,16 @@ def _value(
     try:
         expression = sql.read(given, seen, now, f"set[{name!r}]")
     except ExpressionError as problem:
-        more, instead = _quoted(given, field, None)
-        raise ExpressionError(f"{problem.message}{more and chr(10)}{more}", **{**problem.details, **instead}) from None
+        quoting_hint, instead = _quoted(given, field, None)
+        raise ExpressionError(
+            f"{problem.message}{quoting_hint and chr(10)}{quoting_hint}", **{**problem.details, **instead}
+        ) from None
     try:
         cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)
     except ColumnError as problem:
-        more, instead = _quoted(given, field, expression)
+        quoting_hint, instead = _quoted(given, field, expression)
         raise ColumnError(
-            f"{problem.message} The expression is {printable(given)}.{more and ' '}{more}",
+            f"{problem.message} The expression is {printable(given)}.{quoting_hint and ' '}{quoting_hint}",
             **{**problem.details, **instead},
         ) from None
     return expression
@@ -344,12 +350,13 @@ def _value(
 def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
     """Return a hint for an SQL expression that is probably a string without quotes, and the corrected expression.
 
-    expression: the parsed expression, or None if it cannot be parsed.
+    `expression` is the parsed expression, or None if it cannot be parsed.
+
     """
     kind, text = field.type, given.strip()
     is_quoted = text[:1] == text[-1:] == "'"
-    says_more = expression is not None and expression.columns or "(" in given or _OF_A_ROW.fullmatch(text)
-    if says_more or not written_in_quotes(kind):
+    is_expression = expression is not None and expression.columns or "(" in given or _OF_A_ROW.fullmatch(text)
+    if is_expression or not written_in_quotes(kind):
         return "", {}
     literal = text if is_quoted else as_text(text[1:-1] if text[:1] == text[-1:] == '"' else given)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -361,8 +368,8 @@ def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple
         literal = f"{name} {literal}"
     else:
         return "", {}
-    said = json.dumps({field.name: literal}, ensure_ascii=False)
-    return f"Put strings in single quotes: {said}", {"option": f"set[{field.name!r}]", "instead": literal}
+    example = json.dumps({field.name: literal}, ensure_ascii=False)
+    return f"Put strings in single quotes: {example}", {"option": f"set[{field.name!r}]", "instead": literal}
 
 
 __all__ = ["NewValues", "SetLike", "require_settable"]

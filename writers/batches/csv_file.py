@@ -19,7 +19,7 @@ from hoodoo.writers.batches.text_blocks import block_size, parsed_as
 from hoodoo.writers.batches.text_times import times_of
 
 _CODE = r"^\s*(?:[+-]?0[0-9]+(?:\.[0-9]*)?|0[xX].*)\s*$"
-"""Digits that begin with 0, such as a zip code, and hexadecimal digits. A number would lose the 0 or 0x."""
+"""Numbers that begin with 0, such as a zip code, and hexadecimal numbers. Conversion would lose the 0 or 0x."""
 _HEX, _HEX_TEXT = re.compile(rb"0[xX]"), r"^\s*0[xX]"
 _INTEGER = r"^\s*[+-]?[0-9]{16,}\s*$"
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
@@ -54,11 +54,11 @@ def csv_rows(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Ta
         _require_finite_texts(rows, texts)
         return rows
     except pa.ArrowInvalid as problem:
-        if not (place := _CSV_PLACE.match(str(problem))):
+        if not (location := _CSV_PLACE.match(str(problem))):
             raise
         names = pa.csv.open_csv(pa.BufferReader(data), reading, parsing).schema.names
-        name, kind, value = names[int(place[1])], place[3], place[4]
-        row = f", line {place[2]}" if place[2] else ""
+        name, kind, value = names[int(location[1])], location[3], location[4]
+        row = f", line {location[2]}" if location[2] else ""
         raise ColumnError(
             f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is not a valid {kind}. Correct the file.",
             column=name,
@@ -72,9 +72,10 @@ def _typed_csv(
     parsing: pa.csv.ParseOptions,
     options: pa.csv.ConvertOptions,
 ) -> pa.Table:
-    """Parse a CSV file into the given column types. Times may have a UTC offset or not.
+    """Parse a CSV file with the given column types. Times may have a UTC offset or not.
 
-    Arrow alone would require an offset in columns with a time zone, and no offset in other columns.
+    Arrow itself requires an offset in columns with a time zone, and rejects an offset in other columns.
+
     """
     try:
         return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
@@ -85,32 +86,33 @@ def _typed_csv(
     options.column_types = {**options.column_types, **{field.name: pa.string() for field in times}}
     rows = pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
     for field in times:
-        if (at := rows.schema.get_field_index(field.name)) >= 0:
-            rows = rows.set_column(at, field.name, times_of(rows.column(at), field))
+        if (index := rows.schema.get_field_index(field.name)) >= 0:
+            rows = rows.set_column(index, field.name, times_of(rows.column(index), field))
     return rows
 
 
 def _require_decimal_digits(
     rows: pa.Table, columns: pa.Schema, data: pa.Buffer, texts: Callable[[Sequence[str]], pa.Table]
 ) -> None:
-    """Raise ColumnError for a hexadecimal number in an integer column, because Arrow would accept it."""
-    names = [one.name for one in rows.schema if one.name in columns.names and pa.types.is_integer(one.type)]
+    """Raise ColumnError for a hexadecimal number in an integer column. Arrow would accept it."""
+    names = [field.name for field in rows.schema if field.name in columns.names and pa.types.is_integer(field.type)]
     if not names or _HEX.search(data) is None:
         return
-    found = texts(names)
+    strings = texts(names)
     for name in names:
-        if (at := pc.index(pc.match_substring_regex(found[name], _HEX_TEXT), True).as_py()) >= 0:
-            value = printable(found[name][at].as_py(), 50)
+        if (row := pc.index(pc.match_substring_regex(strings[name], _HEX_TEXT), True).as_py()) >= 0:
+            value = printable(strings[name][row].as_py(), 50)
             kind = rows.schema.field(name).type
             raise ColumnError(
-                f"Column {name!r}, line {at + 2}: {value} is not a valid {kind}. Correct the file.", column=name
+                f"Column {name!r}, line {row + 2}: {value} is not a valid {kind}. Correct the file.", column=name
             )
 
 
 def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
-    """Return the columns whose inferred type is a number, but that have to be read as strings to keep all digits.
+    """Return the columns that look like numbers, but have to be read as strings to keep all digits.
 
     A value in such a column begins with 0, like a zip code, or is an integer that a double cannot represent exactly.
+
     """
     numbers = [
         field.name
@@ -119,11 +121,11 @@ def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], 
     ]
     if not numbers:
         return []
-    found = texts(numbers)
+    strings = texts(numbers)
     return [
         name
         for name in numbers
-        if pc.any(pc.match_substring_regex(found[name], _CODE)).as_py() or _is_rounded(rows[name], found[name])
+        if pc.any(pc.match_substring_regex(strings[name], _CODE)).as_py() or _is_rounded(rows[name], strings[name])
     ]
 
 
@@ -136,16 +138,16 @@ def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
 
 
 def _require_finite_texts(rows: pa.Table, texts: Callable[[Sequence[str]], pa.Table]) -> None:
-    """Raise ColumnError if a number is too large for its column, because Arrow would convert it to infinity."""
+    """Raise ColumnError if a number is too large for its column. Arrow would convert it to infinity."""
     floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
     for name in floats:
         if not pc.any(pc.is_inf(rows[name])).as_py():
             continue
-        found = texts([name])[name]
-        large = pc.and_(pc.is_inf(rows[name]), pc.invert(pc.match_substring_regex(found, "(?i)inf")))
-        if (at := pc.index(large, True).as_py()) >= 0:
+        strings = texts([name])[name]
+        large = pc.and_(pc.is_inf(rows[name]), pc.invert(pc.match_substring_regex(strings, "(?i)inf")))
+        if (row := pc.index(large, True).as_py()) >= 0:
             raise ColumnError(
-                f"Column {name!r}, line {at + 2}: {printable(found[at].as_py(), 50)} is too large for a "
+                f"Column {name!r}, line {row + 2}: {printable(strings[row].as_py(), 50)} is too large for a "
                 f"{rows.schema.field(name).type}. Correct the file.",
                 column=name,
             )

@@ -1,7 +1,8 @@
-"""Deduplication of a batch: rows with the same key are merged into one row, as if they arrived one after the other.
+"""Deduplication of a batch: rows with the same key become one row, as if they were written one after the other.
 
 A row with a smaller ordering value than an earlier row of its key is stale, and is ignored. A row after a delete of its
-key does not take over stored values. Deduplication reads only the batch, not stored rows.
+key does not inherit stored values. Deduplication reads only the batch, not the stored rows.
+
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class DeduplicatedBatch:
 
     Attributes:
         batch: The rows.
-        anew: Boolean mask of the rows that follow a delete of their key, and so must not keep stored values.
+        anew: Boolean mask of the rows that follow a delete of their key, and therefore must not keep stored values.
     """
 
     batch: Batch
@@ -40,7 +41,7 @@ class DeduplicatedBatch:
 class _Chains:
     """Rows of the keys that occur more than once in a batch, grouped by key and in batch order.
 
-    Stale rows, and rows before a delete of their key, are left out.
+    Stale rows, and rows before a delete of their key, are not included.
 
     Attributes:
         rows: The index of each row in the batch.
@@ -76,7 +77,7 @@ def deduplicated(
         batch: The rows in their original order.
         config: The table's configuration, with the columns that the batch adds.
         mode: The merge mode, which determines how a newer row is merged with an older row of its key.
-        merge_rows: The merge function, if the mode has one. Its arguments have the columns of the batch.
+        merge_rows: The user's merge function, if the mode has one. Its arguments have the columns of the batch.
 
     Returns:
         The batch with one row per key.
@@ -125,8 +126,9 @@ def _starts(group: np.ndarray) -> np.ndarray:
 def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndarray, mode: MergeMode) -> pa.Table:
     """Merge the rows of each duplicate key column by column, and return the batch rows at the indexes `kept`.
 
-    For the rows at the indexes `where` of the result, each column has the last value that the merge mode accepts, or
-    the first value if the mode accepts none.
+    The rows at the indexes `where` of the result are the merged rows. In them, each column has the last value that the
+    merge mode accepts, or the first value if the mode accepts none.
+
     """
     index = np.arange(len(chains.rows))
     columns = []

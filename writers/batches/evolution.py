@@ -26,7 +26,7 @@ class Evolution:
     Attributes:
         schema: The columns of the batch.
         known: The columns of the table when the batch was prepared. The batch uses their names.
-        fits: Returns whether the batch's values of a column are convertible to the table's field.
+        fits: Function that returns whether the batch's values of a column are convertible to the table's field.
     """
 
     schema: pa.Schema
@@ -40,54 +40,55 @@ class Evolution:
             SchemaError: A type is not supported in tables.
             ColumnError: Another column was given the name of a new column of the batch in the meantime.
         """
-        own = self._by_present_names(config.columns)
-        there = set(config.schema.names)
+        batch_columns = self._by_present_names(config.columns)
+        table_columns = set(config.schema.names)
         return by_batch(
             config,
-            pa.schema([field.with_name(name) for name, (_, field) in own.items()]),
-            lambda name: name in there and self.fits(own[name][0], config.schema.field(name)),
+            pa.schema([field.with_name(name) for name, (_, field) in batch_columns.items()]),
+            lambda name: name in table_columns and self.fits(batch_columns[name][0], config.schema.field(name)),
         )
 
     def _by_present_names(self, now: TableSchema) -> dict[str, tuple[str, pa.Field]]:
         """Map each current column name of the table to the name and field of that column in the batch.
 
-        Leaves out columns that were dropped from the table since the batch was prepared.
+        Columns that were dropped from the table since the batch was prepared are left out.
+
         """
-        found: dict[str, tuple[str, pa.Field]] = {}
+        columns: dict[str, tuple[str, pa.Field]] = {}
         for field in self.schema:
             if field.name.startswith("_hoodie_"):
                 continue
-            was, there = self.known.by_name.get(field.name), None
-            if was is not None:
-                there = next((column for column in now.columns if column.id == was.id), None)
-                if there is None:
+            known, current = self.known.by_name.get(field.name), None
+            if known is not None:
+                current = next((column for column in now.columns if column.id == known.id), None)
+                if current is None:
                     continue
-                field = field.with_type(_renamed(field.type, was, there))
-            name = there.name if there else field.name
-            if name in found and found[name][0] == field.name:
+                field = field.with_type(_renamed(field.type, known, current))
+            name = current.name if current else field.name
+            if name in columns and columns[name][0] == field.name:
                 raise ColumnError(
                     f"The batch has column {field.name!r} more than once. Rename or drop one of them.", column=name
                 )
-            if name in found:
+            if name in columns:
                 raise ColumnError(
-                    f"Column {name!r} of the batch is new, but another writer has renamed a column to this "
-                    "name. Nothing was written. Choose another name.",
+                    f"Column {name!r} is new in the batch, but another writer has renamed a column to this "
+                    "name. Nothing was written. Choose another name for the new column.",
                     column=name,
                 )
-            found[name] = field.name, field
-        return found
+            columns[name] = field.name, field
+        return columns
 
     def of(self, config: TableConfig) -> TableConfig:
         """Return the table's configuration with the new columns and wider types that the batch requires.
 
         Returns `config` itself if the batch requires no changes.
         """
-        found = self.alterations(config)
-        return config.with_columns(altered(config, found)) if found else config
+        alterations = self.alterations(config)
+        return config.with_columns(altered(config, alterations)) if alterations else config
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Create the evolution for a batch in memory. Widens a column only if one of its values needs the wider type."""
+    """Create the evolution for a batch in memory. A column is widened only if a value needs the wider type."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -100,7 +101,7 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Create the evolution for a Spark DataFrame. Widens columns by their types, without reading values."""
+    """Create the evolution for a Spark DataFrame. Columns are widened by their types, without reading values."""
     return Evolution(schema, known, lambda name, field: False)
 
 
@@ -109,11 +110,14 @@ def _renamed(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
     if was.kind != now.kind:
         return kind
     if was.kind == "struct" and pa.types.is_struct(kind):
-        known, there = {one.name: one for one in was.children}, {one.id: one for one in now.children}
+        old_fields, new_fields = (
+            {child.name: child for child in was.children},
+            {child.id: child for child in now.children},
+        )
         fields = []
         for field in kind:
-            old = known.get(field.name)
-            new = there.get(old.id) if old else None
+            old = old_fields.get(field.name)
+            new = new_fields.get(old.id) if old else None
             if old and new:
                 fields.append(pa.field(new.name, _renamed(field.type, old, new)))
             elif old is None:

@@ -1,6 +1,7 @@
 """Generated partition columns, whose values are computed from other columns (format/transforms.py).
 
-The functions add a generated column to a batch that lacks it, and check it in a batch that has it.
+The functions add a generated column to a batch that lacks it, and check its values in a batch that contains it.
+
 """
 
 from __future__ import annotations
@@ -23,13 +24,19 @@ from hoodoo.writers.batches.cast import cast
 
 
 def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
-    """Return the generated partition columns that a batch lacks, but for which it has the source column."""
-    return {made: one for made, one in config.transforms.items() if made not in names and one.column in names}
+    """Return the generated partition columns that a batch lacks, and whose source column is in the batch."""
+    return {
+        name: transform
+        for name, transform in config.transforms.items()
+        if name not in names and transform.column in names
+    }
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return the source columns of a batch whose generated partition column is also in the batch, for a check."""
-    return [one.column for made, one in config.transforms.items() if made in names and one.column in names]
+    """Return the source columns of a batch whose generated partition column is in the batch too and must be checked."""
+    return [
+        transform.column for name, transform in config.transforms.items() if name in names and transform.column in names
+    ]
 
 
 def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
@@ -39,8 +46,8 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
         rows: Rows with the table's types.
         config: The configuration of the table.
         deleted: Boolean mask of the rows that are deletes. A delete may have null in the source column.
-        zones: Names of time zones that the caller may have used to compute a partition column. An error message
-            mentions the zone that explains a wrong value.
+        zones: Names of time zones that the caller may have used to compute a partition column. If such a zone explains
+            a wrong value, the error message names it.
 
     Returns:
         The rows with all partition columns that can be generated.
@@ -49,31 +56,32 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
         PartitionValueError: A number is too small to be truncated.
         ColumnError: A partition column differs from the value computed from its source column.
     """
-    for made, one, values, wrong in _looked_at(rows, config, deleted):
-        if len(found := np.flatnonzero(wrong)):
-            raise _refused(rows, config, made, one, values, int(found[0]), zones)
-        if made not in rows.schema.names:
-            rows = rows.append_column(config.schema.field(made), values)
+    for name, transform, values, wrong in _looked_at(rows, config, deleted):
+        if len(wrong_rows := np.flatnonzero(wrong)):
+            raise _refused(rows, config, name, transform, values, int(wrong_rows[0]), zones)
+        if name not in rows.schema.names:
+            rows = rows.append_column(config.schema.field(name), values)
     return rows
 
 
 def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
     """Return a boolean mask of the rows whose partition column differs from the value computed from its source column.
 
-    The mask also selects rows whose source value cannot be transformed. `with_generated` raises an error for all of
-    them.
+    The mask also selects rows whose source value cannot be transformed. For all selected rows, `with_generated` raises
+    an error.
+
     """
-    found = np.zeros(len(rows), bool)
+    mask = np.zeros(len(rows), bool)
     for _, _, _, wrong in _looked_at(rows, config, deleted):
-        found |= wrong
-    return found
+        mask |= wrong
+    return mask
 
 
 def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Add the missing generated partition columns to `rows`, and leave all other columns unchanged."""
-    for made, one in to_make(rows.schema.names, config).items():
-        column = cast(rows[one.column], config.schema.field(one.column)).combine_chunks()
-        rows = rows.append_column(config.schema.field(made), transforms.values(one, column))
+    for name, transform in to_make(rows.schema.names, config).items():
+        column = cast(rows[transform.column], config.schema.field(transform.column)).combine_chunks()
+        rows = rows.append_column(config.schema.field(name), transforms.values(transform, column))
     return rows
 
 
@@ -81,40 +89,41 @@ def _looked_at(
     rows: pa.Table, config: TableConfig, deleted: np.ndarray
 ) -> Iterator[tuple[str, Transform, pa.Array, np.ndarray]]:
     """Yield each generated partition column with its transform, computed values and a boolean mask of wrong rows."""
-    for made, one in config.transforms.items():
-        if one.column not in rows.schema.names:
+    for name, transform in config.transforms.items():
+        if transform.column not in rows.schema.names:
             continue
-        source = rows[one.column].combine_chunks()
-        values, wrong = transforms.values(one, source), transforms.unfit(one, source)
-        if made in rows.schema.names:
-            wrong |= ~equal_values(rows[made].combine_chunks(), values)
+        source = rows[transform.column].combine_chunks()
+        values, wrong = transforms.values(transform, source), transforms.unfit(transform, source)
+        if name in rows.schema.names:
+            wrong |= ~equal_values(rows[name].combine_chunks(), values)
             wrong &= ~(deleted & source.is_null().to_numpy(zero_copy_only=False))
-        yield made, one, values, wrong
+        yield name, transform, values, wrong
 
 
 def _refused(
     rows: pa.Table,
     config: TableConfig,
-    made: str,
-    one: Transform,
+    name: str,
+    transform: Transform,
     values: pa.Array,
     row: int,
     zones: Collection[str],
 ) -> ColumnError | PartitionValueError:
     key = printable({part: rows[part][row].as_py() for part in config.key})
-    if transforms.unfit(one, rows[one.column].slice(row, 1).combine_chunks())[0]:
+    if transforms.unfit(transform, rows[transform.column].slice(row, 1).combine_chunks())[0]:
         return PartitionValueError(
-            f"Column {one.column!r}: the number in row {row} (key {key}) is too small for partition column "
-            f"{made!r}, which is {one}. Change or drop such rows.",
-            column=one.column,
+            f"Column {transform.column!r}: the number in row {row} (key {key}) is too small for partition column "
+            f"{name!r}, which is {transform}. Correct the number, or leave the row out.",
+            column=transform.column,
             row=row,
             key=key,
         )
-    given, expected = (printable(_shown(column[row])) for column in (rows[made], values))
+    actual, expected = (printable(_shown(column[row])) for column in (rows[name], values))
     return ColumnError(
-        f"Partition column {made!r} is {given} in row {row} (key {key}), but {one} is {expected}. Leave the "
-        f"column out, so that it is computed, or correct the row.{_zone_hint(one, rows, made, row, zones)}",
-        column=made,
+        f"Partition column {name!r} is wrong in row {row} (key {key}): expected {expected} from {transform}, got "
+        f"{actual}. Leave the column out, so that it is computed, or correct the row."
+        f"{_zone_hint(transform, rows, name, row, zones)}",
+        column=name,
         row=row,
         key=key,
         expected=expected,

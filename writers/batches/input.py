@@ -3,7 +3,8 @@
 Supported inputs are Arrow data, pandas, polars, DuckDB, any object with the Arrow C stream interface, plain Python data
 and files. Types stay unchanged; `batch` converts them to the table's types.
 
-Every failure is a ColumnError with the column and, if a value is invalid, its row.
+Every failure is a ColumnError that names the column and, for an invalid value, its row.
+
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ ArrowLike: TypeAlias = (
     " | Mapping[str, object] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
     " | str | os.PathLike[str]"
 )
-"""Input rows. A Spark DataFrame is evaluated once; `to_arrow` converts all other inputs. A string or path refers to
+"""Input rows. A Spark DataFrame is evaluated by Spark; `to_arrow` converts all other inputs. A string or path names
 files.
+
 """
 
 _TAKEN = (
@@ -68,8 +70,8 @@ def to_arrow(
         data: The input rows.
         columns: The columns of the table. An index level of a pandas DataFrame becomes a column if the table has a
             column with its name. Python dicts and pairs become maps if the table's column is a map.
-        whole: Returns whether each row of a list of dicts has to contain the column if any row contains it. Default:
-            always.
+        whole: Function that returns whether each row of a list of dicts must contain a column if any row contains it.
+            Default: always.
 
     Raises:
         ColumnError: The data cannot be converted.
@@ -108,7 +110,7 @@ def _streamed(data: Any) -> pa.Table:
 
 
 def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
-    """Call `take`, which converts `data` to Arrow, and convert its exceptions to a ColumnError with advice."""
+    """Call `take`, which converts `data` to Arrow. Convert its exceptions to a ColumnError with advice."""
     try:
         return take()
     except _PROBLEMS as problem:
@@ -135,10 +137,10 @@ def _of_polars(frame: Any) -> pa.Table:
 
 def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     names = [str(name) for name in frame.columns]
-    twice = next((name for n, name in enumerate(names) if name in names[:n]), None) if _repeats(names) else None
-    if twice is not None:
+    duplicate = next((name for n, name in enumerate(names) if name in names[:n]), None) if _repeats(names) else None
+    if duplicate is not None:
         raise ColumnError(
-            f"The DataFrame has column {twice!r} more than once. Rename or drop one of them.", column=twice
+            f"The DataFrame has column {duplicate!r} more than once. Rename or drop one of them.", column=duplicate
         )
     for name, kind in zip(names, frame.dtypes, strict=True):
         if str(kind).startswith("period["):  # Arrow would convert them to integers
@@ -147,34 +149,34 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
                 ".dt.to_timestamp(), or to strings.",
                 column=name,
             )
-    wanted = set(columns.names) - set(names)
-    if kept := [name for name in frame.index.names if name in wanted]:
+    index_names = set(columns.names) - set(names)
+    if kept := [name for name in frame.index.names if name in index_names]:
         frame = frame.reset_index([name for name in frame.index.names if name in kept])
     if any(_has_maps(field.type) and frame[field.name].dtype == object for field in columns if field.name in names):
         return _of_columns({str(name): frame[name] for name in frame.columns}, columns)
     try:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except _PROBLEMS as problem:
-        found = {str(name): _array(str(name), frame[name], columns) for name in frame.columns}
-        if not any(pa.types.is_decimal256(array.type) for array in found.values()):
+        arrays = {str(name): _array(str(name), frame[name], columns) for name in frame.columns}
+        if not any(pa.types.is_decimal256(array.type) for array in arrays.values()):
             raise ColumnError(
                 f"Cannot convert the DataFrame to Arrow: {_line(problem)}. Cast its columns to plain types."
             ) from None
-        return pa.table(found)
+        return pa.table(arrays)
 
 
 def _repeats(names: Sequence[str]) -> bool:
     return len(set(names)) < len(names)
 
 
-def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
-    arrays = {_named(name): _array(name, values, columns) for name, values in given.items()}
+def _of_columns(values_by_name: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
+    arrays = {_named(name): _array(name, values, columns) for name, values in values_by_name.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     for name, length in lengths.items():
         if length != (first := next(iter(lengths.values()))):
             raise ColumnError(
-                f"Column {name!r} has {length} values, but column {next(iter(lengths))!r} has {first}. All "
-                "columns need the same number of values.",
+                f"Column {name!r} has {length} values: expected {first}, as in column {next(iter(lengths))!r}. Pass "
+                "the same number of values for all columns.",
                 column=name,
             )
     return pa.table(list(arrays.values()), names=list(arrays))
@@ -183,7 +185,7 @@ def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
 def _named(name: Any) -> str:
     if not isinstance(name, str):
         raise ColumnError(
-            f"A column name must be a string, got {printable(name)}. Rename the column.", column=printable(name)
+            f"Column name {printable(name)} is invalid: expected a string. Rename the column.", column=printable(name)
         )
     if not is_utf8(name):
         raise ColumnError(
@@ -209,7 +211,9 @@ def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bo
             )
         parts.append(item if isinstance(item, pa.Table) else pa.Table.from_batches([item]))
         if parts[-1].schema.names != parts[0].schema.names or parts[-1].schema.types != parts[0].schema.types:
-            raise ColumnError(f"Batch {number} has other columns than the first batch. Use one schema for all batches.")
+            raise ColumnError(
+                f"Batch {number} has different columns from the first batch. Use one schema for all batches."
+            )
     return pa.concat_tables([part.cast(parts[0].schema) for part in parts])
 
 
@@ -236,8 +240,8 @@ def _is_row(data: Mapping[Any, Any], columns: pa.Schema) -> bool:
     In a row, at least one value is not a list, and only columns with a nested type have lists.
     """
     lists = [name for name, value in data.items() if not _is_value(value)]
-    known = {field.name for field in columns if pa.types.is_nested(field.type)}
-    return len(lists) < len(data) and all(name in known for name in lists)
+    nested = {field.name for field in columns if pa.types.is_nested(field.type)}
+    return len(lists) < len(data) and all(name in nested for name in lists)
 
 
 def _is_value(value: object) -> bool:
@@ -247,7 +251,10 @@ def _is_value(value: object) -> bool:
 def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
     """Convert one input column to Arrow: a list of Python values, a numpy array or a pandas Series."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
-        raise ColumnError(f"Column {name!r} must be a list of values, got {printable(values)}.", column=name)
+        raise ColumnError(
+            f"Column {name!r} is invalid: expected a list of values, got {printable(values)}. Pass a list or an array.",
+            column=name,
+        )
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     pandas = type(values).__module__.split(".")[0] == "pandas"
@@ -259,8 +266,8 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
     except _PROBLEMS as problem:
         kind = columns.field(number).type if number >= 0 else pa.null()
         large = pa.types.is_decimal(kind) or pa.types.is_floating(kind)
-        if large and (found := _as_decimals(values, pandas)) is not None:
-            return found
+        if large and (decimals := _as_decimals(values, pandas)) is not None:
+            return decimals
         row = _first_refused(values, pandas)
         value = values.iloc[row] if pandas else values[row]
         raise ColumnError(
@@ -272,7 +279,7 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
 
 
 def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
-    """Convert large numbers to decimals, if they do not fit into Arrow's default types. Returns None if this fails."""
+    """Convert numbers that are too large for Arrow's default types to decimals. Returns None if this fails."""
     for scale in (_DECIMAL.scale, 0):
         try:
             return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
@@ -282,7 +289,7 @@ def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
 
 
 def _has_maps(kind: pa.DataType) -> bool:
-    return pa.types.is_map(kind) or any(_has_maps(kind.field(at).type) for at in range(kind.num_fields))
+    return pa.types.is_map(kind) or any(_has_maps(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
@@ -290,21 +297,23 @@ def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
 
     The table's type `kind` determines whether dicts and lists of pairs become maps.
     """
-    there = [value for value in values if not _is_null(value)]
-    if not there:
+    values_without_nulls = [value for value in values if not _is_null(value)]
+    if not values_without_nulls:
         return pa.null()
     if pa.types.is_map(kind):
-        pairs = [pair for value in there for pair in (value.items() if isinstance(value, Mapping) else value)]
+        pairs = [
+            pair for value in values_without_nulls for pair in (value.items() if isinstance(value, Mapping) else value)
+        ]
         if not pairs:
             return kind
         keys = _type_of([key for key, _ in pairs], kind.key_type)
         return pa.map_(keys, _type_of([item for _, item in pairs], kind.item_type))
     if pa.types.is_list(kind):
-        return pa.list_(_type_of([item for value in there for item in value], kind.value_type))
+        return pa.list_(_type_of([item for value in values_without_nulls for item in value], kind.value_type))
     if pa.types.is_struct(kind):
-        names = dict.fromkeys(name for value in there for name in value)
-        return pa.struct([(name, _type_of_field(name, there, kind)) for name in names])
-    return pa.array(there).type
+        names = dict.fromkeys(name for value in values_without_nulls for name in value)
+        return pa.struct([(name, _type_of_field(name, values_without_nulls, kind)) for name in names])
+    return pa.array(values_without_nulls).type
 
 
 def _type_of_field(name: str, structs: Sequence[Mapping[str, Any]], kind: pa.DataType) -> pa.DataType:

@@ -1,7 +1,8 @@
-"""Conversion of a file of JSON lines to an Arrow table.
+"""Conversion of a JSON lines file to an Arrow table.
 
 Bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is missing in
-the result. A column that is missing in some lines is null there, unless the caller requires it.
+the result. A column that is missing in some lines is null there, unless the caller requires it in every line.
+
 """
 
 from __future__ import annotations
@@ -30,39 +31,42 @@ _LOOKS, _LINE = 10, 1 << 16  # maximum occurrences of a name to check, and bytes
 _ESCAPED = re.compile(rb"\\u|\\/")  # escapes that allow another encoding of a name
 
 
-def _is_in_text(content: bytes, found: re.Match[bytes]) -> bool:
+def _is_in_text(content: bytes, match: re.Match[bytes]) -> bool:
     """Return whether a regex match in a JSON file is inside a string value, so that it is not JSON syntax.
 
-    Only recognizes strings of objects that have their own line.
+    Detects only strings in objects that have their own line.
+
     """
-    begin = content.rfind(b"\n", 0, found.start(1)) + 1
+    begin = content.rfind(b"\n", 0, match.start(1)) + 1
     try:
-        json.loads(content[begin : found.end(1)])
+        json.loads(content[begin : match.end(1)])
     except (ValueError, RecursionError):
         return False
-    return found.start() >= begin
+    return match.start() >= begin
 
 
 def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
         return columns.empty_table()
-    found = _NO_FIRST_OBJECT.match(data) or _NO_OBJECT.search(data)
-    if found is not None and found.re is _NO_OBJECT:
+    match = _NO_FIRST_OBJECT.match(data) or _NO_OBJECT.search(data)
+    if match is not None and match.re is _NO_OBJECT:
         content = data.to_pybytes()
-        found = next((one for one in _NO_OBJECT.finditer(content) if not _is_in_text(content, one)), None)
-    if found is not None:  # Arrow would crash the process
-        row = bytes(data[: found.start(1)]).count(b"\n")
+        match = next(
+            (candidate for candidate in _NO_OBJECT.finditer(content) if not _is_in_text(content, candidate)), None
+        )
+    if match is not None:  # Arrow would crash the process
+        row = bytes(data[: match.start(1)]).count(b"\n")
         raise DataError(
-            f"Line {row + 1} is {found[1].decode()[:20]!r}, which is not a JSON object. Correct the file.", row=row
+            f"Line {row + 1} contains {match[1].decode()[:20]!r}: expected a JSON object. Correct the file.", row=row
         )
     require_shallow(data)
     require_local_times(data, list(columns), block_size(data))
     rows = _parse_json(data, list(columns))
     require_finite(rows, data)
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
-    told = {name: _occurs(name, data) for name in unsure}
-    rows = rows.drop_columns([name for name in unsure if told[name] is False])
-    unsure = [name for name in unsure if told[name] is None]
+    occurrence = {name: _occurs(name, data) for name in unsure}
+    rows = rows.drop_columns([name for name in unsure if occurrence[name] is False])
+    unsure = [name for name in unsure if occurrence[name] is None]
     if unsure:  # Arrow fills a missing column with nulls if its type is given, but not without its type
         occurring = _parse_json(data, [field for field in columns if field.name not in unsure]).column_names
         rows = rows.drop_columns([name for name in unsure if name not in occurring])
@@ -74,19 +78,19 @@ def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool])
 
 
 def _occurs(name: str, data: pa.Buffer) -> bool | None:
-    """Return whether any line of a JSON file contains the column `name`, or None if only parsing all lines can tell."""
+    """Return whether any line of a JSON file contains the column `name`. None: only parsing all lines can tell."""
     if _ESCAPED.search(data) is not None:
         return None  # the name may be encoded with escapes
-    places = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
-    for count, place in enumerate(places):
+    matches = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
+    for count, match in enumerate(matches):
         if count == _LOOKS:
             return None
         content = memoryview(data)
-        start = bytes(content[max(0, place.start() - _LINE) : place.start()]).rfind(b"\n") + 1
-        start += max(0, place.start() - _LINE) if start else 0
-        stop = bytes(content[place.end() : place.end() + _LINE]).find(b"\n")
+        start = bytes(content[max(0, match.start() - _LINE) : match.start()]).rfind(b"\n") + 1
+        start += max(0, match.start() - _LINE) if start else 0
+        stop = bytes(content[match.end() : match.end() + _LINE]).find(b"\n")
         try:
-            if name in json.loads(bytes(content[start : None if stop < 0 else place.end() + stop])):
+            if name in json.loads(bytes(content[start : None if stop < 0 else match.end() + stop])):
                 return True
         except ValueError:
             return None  # the line is too long, or the object spans several lines
@@ -94,16 +98,17 @@ def _occurs(name: str, data: pa.Buffer) -> bool | None:
 
 
 def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
-    """Raise ColumnError if a line of a JSON file lacks one of the columns `names`, which Arrow would read as null.
+    """Raise ColumnError if a line of a JSON file lacks one of the columns `names`. Arrow would read it as null.
 
     Call it only for columns with nulls, because it parses the whole file.
+
     """
     if not names:
         return
-    text, decoder, at, number = data.to_pybytes().decode(), json.JSONDecoder(), 0, 0
-    while start := _VALUE.search(text, at):
+    text, decoder, offset, number = data.to_pybytes().decode(), json.JSONDecoder(), 0, 0
+    while start := _VALUE.search(text, offset):
         try:
-            row, at = decoder.raw_decode(text, start.start())
+            row, offset = decoder.raw_decode(text, start.start())
         except ValueError as problem:
             raise pa.ArrowInvalid(str(problem)) from None
         number += 1
@@ -123,6 +128,7 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
     """Parse JSON lines into an Arrow table. Columns in `fields` get the given types, and other types are inferred.
 
     Raises ColumnError if a column has values and its type is not supported in JSON.
+
     """
     explicit, refused = list[pa.Field](), dict[str, ColumnError]()
     for field in fields:
@@ -133,9 +139,9 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
     reading = pa.json.ReadOptions(block_size=block_size(data))
     parsing = pa.json.ParseOptions(explicit_schema=pa.schema(explicit))
     rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
-    for name, why in refused.items():
+    for name, problem_ in refused.items():
         if name in rows.column_names and rows[name].null_count < len(rows):
-            raise why
+            raise problem_
     return rows
 
 

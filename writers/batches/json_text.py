@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 DEPTH_MAX = 64
-"""Maximum nesting depth of values. Arrow reads unknown columns recursively without a limit."""
+"""Maximum nesting depth of JSON values. Arrow reads unknown columns recursively without a limit."""
 _AT_ONCE = 4 << 20
 _INFINITY = re.compile(rb"Inf")
 EXACT_BELOW = 2.0**53
@@ -22,10 +22,11 @@ _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord
 
 
 def objects_in(text: pa.Buffer) -> int:
-    """Return the number of JSON lines if each line begins and ends like an object, or -1 if any line does not.
+    """Return the number of JSON lines, or -1 if any line does not begin and end like an object.
 
     If the result equals the number of parsed rows, each line is one object. The line count alone is not enough, because
     an object may span two lines, and a line may contain two objects.
+
     """
     data = np.frombuffer(text, np.uint8)
     starts, last = _lines(data)
@@ -38,8 +39,8 @@ def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the start and end positions of the non-empty lines of a text."""
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     starts = np.append(0, ends[:-1] + 1)
-    there = ends > starts
-    return starts[there], ends[there] - 1
+    is_not_empty = ends > starts
+    return starts[is_not_empty], ends[is_not_empty] - 1
 
 
 def require_shallow(text: pa.Buffer) -> None:
@@ -61,7 +62,7 @@ def require_shallow(text: pa.Buffer) -> None:
         many = np.flatnonzero(counts > DEPTH_MAX)
         if not len(many):
             return
-        data = np.concatenate([data[starts[at] : last[at] + 1] for at in many.tolist()])
+        data = np.concatenate([data[starts[line] : last[line] + 1] for line in many.tolist()])
     if _depth(data) > DEPTH_MAX:
         raise pa.ArrowInvalid(f"it has more than {DEPTH_MAX} nested levels")
 
@@ -70,24 +71,24 @@ def _depth(data: np.ndarray) -> int:
     """Return the maximum nesting depth of JSON text. Brackets inside strings do not count."""
     deepest = depth = 0
     inside, escaping = 0, False
-    for at in range(0, len(data), _AT_ONCE):
-        some = data[at : at + _AT_ONCE]
-        quotes = some == _QUOTE
-        escapes = some == _ESCAPE
+    for start in range(0, len(data), _AT_ONCE):
+        block = data[start : start + _AT_ONCE]
+        quotes = block == _QUOTE
+        escapes = block == _ESCAPE
         if escaping or escapes.any():
-            numbers = np.arange(len(some))
+            indexes = np.arange(len(block))
             # number of consecutive backslashes up to each byte
-            run = numbers - np.maximum.accumulate(np.where(escapes, -1, numbers))
+            run = indexes - np.maximum.accumulate(np.where(escapes, -1, indexes))
             if escaping:
-                first = len(some) if escapes.all() else int(np.argmin(escapes))
+                first = len(block) if escapes.all() else int(np.argmin(escapes))
                 run[:first] = np.arange(1, first + 1) + 1
             before = np.concatenate([[int(escaping)], run[:-1]])
             quotes &= before % 2 == 0
             escaping = bool(run[-1] % 2)
         within = (np.cumsum(quotes, dtype=np.int32) + inside) & 1
         inside = int(within[-1])
-        step = ((some == _OPEN[0]) | (some == _OPEN[1])).astype(np.int8)
-        step -= (some == _CLOSE[0]) | (some == _CLOSE[1])
+        step = ((block == _OPEN[0]) | (block == _OPEN[1])).astype(np.int8)
+        step -= (block == _CLOSE[0]) | (block == _CLOSE[1])
         step[within.astype(bool)] = 0
         levels = depth + np.cumsum(step, dtype=np.int32)
         deepest, depth = max(deepest, int(levels.max())), int(levels[-1])
@@ -95,11 +96,10 @@ def _depth(data: np.ndarray) -> int:
 
 
 def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if a JSON number is too large for its column, because Arrow would convert it to infinity.
+    """Raise ArrowInvalid if a JSON number is too large for its column. Arrow would convert it to infinity.
 
-    The word Infinity is allowed, because many programs write it.
+    The word Infinity is allowed, because many programs write it. `rows` are the rows that were read from `text`.
 
-    rows: the rows that were read from `text`.
     """
     for field, values in zip(rows.schema, rows.columns, strict=True):
         if not pa.types.is_floating(field.type) or not pc.any(pc.is_inf(values)).as_py():
@@ -108,7 +108,7 @@ def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
         if _INFINITY.search(text) is not None and objects_in(text) == len(rows):
             starts, last = _lines(np.frombuffer(text, np.uint8))
             infinite = np.array(
-                [at for at in infinite.tolist() if _is_number(text[starts[at] : last[at] + 1], field.name)]
+                [row for row in infinite.tolist() if _is_number(text[starts[row] : last[row] + 1], field.name)]
             )
         elif _INFINITY.search(text) is not None:
             continue
@@ -127,10 +127,9 @@ class _Integer(str):
 
 
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
-    """Raise ArrowInvalid if an integer of a JSON file would lose digits as a double in a column that the table lacks.
+    """Raise ArrowInvalid if an integer in a JSON file would lose digits, in a column that the table does not have.
 
-    Only columns that the table does not have are checked. Their type is inferred, so the user has not chosen to round
-    values.
+    Arrow infers the type of such a column, so the user has not chosen to round its values to doubles.
 
     Args:
         rows: The rows that were read from `text`.
@@ -141,13 +140,13 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
         ArrowInvalid: An integer would be rounded, at any level of a column.
     """
     for field, values in zip(rows.schema, rows.columns, strict=True):
-        if field.name in columns.names or not (found := list(_large(values))):
+        if field.name in columns.names or not (large_rows := list(_large(values))):
             continue
         if objects_in(text) != len(rows):
             continue
         starts, last = _lines(np.frombuffer(text, np.uint8))
-        for at in np.unique(np.concatenate(found)).tolist():
-            line = json.loads(bytes(text[starts[at] : last[at] + 1]), parse_int=_Integer)
+        for row in np.unique(np.concatenate(large_rows)).tolist():
+            line = json.loads(bytes(text[starts[row] : last[row] + 1]), parse_int=_Integer)
             for number in _integers(line.get(field.name), field.type):
                 if loses_digits(number):
                     raise pa.ArrowInvalid(
@@ -158,7 +157,7 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
 
 
 def loses_digits(integer: str) -> bool:
-    """Return whether the conversion of an integer to a double changes its digits. integer: the digits as a string."""
+    """Return whether the conversion of an integer to a double changes its digits. `integer` contains its digits."""
     value = float(integer)
     return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
 
@@ -174,7 +173,8 @@ def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
 def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the numbers of the rows with doubles of 2^53 or more in one Arrow array.
 
-    rows: the row number of each value, which differs from its position inside lists.
+    `rows` contains the row number of each value, which differs from its position inside lists.
+
     """
     kind = values.type
     if pa.types.is_floating(kind):
@@ -182,8 +182,8 @@ def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
         if large.any():
             yield rows[large]
     elif pa.types.is_struct(kind):
-        for at in range(kind.num_fields):
-            yield from _large_in(values.field(at), rows)
+        for index in range(kind.num_fields):
+            yield from _large_in(values.field(index), rows)
     elif pa.types.is_list(kind):
         parents = pc.list_parent_indices(values).to_numpy()
         yield from _large_in(values.flatten(), rows[parents])
@@ -197,8 +197,8 @@ def _integers(value: Any, kind: pa.DataType) -> Iterator[str]:
         for field in kind:
             yield from _integers(value.get(field.name), field.type)
     elif pa.types.is_list(kind) and isinstance(value, list):
-        for one in value:
-            yield from _integers(one, kind.value_type)
+        for element in value:
+            yield from _integers(element, kind.value_type)
 
 
 __all__ = [

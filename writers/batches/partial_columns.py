@@ -1,7 +1,8 @@
 """Partial batches, which contain only some of the table's columns.
 
-A partial batch is prepared as if the table only had these columns, so that all rules for batches apply to them. The
-merge keeps the stored values of the other columns.
+A partial batch is prepared as if the table had only these columns, so that all rules for batches apply to it. The merge
+keeps the stored values of the other columns.
+
 """
 
 from __future__ import annotations
@@ -40,18 +41,15 @@ def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
         return GIVEN
     if not isinstance(columns, (list, tuple)) or not columns or not all(isinstance(name, str) for name in columns):
         raise OptionError(
-            f"columns must be 'given' or a list of names, such as ['status'], got {printable(columns)}.",
+            "Option columns is invalid: expected 'given' or a list of names, such as ['status'], got "
+            f"{printable(columns)}.",
             option="columns",
         )
     return tuple(dict.fromkeys(columns))
 
 
 def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) -> pa.Table:
-    """Select the batch columns that an upsert with `columns=` writes, plus its key, partition and ordering columns.
-
-    Raises:
-        ColumnError: The batch lacks one of `columns`.
-    """
+    """Select the batch columns that an upsert with `columns=` writes, plus its key, partition and ordering columns."""
     if not data.num_columns and not len(data):
         return data  # an empty list has no column names
     taken = taken_of(data.schema, config, columns)
@@ -64,14 +62,14 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
     Raises:
         ColumnError: The batch lacks one of `columns`.
     """
-    there = schema.names
-    if columns != GIVEN and (lacking := next((name for name in columns if name not in there), None)):
+    names = schema.names
+    if columns != GIVEN and (missing := next((name for name in columns if name not in names), None)):
         raise ColumnError(
-            f"Column {printable(lacking)} of the option columns is not in the batch; {hint(lacking, there)} "
+            f"Column {printable(missing)} of option columns is not in the batch; {hint(missing, names)} "
             "Add it to the batch, or remove it from columns.",
-            column=printable(lacking),
+            column=printable(missing),
         )
-    return [name for name in there if is_taken(name, config, columns)]
+    return [name for name in names if is_taken(name, config, columns)]
 
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
@@ -81,23 +79,27 @@ def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
 
 
 def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
-    """Return the table's configuration reduced to the columns `names` and its key, partition and ordering columns.
+    """Return the table's configuration reduced to the columns `names`, plus its key, partition and ordering columns.
 
     Raises:
-        ColumnError: A partition column is missing, and so is the column that it is generated from.
+        ColumnError: A partition column and the column from which it is generated are both missing.
     """
-    for made, one in config.transforms.items():
-        if names and made not in names and one.column not in names:
+    for partition_column, transform in config.transforms.items():
+        if names and partition_column not in names and transform.column not in names:
             raise ColumnError(
-                f"The upsert has neither partition column {made!r} nor its source column {one.column!r} "
-                f"({one}), so the partition of a row is unknown. Add one of them to the batch, and to columns "
-                "if it is a list.",
-                column=made,
+                f"The upsert has neither partition column {partition_column!r} nor its source column "
+                f"{transform.column!r} ({transform}), so the partition of a row is unknown. Add one of them to the "
+                "batch. If columns is a list, add it there too.",
+                column=partition_column,
             )
     wanted = {*names, *config.key, *config.partition_by, *config.order_by}
     columns = config.columns
-    kept = tuple(column for column in columns.columns if column.name in wanted)
-    return config if len(kept) == len(columns.columns) else config.with_columns(replace(columns, columns=kept))
+    kept_columns = tuple(column for column in columns.columns if column.name in wanted)
+    return (
+        config
+        if len(kept_columns) == len(columns.columns)
+        else config.with_columns(replace(columns, columns=kept_columns))
+    )
 
 
 def with_nullable_columns(config: TableConfig) -> TableConfig:
@@ -110,9 +112,9 @@ def with_nullable_columns(config: TableConfig) -> TableConfig:
 def asked(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Return the table configuration and the checks against which the rows of a batch are validated.
+    """Return the table configuration and the checks that the rows of a batch must satisfy.
 
-    A batch of only some columns is validated against these columns only.
+    A batch with only some of the columns is validated against these columns only.
 
     Args:
         schema: The columns of the batch that the write uses.
@@ -121,7 +123,7 @@ def asked(
         checks: The checks of the table.
 
     Raises:
-        ColumnError: The batch does not have the columns that determine the partition of a row.
+        ColumnError: The batch lacks the columns that determine the partition of a row.
     """
     if options.columns is not None:
         config = narrowed(config, schema.names)
@@ -132,7 +134,7 @@ def asked(
 
 
 def names_of(terms: Terms, config: TableConfig) -> list[str]:
-    """Return the table's current names for the columns of a batch, including columns that the batch adds."""
+    """Return the table's current names for the columns of a batch, including the columns that the batch adds."""
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]

@@ -1,6 +1,7 @@
 """Renaming of stored columns, including nested fields, to their current names. Columns are matched by column id.
 
 Types stay unchanged; cast.py casts the values.
+
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hoodoo.format.table_schema import Column
 from hoodoo.writers.batches.arrow_layouts import is_list
 
 Ids: TypeAlias = dict[str, tuple[int, "Ids"]]
-"""Column ids by name: (id, ids of the fields inside). For lists and maps, the fields inside their values."""
+"""Column ids by name: (id, ids of the nested fields). For lists and maps, these are the fields of their values."""
 _IDS = b"hoodoo.ids"
 
 
@@ -43,17 +44,16 @@ def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> p
     """Rename the columns of rows that `labelled` marked to the table's current names.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
-    a column whose name another column has now.
+    a column whose name another column now has. If `leave_out` is True, such values are left out instead.
 
-    leave_out: True leaves out such values instead of raising an error.
     """
-    noted = (rows.schema.metadata or {}).get(_IDS)
+    stored_ids = (rows.schema.metadata or {}).get(_IDS)
     rows = rows.replace_schema_metadata(None)
-    if noted is None:
+    if stored_ids is None:
         return rows
-    whole = pa.StructArray.from_arrays([column.combine_chunks() for column in rows.columns], names=rows.schema.names)
-    found = _Renaming(leave_out).struct(whole, json.loads(noted), now, "")
-    return pa.table(found.flatten(), names=[field.name for field in found.type])
+    struct = pa.StructArray.from_arrays([column.combine_chunks() for column in rows.columns], names=rows.schema.names)
+    renamed_struct = _Renaming(leave_out).struct(struct, json.loads(stored_ids), now, "")
+    return pa.table(renamed_struct.flatten(), names=[field.name for field in renamed_struct.type])
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,27 @@ class _Renaming:
 
     def struct(self, array: pa.StructArray, ids: Ids, now: Sequence[Column], path: str) -> pa.StructArray:
         by_id = {column.id: column for column in now}
-        known = {field.name: by_id.get(ids[field.name][0]) for field in array.type if field.name in ids}
-        taken = {column.name for column in known.values() if column}
+        columns = {field.name: by_id.get(ids[field.name][0]) for field in array.type if field.name in ids}
+        taken = {column.name for column in columns.values() if column}
         names, parts = list[str](), list[pa.Array]()
         for field, values in zip(array.type, array.flatten(), strict=True):
-            column = known.get(field.name)
-            if not column and (field.name in known or field.name in taken):
-                self._leave_out(values, path + field.name, "was dropped from" if field.name in known else "is not in")
+            column = columns.get(field.name)
+            if not column and (field.name in columns or field.name in taken):
+                self._leave_out(values, path + field.name, "was dropped from" if field.name in columns else "is not in")
                 continue
             names.append(column.name if column else field.name)
             if column:
                 values = self._inner(values, ids[field.name][1], _fields(column), f"{path}{field.name}.")
             parts.append(values)
         if not parts:
-            return pa.array([{} if there else None for there in array.is_valid().to_pylist()], pa.struct([]))
+            return pa.array([{} if is_valid else None for is_valid in array.is_valid().to_pylist()], pa.struct([]))
         return pa.StructArray.from_arrays(parts, names=names, mask=array.is_null() if array.null_count else None)
 
-    def _leave_out(self, values: pa.Array, path: str, what: str) -> None:
+    def _leave_out(self, values: pa.Array, path: str, reason: str) -> None:
         if not self.leave_out and values.null_count < len(values):
-            raise ColumnError(f"Column {path!r} {what} the table, and the row has a value for it.", column=path)
+            raise ColumnError(
+                f"Column {path!r} {reason} the table, but the row has a value for it. Leave the value out.", column=path
+            )
 
     def _inner(self, array: pa.Array, ids: Ids, now: Sequence[Column], path: str) -> pa.Array:
         """Rename the struct fields of a column, including structs inside lists and maps. Other types stay unchanged."""

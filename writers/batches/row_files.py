@@ -46,7 +46,8 @@ def rows_in(
     Args:
         path: A file, or a pattern with `*`, `?`, `[...]` or `**`. Matching files are read in order of their names.
         columns: The types of columns in CSV and JSON files. The types of other columns are inferred.
-        whole: Returns whether every line of JSON needs the column if one of the lines has it. Default: never.
+        whole: Function that returns whether every line of JSON must contain a column if any line has it. Default:
+            never.
         nulls: Strings that represent null in CSV, in addition to an empty field.
 
     Returns:
@@ -62,16 +63,16 @@ def rows_in(
     files = _files(os.fspath(path))
     kinds = [kind_of(file) for file in files]  # check all names before reading any file
     tables = [_read(file, kind, columns, whole, nulls) for file, kind in zip(files, kinds, strict=True)]
-    some = [number for number, table in enumerate(tables) if table.num_columns]
-    if len(some) < 2:
-        return tables[some[0] if some else 0]
-    files, tables = [files[number] for number in some], [tables[number] for number in some]
+    with_columns = [number for number, table in enumerate(tables) if table.num_columns]
+    if len(with_columns) < 2:
+        return tables[with_columns[0] if with_columns else 0]
+    files, tables = [files[number] for number in with_columns], [tables[number] for number in with_columns]
     for file, table in zip(files, tables, strict=True):
-        if odd := sorted(set(table.schema.names) ^ set(tables[0].schema.names)):
+        if different := sorted(set(table.schema.names) ^ set(tables[0].schema.names)):
             raise ColumnError(
-                f"Column {odd[0]!r} is in only one of the files {printable(files[0])} and {printable(file)}. "
-                "Files that are read together need the same columns. Pass the files one by one.",
-                column=odd[0],
+                f"Column {different[0]!r} is in only one of the files {printable(files[0])} and {printable(file)}: "
+                "expected the same columns in all files. Pass the files one by one.",
+                column=different[0],
                 file=file,
             )
     ordered = [table.select(tables[0].schema.names).replace_schema_metadata(None) for table in tables]
@@ -96,8 +97,8 @@ def kind_of(file: str) -> str:
     suffix = _suffix(file)
     if suffix not in _KINDS:
         raise CallError(
-            f"The format of {printable(file)} is unknown: its name must end in {', '.join(_KINDS)}, optionally "
-            f"followed by one of {', '.join(_COMPRESSED)}.",
+            f"File {printable(file)} has an unknown format: expected a name that ends in {', '.join(_KINDS)}, "
+            f"optionally followed by one of {', '.join(_COMPRESSED)}. Rename the file.",
             file=file,
         )
     return _KINDS[suffix]
@@ -135,26 +136,26 @@ def _files(path: str) -> list[str]:
     if os.path.exists(path) or not _PATTERN.search(path):
         return [path]
     _require_readable_folders(path)
-    if not (found := sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))):
-        raise CallError(f"No file matches {printable(path)}.", file=path)
-    return found
+    if not (matches := sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))):
+        raise CallError(f"No file matches the pattern {printable(path)}. Correct the pattern.", file=path)
+    return matches
 
 
 def _require_readable_folders(pattern: str) -> None:
-    """Raise CallError if a glob pattern matches a folder that this user may not list, because glob skips it."""
+    """Raise CallError if a glob pattern matches a folder that this user may not list. glob would skip the folder."""
     folder = os.path.dirname(pattern)
     if folder in ("", pattern):
         return
     if glob.has_magic(folder):
         _require_readable_folders(folder)
-    for found in glob.glob(folder, recursive=True):
+    for match in glob.glob(folder, recursive=True):
         try:
-            os.scandir(found).close()
+            os.scandir(match).close()
         except PermissionError as problem:
             raise CallError(
-                f"Folder {printable(found)} cannot be read ({problem.strerror}). Give this user permission, or pass a "
+                f"Folder {printable(match)} cannot be read ({problem.strerror}). Grant this user access, or pass a "
                 "pattern without the folder.",
-                file=found,
+                file=match,
             ) from None
         except OSError:
             continue  # it is a file, or it was deleted
@@ -202,7 +203,7 @@ def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
     try:
         return read()
     except FileNotFoundError:
-        raise CallError(f"File {printable(file)} does not exist.", file=file) from None
+        raise CallError(f"File {printable(file)} does not exist. Correct the path.", file=file) from None
     except (PermissionError, IsADirectoryError) as problem:
         raise CallError(f"Cannot read {printable(file)}: {problem.strerror or problem}.", file=file) from None
     except (
@@ -246,9 +247,8 @@ def rows_of(
 def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
     """Open a Parquet file with page checksums, and with INT96 timestamps in microseconds.
 
-    Nanoseconds would only reach the year 2262.
+    Timestamps in nanoseconds would only reach the year 2262. `dictionaries` are the columns to read as dictionaries.
 
-    dictionaries: columns to read as dictionaries.
     """
     return pa.parquet.ParquetFile(
         source,

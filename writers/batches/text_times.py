@@ -1,8 +1,9 @@
 """Parsing of timestamp strings, with and without a UTC offset, according to the time zone of the column.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
-error, because applying or dropping them would change the time. A column in UTC accepts all times. Times without an
-offset count as UTC.
+error, because to apply or drop them would change the time. A column in UTC accepts all times. Times without an offset
+count as UTC.
+
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Validation of the values of a batch before any cast, so that every value that is written can be read again.
 
-Arrow may pass on invalid values: invalid UTF-8 from a CSV file or a cast, a time of 24:00, or decimals
-with too many digits. Arrow's own validation finds most of them. This module also checks time zone names, and that years
-are in the range that Python, Hudi and Spark support.
+Arrow accepts some invalid values: invalid UTF-8 from a CSV file or a cast, a time of 24:00, or decimals with too many
+digits. Arrow's own validation finds most of them. This module also checks time zone names, and that years are in the
+range that Python, Hudi and Spark support.
 
-Values below a null never count as invalid. If a column seems invalid, its nulls are pushed down to the child values,
-and only the remaining values count.
+Hidden values behind a null never count as invalid. If a column seems invalid, its nulls are pushed down to the child
+values, and only the remaining values count.
 
 A valid batch is checked once, column by column. Only an invalid batch is searched by row and value.
+
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> p
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
     """
-    found = {name: _sound(data, name, key) for name in sorted(names, key=lambda name: name not in key)}
-    return pa.table([found[name] for name in names], names=list(names))
+    columns = {name: _sound(data, name, key) for name in sorted(names, key=lambda name: name not in key)}
+    return pa.table([columns[name] for name in names], names=list(names))
 
 
 def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
@@ -49,9 +50,9 @@ def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
     if cleared is not None and _holds(cleared):
         return cleared
     row = _first_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)))
-    path, why = _innermost_invalid(column.slice(row, 1), name)
+    path, reason = _innermost_invalid(column.slice(row, 1), name)
     shown = "" if name in key else f" (key {printable({part: data[part][row].as_py() for part in key})})"
-    raise ColumnError(f"Column {path!r}, row {row}{shown}: {why}", column=path, row=row)
+    raise ColumnError(f"Column {path!r}, row {row}{shown}: {reason}", column=path, row=row)
 
 
 def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
@@ -71,20 +72,21 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
     """Find all bad positions from 0 to `count` - 1 by bisection, in order. Stops after more than `most` positions.
 
-    is_good(begin, end): returns whether all positions in a range are good.
+    `is_good(begin, end)` returns whether all positions in a range are good.
+
     """
-    found: list[int] = []
-    left = [(0, count)]
-    while left and len(found) <= most:
-        low, high = left.pop()
+    bad: list[int] = []
+    ranges = [(0, count)]
+    while ranges and len(bad) <= most:
+        low, high = ranges.pop()
         if low == high or is_good(low, high):
             continue
         if high - low == 1:
-            found.append(low)
+            bad.append(low)
             continue
         middle = (low + high) // 2
-        left += [(middle, high), (low, middle)]
-    return found
+        ranges += [(middle, high), (low, middle)]
+    return bad
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -142,17 +144,18 @@ def _in_range(array: pa.Array) -> bool:
         return all(map(_in_range, _all_inside(array)))
     per_day = 1 if pa.types.is_date32(kind) else _PER_DAY["ms" if pa.types.is_date64(kind) else kind.unit]
     bounds = pc.min_max(array.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()))
-    least, most = bounds["min"].as_py(), bounds["max"].as_py()
-    if least is None:
+    smallest, largest = bounds["min"].as_py(), bounds["max"].as_py()
+    if smallest is None:
         return True
-    known = not pa.types.is_timestamp(kind) or _is_zone(kind.tz)
-    return known and FIRST_DAY * per_day <= least and most < (LAST_DAY + 1) * per_day
+    zone_exists = not pa.types.is_timestamp(kind) or _is_zone(kind.tz)
+    return zone_exists and FIRST_DAY * per_day <= smallest and largest < (LAST_DAY + 1) * per_day
 
 
 def _is_zone(name: str | None) -> bool:
-    """Return whether a time zone exists. True if no time zone database is installed.
+    """Return whether a time zone exists. Returns True if no time zone database is installed.
 
-    Only instants are stored, so an unknown zone does no harm.
+    Only points in time are stored, so an unknown zone does no harm.
+
     """
     return name in (None, "UTC") or _is_known(str(name)) or not _is_known("Europe/Paris")
 
@@ -201,8 +204,10 @@ def _clear(array: pa.Array) -> pa.Array:
     if is_list(kind):
         [(_, items)] = _children(array)
         large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
-        made = pa.LargeListArray if large else pa.ListArray
-        return made.from_arrays(ends(array, pa.int64() if large else pa.int32()), _clear(items), mask=array.is_null())
+        array_class = pa.LargeListArray if large else pa.ListArray
+        return array_class.from_arrays(
+            ends(array, pa.int64() if large else pa.int32()), _clear(items), mask=array.is_null()
+        )
     _require_offsets(array)
     return array
 
@@ -249,7 +254,7 @@ def _require_offsets(array: pa.Array) -> None:
     stored = np.frombuffer(buffer, np.int64 if wide else np.int32)
     offsets = stored[array.offset : array.offset + len(array) + 1].astype(np.int64)
     if offsets[0] < 0 or (np.diff(offsets) < 0).any():
-        raise pa.ArrowInvalid("an offset is less than the one before it")
+        raise pa.ArrowInvalid("an offset is smaller than the offset before it")
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
@@ -306,8 +311,8 @@ def _innermost(array: pa.Array, path: str) -> tuple[str, str]:
     for name, child in _children(array) if pa.types.is_nested(array.type) else []:
         if not _holds(child):
             return _innermost(child, f"{path}.{name}")
-    at = _first_bad(len(array), lambda low, high: _holds(array.slice(low, high - low)))
-    return path, _reason(array.slice(at, 1))
+    index = _first_bad(len(array), lambda low, high: _holds(array.slice(low, high - low)))
+    return path, _reason(array.slice(index, 1))
 
 
 def _reason(value: pa.Array) -> str:
@@ -328,7 +333,7 @@ def _reason(value: pa.Array) -> str:
             f"{count} as {kind} since 1970 is outside of the years 1 to 9999. Write null, or 9999-12-31 for an "
             "open end."
         )
-    return f"the value is not a valid {kind}."
+    return f"the value is not a valid {kind}. Correct it, or write null."
 
 
 __all__ = ["every_bad", "plain_row", "sound_columns", "unsound_rows"]

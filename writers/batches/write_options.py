@@ -14,7 +14,7 @@ _SHARE_FROM = 100  # the share of invalid rows is limited only in batches of at 
 
 
 class NewKeys(StrEnum):
-    """Options for batch rows whose key is not in the table: insert them, fail, or ignore them."""
+    """Options for batch rows whose key is not in the table: insert the rows, raise an error, or ignore the rows."""
 
     INSERT = "insert"
     FAIL = "fail"
@@ -43,16 +43,16 @@ class WriteOptions:
     """Validated options of a write, such as the handling of duplicates and invalid rows.
 
     Attributes:
-        delete: True for a delete by key, which only uses the key and partition columns.
-        duplicates: Handling of several rows with the same key: 'newest', 'fail', 'first', or 'each', which keeps all.
+        delete: True for a delete by key, which uses only the key and partition columns.
+        duplicates: Handling of several rows with one key: 'newest', 'fail', 'first', or 'each' (all rows are kept).
         missing: Handling of missing columns without a default: 'fail' or 'null'.
         evolve: True if the batch may change the table's columns.
         limits: Limits on the number of quarantined rows. None: an invalid row fails the batch.
         transaction: Application name and version of the write, or None for a write without a version.
-        if_head: The write fails if a row was written after this position. None: no condition.
+        if_head: The position after which no row may have been written, or the write fails. None: no condition.
         columns: The columns that an upsert changes: 'given' or names. None: the upsert writes whole rows.
         mode: The merge mode, which determines how rows of an upsert are merged with stored rows.
-        zone: The time zone of the Spark session that computed the rows, for error messages. '' if it is unknown.
+        zone: The time zone of the Spark session that computed the rows, for error messages. '' if unknown.
     """
 
     delete: bool = False

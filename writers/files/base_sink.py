@@ -2,6 +2,7 @@
 
 Memory holds one row group, the key hashes and Hudi's bloom filter, but not the whole file. The rows may come from a
 batch, from a merge of base and logs, or from other file groups.
+
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
-    """Write a file unless an earlier attempt of the task already wrote it. Returns the stored bytes."""
+    """Write a file, unless an earlier attempt of the task already wrote it. Returns the stored bytes."""
     try:
         store.create(key, data)
     except FileExistsError:
@@ -49,9 +50,10 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """Previous base file and added keys, for a new base file that contains all keys of the previous one.
+    """Keys of a new base file that contains all keys of the previous base file: that file and the added keys.
 
     Hudi's bloom filter is then derived from the filter of the previous file instead of from all keys.
+
     """
 
     base: DataFile
@@ -60,12 +62,13 @@ class ExtendedKeys:
 
 @dataclass(frozen=True)
 class SameRows:
-    """Previous base file, for a new base file that keeps the order of its rows.
+    """Rows of a new base file that keeps the row order of the previous base file.
 
     Attributes:
-        base: The previous file.
+        base: The previous base file.
         dropped: Positions of its rows that are not in the new file.
-        hashes: Key hashes of the rows that follow.
+        hashes: Key hashes of the rows that are added at the end.
+
     """
 
     base: DataFile
@@ -80,8 +83,8 @@ class ExpectedRows:
     Attributes:
         capacity: The number of rows in the file, or an upper limit.
         hashes: The key hashes of all rows in row order, or None if they are unknown.
-        grown: The previous file and the added keys, if all of its keys stay.
-        same: The previous file, if its rows keep their order.
+        grown: The previous base file and the added keys, if the new file contains all of its keys. Otherwise None.
+        same: The previous base file, if the new file keeps the order of its rows. Otherwise None.
     """
 
     capacity: int
@@ -154,8 +157,8 @@ class BaseSink:
     def _next_hashes(self, rows: int) -> np.ndarray | None:
         if self._known_hashes is None:
             return None
-        mine, self._known_hashes = self._known_hashes[:rows], self._known_hashes[rows:]
-        return mine
+        next_hashes, self._known_hashes = self._known_hashes[:rows], self._known_hashes[rows:]
+        return next_hashes
 
     def finish(self) -> DataFile:
         """Close the base file, and store first its index entry and then the file."""
@@ -178,7 +181,8 @@ def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
     """Add the digest of the row order to the footer entries of a base file, if its index entry has one.
 
-    The digest shows later that the file and its index entry match.
+    Readers compare the digests to check that the file and its index entry match.
+
     """
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
@@ -187,14 +191,18 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
     """Store a base file whose index entry is already stored, and return its description for a slot.
 
     If another attempt of the task already stored the entry or the file, the stored one is used. Row positions are used
-    only if both have the same row order.
+    only if entry and file have the same row order.
 
     Returns:
         The file for a slot.
     """
-    path, mine = target.base_path, content.spool.buffer()
-    data = store_once(store, path, mine)
-    order = entry.order if data is mine else base_file.read_footer(pa.BufferReader(data), path).get(base_file.ROW_ORDER)
+    path, content_bytes = target.base_path, content.spool.buffer()
+    data = store_once(store, path, content_bytes)
+    order = (
+        entry.order
+        if data is content_bytes
+        else base_file.read_footer(pa.BufferReader(data), path).get(base_file.ROW_ORDER)
+    )
     return DataFile(
         path,
         target.partition,
@@ -213,7 +221,8 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
 def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
     """Derive Hudi's footer entries of a new base file from the previous file and the added keys.
 
-    Returns None if the entries must be computed again from all keys.
+    Returns None if the entries must be computed from all keys.
+
     """
     if not has_room(grown.base.rows, len(grown.added)):
         return None  # decided without reading the file
@@ -227,9 +236,10 @@ def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Return a rewritten base file with the sort order of its predecessor, if its rows are still sorted.
+    """Return a rewritten base file with the sort order of the previous base file, if its rows are still sorted.
 
-    The sort order is in the current column names.
+    The sort order is given in the current column names.
+
     """
     if before.schema == file.schema or not stays_sorted(file):
         return file
@@ -246,7 +256,8 @@ def put_base(
 ) -> DataFile:
     """Write the rows of a table in memory as a base file with its index entry.
 
-    `expected` is None without further information about the rows.
+    `expected` is None if nothing more is known about the rows.
+
     """
     sink = BaseSink(store, config, index, target, expected or ExpectedRows(len(rows)))
     sink.write(rows)

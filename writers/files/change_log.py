@@ -1,7 +1,8 @@
 """Change log of a rewritten base file: the inserted, updated and deleted rows, with their images.
 
-The table's mode decides which images are stored. The log is built from tables that the rewriting task has in memory,
-some rows at a time.
+The table's change log mode determines which images are stored. The log is built from tables that the rewriting task has
+in memory, some rows at a time.
+
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DEL
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Rows of a rewritten base file: stored rows (`base`: record key and table columns), changes, and merge result.
+    """Rows of a rewritten base file: the stored rows, the changes, and the merge result.
 
-    `base` has the record key and the table's columns.
+    `base` contains the stored rows, with the record key and the table's columns.
+
     """
 
     base: pa.Table
@@ -42,31 +44,32 @@ class Rewritten:
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
         """Yield the rows of the change log, as tables in the order of the changes.
 
-        The table's change log mode determines the columns. A change that lost against the stored row is left out. So is
-        a delete that found no row.
+        The table's change log mode determines the columns. The log leaves out changes that lost against the stored row,
+        and deletes of keys that have no row.
+
         """
         changes, merged = self.changes, self.merged
-        took = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
+        effective = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
         step = max(1, min(_ROWS, BLOCK_MAX * len(changes) // max(1, changes.rows.nbytes)))
-        for begin in range(0, len(took), step):
-            yield self._table(config, took[begin : begin + step])
+        for begin in range(0, len(effective), step):
+            yield self._table(config, effective[begin : begin + step])
 
-    def _table(self, config: TableConfig, took: np.ndarray) -> pa.Table:
-        own, wanted = config.schema.names, change_log_block.columns_of(config.change_log)
-        delete, partner = self.changes.delete[took], self.merged.partner[took]
+    def _table(self, config: TableConfig, effective: np.ndarray) -> pa.Table:
+        column_names, wanted = config.schema.names, change_log_block.columns_of(config.change_log)
+        delete, partner = self.changes.delete[effective], self.merged.partner[effective]
         code = np.where(delete, 2, np.where(partner < 0, 0, 1))
-        known: dict[str, Any] = {change_log_block.OP: pa.array(_CODES).take(pa.array(code))}
+        columns: dict[str, Any] = {change_log_block.OP: pa.array(_CODES).take(pa.array(code))}
         if change_log_block.KEY in wanted:
-            known[change_log_block.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(took))
+            columns[change_log_block.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(effective))
         if change_log_block.BEFORE in wanted:
-            known[change_log_block.BEFORE] = change_log_block.images(
-                _taken(self.base.select(own), partner), partner < 0
+            columns[change_log_block.BEFORE] = change_log_block.images(
+                _taken(self.base.select(column_names), partner), partner < 0
             )
         if change_log_block.AFTER in wanted:
-            known[change_log_block.AFTER] = change_log_block.images(
-                _taken(self.changes.rows.select(own), np.where(delete, -1, took)), delete
+            columns[change_log_block.AFTER] = change_log_block.images(
+                _taken(self.changes.rows.select(column_names), np.where(delete, -1, effective)), delete
             )
-        return pa.table([known[name] for name in wanted], names=list(wanted))
+        return pa.table([columns[name] for name in wanted], names=list(wanted))
 
 
 def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
@@ -81,7 +84,7 @@ def put_change_log(
 ) -> dict[str, list[Any]]:
     """Write the change log that belongs to a rewritten base file.
 
-    It is written even without changes, because Hudi's change query needs the file.
+    Hudi's change query needs the file, so it is written even if there are no changes.
 
     Args:
         store: The store of the table.

@@ -1,9 +1,10 @@
 """Rewrite of a base file that keeps rows at their positions, and copies unchanged data without decoding.
 
 Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
-position, a deleted row is removed, and new rows are added at the end. Some files must be merged as a whole instead:
-files of other engines, files with older columns, small files, and files with too many row groups. Memory holds, besides
-the bytes of the file, one row group and its changed copy.
+position, a deleted row is removed, and new rows are added at the end. Some files must be merged completely instead:
+files of other engines, files with older columns, small files, and files with too many row groups. Memory holds the
+bytes of the file, one row group and its changed copy.
+
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Rewriter:
         config: The table configuration for the files.
         index: The index, which gets entries for the files' keys.
         memory_bytes: The memory limit of one row group.
-        step: Called before each row group. An error that it raises ends the rewrite.
+        step: Function that is called before each row group. If it raises an error, the rewrite ends.
     """
 
     store: Store
@@ -73,14 +74,14 @@ class Rewriter:
         Args:
             old: The previous base file.
             instant: The instant of the write.
-            changes: Rows (commit time, sequence number, record key, table's columns), one per key.
-            stored: The verified bytes of `old`. None: they are read.
+            changes: Changed rows with commit time, sequence number, record key and the table's columns, one per key.
+            stored: The verified bytes of `old`, or None to read them.
 
         Returns:
             The new file, and the outcome of the changes.
 
         Raises:
-            CannotCopy: The file must be merged as a whole. Nothing was written.
+            CannotCopy: The file must be merged completely. Nothing was written.
             CorruptTable: `old` is damaged.
         """
         if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
@@ -107,25 +108,25 @@ class _Rewrite:
     def run(self) -> tuple[DataFile, PendingChanges]:
         if max(map(group_bytes, self._groups), default=0) > self._memory:
             raise CannotCopy("a row group is too large")
-        like = self._encoded(self._config.stored_schema.empty_table())
-        require_fit([self._source, like], with_ids=False)
-        met = self._meet()
-        fresh = np.flatnonzero(~self._pending.found & ~self._changes.delete & ~self._changes.partial)
-        joined = self._joins(len(fresh))
+        sample = self._encoded(self._config.stored_schema.empty_table())
+        require_fit([self._source, sample], with_ids=False)
+        matches = self._meet()
+        new_rows = np.flatnonzero(~self._pending.found & ~self._changes.delete & ~self._changes.partial)
+        joins_last_group = self._joins(len(new_rows))
 
         spool = Spool(min(IN_MEMORY, self._memory))
-        copier = Copier(spool, self._target.base_name, self._config.options.compression, like)
-        for number, (rows, change) in enumerate(met):
+        copier = Copier(spool, self._target.base_name, self._config.options.compression, sample)
+        for number, (rows, change) in enumerate(matches):
             self._step()
-            more = fresh if joined and number == len(met) - 1 else fresh[:0]
-            self._copy(copier, number, rows, change, more)
-        if len(fresh) and not joined:
-            copier.add(self._encoded(self._rows(fresh)))
-        return self._stored(copier, spool, fresh, met), self._pending
+            appended = new_rows if joins_last_group and number == len(matches) - 1 else new_rows[:0]
+            self._copy(copier, number, rows, change, appended)
+        if len(new_rows) and not joins_last_group:
+            copier.add(self._encoded(self._rows(new_rows)))
+        return self._stored(copier, spool, new_rows, matches), self._pending
 
     # ---- the old file
     def _to_meet(self) -> PendingChanges:
-        """Return the changes that wait for their stored rows, with row positions from the index if it has them."""
+        """Return the changes to be matched with stored rows, with row positions if the index has them."""
         policy, rows = self._config.merge_policy, self._changes.at
         if self._in_rows.before and rows is None:
             rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
@@ -134,21 +135,21 @@ class _Rewrite:
         return policy.apply_by_row(self._changes, rows)
 
     def _meet(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each row group the rows that are replaced or deleted, and the index of the change of each row."""
+        """Return for each row group the replaced or deleted rows, and the index of the change of each of these rows."""
         names = self._pending.needed_columns
         if not self._in_rows.before:
             names = tuple(dict.fromkeys([RECORD_KEY, *names]))
-        met = []
+        matches = []
         parts = self._narrow(names) if names else iter([pa.table({})] * len(self._groups))
         for part, start, end in zip(parts, self._starts[:-1], self._starts[1:], strict=True):
             rows, change = self._pending.meet(part, int(start), int(end - start))
-            met.append((rows, change))
-            gone = rows[self._changes.delete[change]]
+            matches.append((rows, change))
+            deleted = rows[self._changes.delete[change]]
             if self._in_rows.before:
-                self._in_rows.dropped = np.concatenate([self._in_rows.dropped, start + gone])
+                self._in_rows.dropped = np.concatenate([self._in_rows.dropped, start + deleted])
             else:
-                self._in_rows.add(_without(part, gone)[RECORD_KEY])
-        return met
+                self._in_rows.add(_without(part, deleted)[RECORD_KEY])
+        return matches
 
     def _narrow(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield only the columns `names` of each row group of the old base file."""
@@ -160,14 +161,16 @@ class _Rewrite:
 
         Columns with dictionary encoding stay dictionaries.
         """
-        known = group_dictionaries(self._groups[number])
-        if known not in self._readers:
+        dictionary_columns = group_dictionaries(self._groups[number])
+        if dictionary_columns not in self._readers:
             fields = [
-                field.with_type(_DICTIONARY) if field.name in known and pa.types.is_string(field.type) else field
+                field.with_type(_DICTIONARY)
+                if field.name in dictionary_columns and pa.types.is_string(field.type)
+                else field
                 for field in self._config.stored_schema
             ]
-            self._readers[known] = self._opened(pa.schema(fields))
-        return self._readers[known].decode(number, names)
+            self._readers[dictionary_columns] = self._opened(pa.schema(fields))
+        return self._readers[dictionary_columns].decode(number, names)
 
     def _opened(self, schema: pa.Schema) -> base_file.RowGroups:
         return base_file.RowGroups(
@@ -178,68 +181,77 @@ class _Rewrite:
     def _columns_determined_by_key(self) -> frozenset[str]:
         """Columns whose values are equal in all versions of a row, because its record key contains them."""
         kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
-        same = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
-        return frozenset([RECORD_KEY, *same])
+        names = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
+        return frozenset([RECORD_KEY, *names])
 
     def _joins(self, fresh: int) -> bool:
-        """Return whether `fresh` new rows are merged into the last row group instead of a row group of their own.
+        """Return whether `fresh` new rows join the last row group, which is then rewritten, or form a new one.
 
-        The last row group is then rewritten. Raises CannotCopy if the file would have too many row groups.
+        Raises CannotCopy if the file would have too many row groups.
+
         """
-        most = self._config.options.row_group_rows
+        max_rows = self._config.options.row_group_rows
         by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
-        room = _TOO_MANY * max(1, -(-(self._source.rows + fresh) // most), by_bytes) - len(self._groups)
+        room = _TOO_MANY * max(1, -(-(self._source.rows + fresh) // max_rows), by_bytes) - len(self._groups)
         joins = False
         if fresh and self._groups:
             rows, size = group_rows(self._groups[-1]), group_bytes(self._groups[-1])
-            has_room = 2 * rows < most and rows + fresh <= most and 2 * size < self._memory
+            has_room = 2 * rows < max_rows and rows + fresh <= max_rows and 2 * size < self._memory
             joins = has_room and (rows <= _WORTH_JOINING * fresh or room <= 0)
         if room < (fresh > 0 and not joins):
             raise CannotCopy("the file would have too many row groups")
         return joins
 
     # ---- the new file
-    def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, more: np.ndarray) -> None:
+    def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, appended: np.ndarray) -> None:
         """Write row group `number` to the new base file, changed where necessary.
 
-        `rows` are its changed rows, `change` the index of the change of each row, and `more` the new rows to append.
+        `rows` are its changed rows, `change` is the index of the change of each row, and `appended` are the new rows to
+        add.
+
         """
         group = self._groups[number]
-        gone = self._changes.delete[change]
-        if len(more) or gone.any():
-            copier.add(self._encoded(self._anew(number, rows, change, gone, more)))
+        is_deleted = self._changes.delete[change]
+        if len(appended) or is_deleted.any():
+            copier.add(self._encoded(self._anew(number, rows, change, is_deleted, appended)))
         elif len(rows):
             copier.add_group(self._source, group, self._columns(number, rows, change))
         else:
             copier.add_group(self._source, group)
 
     def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
-        """Encode the columns of a row group that the changes modify, or return None if no value differs."""
-        same = self._columns_determined_by_key | self._changes.as_stored
+        """Encode the columns of a row group that the changes modify. Returns None if no value differs."""
+        unchanged = self._columns_determined_by_key | self._changes.as_stored
         chosen = {name: self._changes.setting(name, change) for name in self._config.stored_schema.names}
-        names = [name for name, those in chosen.items() if name not in same and (those is None or len(those))]
+        names = [
+            name
+            for name, positions in chosen.items()
+            if name not in unchanged and (positions is None or len(positions))
+        ]
         base, new = self._wide(number, names), self._rows(change)
-        found = {name: replaced(base[name], rows, new[name], chosen[name]) for name in names}
-        differ = {name: column for name, column in found.items() if column is not None}
-        return self._parquet(pa.table(differ), all_columns=False) if differ else None
+        columns = {name: replaced(base[name], rows, new[name], chosen[name]) for name in names}
+        changed = {name: column for name, column in columns.items() if column is not None}
+        return self._parquet(pa.table(changed), all_columns=False) if changed else None
 
-    def _anew(self, number: int, rows: np.ndarray, change: np.ndarray, gone: np.ndarray, more: np.ndarray) -> pa.Table:
+    def _anew(
+        self, number: int, rows: np.ndarray, change: np.ndarray, is_deleted: np.ndarray, appended: np.ndarray
+    ) -> pa.Table:
         """Return a decoded row group after updates, without deleted rows, and with the new rows at the end."""
-        stays = change[~gone]
-        base, new = self._wide(number), self._rows(stays)
+        remaining = change[~is_deleted]
+        base, new = self._wide(number), self._rows(remaining)
         columns = [
-            replaced(base[name], rows[~gone], new[name], self._changes.setting(name, stays))
+            replaced(base[name], rows[~is_deleted], new[name], self._changes.setting(name, remaining))
             for name in base.schema.names
         ]
         table = pa.table(
             [old if column is None else column for old, column in zip(base.columns, columns, strict=True)],
             names=base.schema.names,
         )
-        if gone.any():
-            table = _without(table, rows[gone])
+        if is_deleted.any():
+            table = _without(table, rows[is_deleted])
             table = pa.table([without_unused(column) for column in table.columns], names=table.schema.names)
-        if len(more):
-            added = self._rows(more).cast(table.schema)
+        if len(appended):
+            added = self._rows(appended).cast(table.schema)
             table = pa.concat_tables([table, added]).unify_dictionaries()
         return table
 
@@ -252,7 +264,8 @@ class _Rewrite:
     def _parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
         """Encode `rows` as a Parquet file in memory.
 
-        all_columns: False encodes some columns of a row group into a single row group.
+        If `all_columns` is False, some columns of a row group are encoded into a single row group.
+
         """
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
@@ -263,44 +276,47 @@ class _Rewrite:
 
     # ---- storing the new file
     def _stored(
-        self, copier: Copier, spool: Spool, fresh: np.ndarray, met: list[tuple[np.ndarray, np.ndarray]]
+        self, copier: Copier, spool: Spool, new_rows: np.ndarray, matches: list[tuple[np.ndarray, np.ndarray]]
     ) -> DataFile:
         keys = self._changes.rows.select([RECORD_KEY])
-        changed = np.concatenate([change for _, change in met] or [fresh[:0]])
-        gone = changed[self._changes.delete[changed]]
-        added = take(keys, fresh)[RECORD_KEY]
-        footer = self._extended(added, take(keys, gone)[RECORD_KEY])
+        changed = np.concatenate([change for _, change in matches] or [new_rows[:0]])
+        deleted = changed[self._changes.delete[changed]]
+        added = take(keys, new_rows)[RECORD_KEY]
+        footer = self._extended(added, take(keys, deleted)[RECORD_KEY])
         if not copier.rows or not footer:
-            footer = self._footer(added, copier.rows, met)
-        self._in_rows.add(added, self._changes.hashes_at(fresh))
+            footer = self._footer(added, copier.rows, matches)
+        self._in_rows.add(added, self._changes.hashes_at(new_rows))
         entry = store_entry(self._index, self._target, footer, self._in_rows)
         stats = copier.close(with_order(footer, entry))
         return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
 
-    def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
+    def _extended(self, added: pa.ChunkedArray, deleted: pa.ChunkedArray) -> dict[str, str]:
         """Derive Hudi's footer entries from the old base file and the added keys. Its bloom filter keeps its bits.
 
         Returns {} if the filter has no capacity left, or if the smallest or largest key was deleted.
+
         """
         entries = self._source.key_values()
         ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
-        return {} if pc.any(pc.is_in(ends, value_set=gone)).as_py() else extended_entries(entries, added)
+        return {} if pc.any(pc.is_in(ends, value_set=deleted)).as_py() else extended_entries(entries, added)
 
-    def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
+    def _footer(
+        self, added: pa.ChunkedArray, rows: int, matches: list[tuple[np.ndarray, np.ndarray]]
+    ) -> dict[str, str]:
         """Compute Hudi's footer entries for the new base file from all of its keys."""
-        made = FooterEntries(rows)
-        for keys, (at, change) in zip(self._narrow([RECORD_KEY]), met, strict=True):
-            made.add(_without(keys, at[self._changes.delete[change]])[RECORD_KEY])
-        made.add(added)
-        return made.entries()
+        entries = FooterEntries(rows)
+        for keys, (positions, change) in zip(self._narrow([RECORD_KEY]), matches, strict=True):
+            entries.add(_without(keys, positions[self._changes.delete[change]])[RECORD_KEY])
+        entries.add(added)
+        return entries.entries()
 
 
 def _without(table: pa.Table, rows: np.ndarray) -> pa.Table:
     if not len(rows):
         return table
-    stays = np.ones(len(table), bool)
-    stays[rows] = False
-    return table.filter(pa.array(stays))
+    is_kept = np.ones(len(table), bool)
+    is_kept[rows] = False
+    return table.filter(pa.array(is_kept))
 
 
 __all__ = ["Rewriter"]

@@ -36,15 +36,16 @@ def put_log(
         config: The table configuration for the file.
         target: The location of the file.
         parts: Changes in order of arrival, each with one change per key. Rows have commit time, sequence number, record
-            key and the table's columns. Rows of a partial update only have the columns that it sets, and none or all of
+            key and the table's columns. Rows of a partial update have only the columns that it sets, and none or all of
             the key columns.
-        base: The base file of the log. If all changes have row positions in it (see `over_rows`), the log records them.
+        base: The base file of the log. If the changes have row positions in this file, the log records the positions
+            (see `over_rows`).
         version: The number of the log among the logs that the instant writes to the file group, from 1.
 
     Returns:
         The file for a slot.
     """
-    known = base is not None and bool(base.order) and all(changes.at is not None for changes in parts)
+    has_positions = base is not None and bool(base.order) and all(changes.at is not None for changes in parts)
     path, instant = target.log_path(version), target.instant
     blocks = [block for changes in parts for block in _data_blocks(config, target, changes)]
     rows, deletes = sum(map(len, parts)), sum(int(changes.delete.sum()) for changes in parts)
@@ -55,14 +56,14 @@ def put_log(
         config.file_schema,
         None,
         [block for changes in parts for block in _delete_blocks(config, target, changes)],
-        base_instant=_instant_of(base) if base is not None and known else "",
+        base_instant=_instant_of(base) if base is not None and has_positions else "",
         parquet=parquet,
         blocks=blocks,
     )
     index = ""
     if deletes:
-        gone = np.concatenate([changes.hashes_at(np.flatnonzero(changes.delete)) for changes in parts])
-        index = index_of(store, shared=True).entry_for_deletes(target.file_id, instant, gone, version)
+        deleted_hashes = np.concatenate([changes.hashes_at(np.flatnonzero(changes.delete)) for changes in parts])
+        index = index_of(store, shared=True).entry_for_deletes(target.file_id, instant, deleted_hashes, version)
     stored = store_once(store, path, data)
     return DataFile(
         path,
@@ -79,54 +80,59 @@ def put_log(
         stats=_stats(config, blocks, parts),
         schema=config.schema_id,
         decoded=sum(block.rows.nbytes for block in blocks) if parquet else 0,
-        order=base.order if base is not None and known and digest(stored) == digest(data) else "",
+        order=base.order if base is not None and has_positions and digest(stored) == digest(data) else "",
         partial=int(any(block.partial for block in blocks)),
     )
 
 
 def sets_of_columns(config: TableConfig, changes: KeyedChanges) -> int:
-    """Return the number of data blocks that a log file of `changes` has: one per set of columns that rows set."""
+    """Return the number of data blocks in a log file of `changes`: one for each set of columns that rows set."""
     return sum(1 for _ in _alike(config, changes))
 
 
 def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> Iterator[DataBlock]:
-    """Yield the data blocks of a log file. All rows of a block are whole rows, or set the same columns.
+    """Yield the data blocks of a log file. The rows of a block are all whole rows, or all set the same columns.
 
     Deletes are not included.
+
     """
     for chosen, names in _alike(config, changes):
         rows = changes.rows if len(chosen) == len(changes) else take(changes.rows, chosen)
         rows = with_constants(rows, target.partition, target.file_id)
-        at = None if changes.at is None else changes.at[chosen]
+        positions = None if changes.at is None else changes.at[chosen]
         yield DataBlock(
-            target.instant, rows if names is None else rows.select([*META_COLUMNS, *names]), bool(names), at
+            target.instant, rows if names is None else rows.select([*META_COLUMNS, *names]), bool(names), positions
         )
 
 
 def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndarray, list[str] | None]]:
     """Group the upserts in `changes` by the columns that they set.
 
-    Yields the positions of the rows and the column names, or None for whole rows. Key and partition columns are equal
-    in all versions of a row, so a partial update does not contain them.
+    Yields the positions of the rows and the column names, or None for whole rows. Key and partition columns never
+    differ between versions of a row, so a partial update does not contain them.
+
     """
-    live = np.flatnonzero(~changes.delete)
+    upserts = np.flatnonzero(~changes.delete)
     fixed = {*config.key, *config.partition_by}
-    free = [name for name in config.schema.names if name not in fixed]
-    if not len(live):
+    settable = [name for name in config.schema.names if name not in fixed]
+    if not len(upserts):
         return
     if changes.columns is not None:
-        yield live, [name for name in free if name in changes.columns]
+        yield upserts, [name for name in settable if name in changes.columns]
         return
-    partial = changes.partial[live]
+    partial = changes.partial[upserts]
     if not partial.all():
-        yield live[~partial], None
+        yield upserts[~partial], None
     if not partial.any():
         return
-    some, none = live[partial], np.zeros(len(changes), bool)
-    masks = np.packbits(np.stack([changes.unset.get(name, none)[some] for name in free]), axis=0)
+    partial_rows, none = upserts[partial], np.zeros(len(changes), bool)
+    masks = np.packbits(np.stack([changes.unset.get(name, none)[partial_rows] for name in settable]), axis=0)
     _, first, kind = np.unique(masks, axis=1, return_index=True, return_inverse=True)
-    for number, one in enumerate(some[first].tolist()):
-        yield some[kind.ravel() == number], [name for name in free if not changes.unset.get(name, none)[one]]
+    for number, row in enumerate(partial_rows[first].tolist()):
+        yield (
+            partial_rows[kind.ravel() == number],
+            [name for name in settable if not changes.unset.get(name, none)[row]],
+        )
 
 
 def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[KeyedChanges]) -> statistics.Stats:
@@ -142,12 +148,14 @@ def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[Key
         return statistics.of_table(blocks[0].rows.select(names))
     fixed = {*config.key, *config.partition_by} if any(block.partial for block in blocks) else set()
     columns = {name: [block.rows[name] for block in blocks if name in block.rows.schema.names] for name in names}
-    columns = {name: found for name, found in columns.items() if found and name not in fixed}
+    columns = {
+        name: parts_of_column for name, parts_of_column in columns.items() if parts_of_column and name not in fixed
+    }
     if len(parts) == 1 and parts[0].columns is not None:
         columns |= {name: [parts[0].rows[name]] for name in config.key if name in parts[0].rows.schema.names}
     stats: statistics.Stats = {}
-    for name, found in columns.items():
-        column = pa.chunked_array([chunk for part in found for chunk in part.chunks], found[0].type)
+    for name, parts_of_column in columns.items():
+        column = pa.chunked_array([chunk for part in parts_of_column for chunk in part.chunks], parts_of_column[0].type)
         stats |= {name: [None, None, column.null_count]} if fixed else {}
         stats |= statistics.of_table(pa.table({name: column}))  # columns of partial updates have different lengths
     return stats
@@ -156,8 +164,9 @@ def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[Key
 def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
     """Sort the changes of a log file by the position of their stored row in the base file, and record the positions.
 
-    Returns the changes without positions if the index does not know one of the rows. Positions in `changes` are kept,
-    unless the base file has no row order.
+    Returns the changes without positions if the index cannot find one of the rows. Existing positions in `changes` are
+    kept, unless the base file has no row order.
+
     """
     if base is None or not len(changes):
         return replace(changes, at=None)
@@ -166,8 +175,8 @@ def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> 
     rows = index.rows(base, changes.rows[RECORD_KEY], changes.key_hashes())
     if rows is None or (rows < 0).any():
         return replace(changes, at=None)
-    found = replace(changes, at=rows)
-    return found if (np.diff(rows) > 0).all() else found.take(np.argsort(rows))
+    with_positions = replace(changes, at=rows)
+    return with_positions if (np.diff(rows) > 0).all() else with_positions.take(np.argsort(rows))
 
 
 def _instant_of(base: DataFile) -> str:
@@ -180,12 +189,14 @@ def _delete_blocks(config: TableConfig, target: FileTarget, changes: KeyedChange
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
         if mask.any():
-            gone = changes.rows.filter(pa.array(mask))
+            deleted = changes.rows.filter(pa.array(mask))
             order_by = () if changes.unconditional[mask].any() else config.merge_policy.order_by
             partitions = pa.DictionaryArray.from_arrays(
-                pa.array(np.zeros(len(gone), np.int32)), pa.array([target.partition])
+                pa.array(np.zeros(len(deleted), np.int32)), pa.array([target.partition])
             ).cast(pa.string())
-            ordering = tuple(gone[name].combine_chunks() for name in order_by)
-            at = None if changes.at is None else changes.at[mask]
-            blocks.append(DeleteBlock(target.instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering, at))
+            ordering = tuple(deleted[name].combine_chunks() for name in order_by)
+            positions = None if changes.at is None else changes.at[mask]
+            blocks.append(
+                DeleteBlock(target.instant, deleted[RECORD_KEY].combine_chunks(), partitions, ordering, positions)
+            )
     return blocks

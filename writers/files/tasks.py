@@ -52,13 +52,13 @@ class WriteTask:
         index: The index of the table.
         instant: The instant of the write.
         number: The sequence number of the task in the write.
-        mode: The kind of file to write.
+        mode: The kind of write: a new base file, a rewritten base file or a log file.
         partition: The path of the partition.
         file_id: The id of the file group.
         group: The file group, or None for a new one.
-        load: Function that returns the changes (record key, then table columns, one per key). It runs in the task.
+        load: Function that returns the changes (record key, then table columns, one per key). The task calls it.
         silent: True to write a change log without rows, because no file may contain the purged rows.
-        from_stored: True if the changes are computed from live rows of the group. There may then be no changes, and
+        from_stored: True if the changes are computed from live rows of the group. The changes may then be empty, and
             each change takes effect.
     """
 
@@ -97,7 +97,7 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """True if the task needs little memory: only a small base file, or none, and the rows of a bounded batch."""
+        """True if the task needs little memory: a bounded batch, and at most a small base file."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
@@ -110,8 +110,9 @@ class WriteTask:
 class Written:
     """Result of a write task: the written file, the keys that it inserted and deleted, and its row counts.
 
-    `inserted` and `deleted` are references to the key sets that the slot stores. Rows are counted as defined in
-    docs/semantics.md. `exact` is True if the counts are exact.
+    `inserted` and `deleted` are references to the key sets that the slot stores. docs/semantics.md defines how rows are
+    counted. `exact` is True if the counts are exact.
+
     """
 
     file: DataFile
@@ -138,7 +139,8 @@ class Unwritten:
 def run(task: WriteTask) -> Written | Unwritten:
     """Run a write task: write the data file, its marker and index entry, and the metadata file of a new partition.
 
-    Writes nothing if changes are computed from stored rows and there are none.
+    Writes nothing if the changes are computed from stored rows and there are none.
+
     """
     changes = task.load()
     if changes.mistaken or (task.from_stored and not len(changes)):
@@ -177,8 +179,8 @@ def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
 
 
-def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
-    return keyset.save(task.store, f"{task.instant}-{task.number}-{what}", hashes)
+def _keys_named(task: WriteTask, suffix: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
+    return keyset.save(task.store, f"{task.instant}-{task.number}-{suffix}", hashes)
 
 
 def _new(task: WriteTask, changes: KeyedChanges) -> Written:
@@ -188,8 +190,8 @@ def _new(task: WriteTask, changes: KeyedChanges) -> Written:
     expected = ExpectedRows(len(rows), hashes)
     file = put_base(task.store, task.config, task.index, task.target, rows, expected)
     file = replace(file, inserts=file.rows)
-    named = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
-    return Written(file, named, (), file.rows, 0, 0, 0, True)
+    inserted_keys = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
+    return Written(file, inserted_keys, (), file.rows, 0, 0, 0, True)
 
 
 def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
@@ -225,24 +227,25 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
-"""New base file, mask of the changes with a stored row, and mask of the changes that did not lose to it."""
+"""New base file, mask of the changes with a stored row, and mask of the changes that did not lose against it."""
 
 
 def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
-    """Rewrite only the changed parts of the base file, or return None if all its rows must be merged instead.
+    """Rewrite only the changed parts of the base file. Returns None if all its rows must be merged instead.
 
-    A group with logs is merged, and so is one whose change log needs whole rows. A purge does not use this rewrite
-    either, because no trace of its keys may remain, even in Hudi's bloom filter.
+    A file group with logs is merged, and so is one whose change log needs whole rows. A purge also merges, because no
+    trace of its keys may remain, even in Hudi's bloom filter.
+
     """
     assert task.group is not None and task.group.base is not None
     if task.group.logs or task.logs_changes or task.silent:
         return None
     old = task.group.base.file
     try:
-        file, met = Rewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
+        file, pending = Rewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
     except CannotCopy:
         return None
-    return file, met.found, met.won
+    return file, pending.found, pending.won
 
 
 def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
@@ -276,16 +279,19 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
     changes = over_rows(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file = put_log(task.store, task.config, task.target, [stamped], base)
-    gone = changes.hashes_at(np.flatnonzero(changes.delete))
+    deleted_hashes = changes.hashes_at(np.flatnonzero(changes.delete))
     exact = task.from_stored or _cannot_lose(task, file, changes)
-    return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, changes.stale, exact)
+    return Written(
+        file, (), _keys_named(task, "out", deleted_hashes), 0, file.updates, file.deletes, changes.stale, exact
+    )
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
     """Return whether column statistics prove that no change in the log file loses against a stored row.
 
-    This is so if the least ordering value of the changes is at or above the greatest one of the stored files
+    This is so if the smallest ordering value of the changes is at least the largest one of the stored files
     (MergePolicy.cannot_lose).
+
     """
     policy = task.config.merge_policy
     if changes.delete.any() or policy.bounded is None:
@@ -294,9 +300,9 @@ def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool
         return False
     name, kind = policy.bounded, task.config.schema.field(policy.bounded).type
 
-    def bound(of: DataFile, which: int) -> Any:
-        found = of.stats.get(name, (None, None))[which]
-        return None if found is None else statistics.comparable(found, kind)
+    def bound(data_file: DataFile, index: int) -> Any:
+        value = data_file.stats.get(name, (None, None))[index]
+        return None if value is None else statistics.comparable(value, kind)
 
     stored = [entry.file for entry in task.group.files() if entry.file.rows and entry.file.stats]
-    return policy.cannot_lose([bound(file, 0)], [bound(one, 1) for one in stored])
+    return policy.cannot_lose([bound(file, 0)], [bound(stored_file, 1) for stored_file in stored])

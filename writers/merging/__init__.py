@@ -1,1 +1,1 @@
-"""Merge (SQL MERGE INTO): source rows are matched to stored rows by key, and clauses update, delete or insert rows."""
+"""Merge (SQL MERGE INTO): matches source rows to stored rows by key, and applies clauses that change rows."""

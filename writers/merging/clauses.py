@@ -1,8 +1,9 @@
-"""Clauses of a merge (SQL MERGE INTO): the rows that they apply to, and the action for these rows.
+"""Clauses of a merge (SQL MERGE INTO). A clause selects rows, and defines the action for these rows.
 
 A clause applies to one of three kinds of rows: pairs of a source row and the stored row with its key, source rows
 without a stored row, and stored rows without a source row. For each row, the first clause of its kind whose condition
 is true takes effect.
+
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SOURCE, TARGET = NEWER, "target"
 
 
 class Kind(StrEnum):
-    """Kind of rows that a merge clause applies to: matched, only in the source, or only in the table."""
+    """Kind of rows that a merge clause applies to: matched rows, rows only in the source, or rows only in the table."""
 
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
@@ -53,7 +54,7 @@ class Clause:
 
 
 def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Return for each row the index of the first merge clause whose condition is true, or -1 if none is."""
+    """Return for each row the index of the first merge clause whose condition is true, or -1 if none is true."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -71,7 +72,8 @@ def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
 def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
     """Combine source and target rows into one table whose columns are named `source.<name>` and `target.<name>`.
 
-    Conditions and expressions of a merge are evaluated on it.
+    Conditions and expressions of a merge are evaluated on this table.
+
     """
     sides = ((SOURCE, source), (TARGET, target))
     columns = {f"{side}.{name}": rows[name] for side, rows in sides if rows is not None for name in rows.schema.names}
@@ -81,5 +83,5 @@ def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
 def seen_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:
     """Return the schema on which merge expressions are evaluated: columns `source.<name>` and `target.<name>`."""
     sides = ((SOURCE, source), (TARGET, target))
-    known = [(side, field) for side, schema in sides if schema is not None for field in schema]
-    return pa.schema([field.with_name(f"{side}.{field.name}") for side, field in known])
+    fields = [(side, field) for side, schema in sides if schema is not None for field in schema]
+    return pa.schema([field.with_name(f"{side}.{field.name}") for side, field in fields])

@@ -1,6 +1,7 @@
-"""Merge of one file group: source rows are matched with stored rows, and the merge clauses are applied to the pairs.
+"""Merge of one file group: matches source rows with stored rows, and applies the merge clauses to the pairs.
 
 The code runs in the task that writes the file group.
+
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class Unread:
 
     def __call__(self) -> KeyedChanges:
         """Return the changes of the partial update, one per key."""
-        met = self.source()
-        given = set(met.rows.schema.names)
-        there = [name for name in self.config.schema.names if name in given]
-        rows = met.rows.select(there).add_column(0, RECORD_KEY, met.keys)
+        matched = self.source()
+        source_columns = set(matched.rows.schema.names)
+        columns = [name for name in self.config.schema.names if name in source_columns]
+        rows = matched.rows.select(columns).add_column(0, RECORD_KEY, matched.keys)
         require_values(rows, self.config, np.zeros(len(rows), bool))
-        return replace(upserts(rows), hashes=met.hashes, columns=self.sets)
+        return replace(upserts(rows), hashes=matched.hashes, columns=self.sets)
 
 
 @dataclass(frozen=True)
@@ -94,30 +95,30 @@ class GroupMerge:
 
     def __call__(self) -> KeyedChanges:
         """Apply the merge clauses to the file group, and return the changes, one per key."""
-        found, by_source = list[KeyedChanges](), self.rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE)
-        met = self.source() if self.source else None
-        stored = self._stored(met, whole=bool(by_source))
-        meets = pa.repeat(pa.scalar(False), len(stored))
-        if met is not None:
-            source = pc.index_in(stored[RECORD_KEY].combine_chunks(), value_set=met.keys)
-            meets = source.is_valid()
-            if not self.rules.compares and pc.sum(meets).as_py() != len(met.keys):
+        changes, by_source = list[KeyedChanges](), self.rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE)
+        matched_source = self.source() if self.source else None
+        stored = self._stored(matched_source, whole=bool(by_source))
+        has_source = pa.repeat(pa.scalar(False), len(stored))
+        if matched_source is not None:
+            source = pc.index_in(stored[RECORD_KEY].combine_chunks(), value_set=matched_source.keys)
+            has_source = source.is_valid()
+            if not self.rules.compares and pc.sum(has_source).as_py() != len(matched_source.keys):
                 return replace(upserts(stored.slice(0, 0)), mistaken=True)
-            pairs, partner = stored.filter(meets), take(met.rows, source.drop_null().to_numpy())
+            pairs, partner = stored.filter(has_source), take(matched_source.rows, source.drop_null().to_numpy())
             matched = self.rules.of_kind(Kind.MATCHED)
-            found += self._apply_clauses(matched, pairs, both(partner, self._target(pairs)))
+            changes += self._apply_clauses(matched, pairs, both(partner, self._target(pairs)))
         if by_source:
-            others = stored.filter(pc.invert(meets))
-            found += self._apply_clauses(by_source, others, both(None, self._target(others)))
-        updates = [part for part in found if not part.delete.any()]
+            unmatched = stored.filter(pc.invert(has_source))
+            changes += self._apply_clauses(by_source, unmatched, both(None, self._target(unmatched)))
+        updates = [part for part in changes if not part.delete.any()]
         as_stored = frozenset(self._config.schema.names).intersection(*(part.as_stored for part in updates))
         new = self.new() if self.new else upserts(stored.slice(0, 0).select(self._names))
-        parts = [part for part in (*found, new) if len(part)]
-        stale = sum(part.stale for part in found)
+        parts = [part for part in (*changes, new) if len(part)]
+        stale = sum(part.stale for part in changes)
         if not parts:
             return replace(new, stale=stale)
-        whole = kernels.concat([replace(part, rows=part.rows.select(self._names)) for part in parts])
-        return replace(whole, as_stored=as_stored, stale=stale, columns=self.sets or None)
+        merged = kernels.concat([replace(part, rows=part.rows.select(self._names)) for part in parts])
+        return replace(merged, as_stored=as_stored, stale=stale, columns=self.sets or None)
 
     @property
     def _config(self) -> TableConfig:
@@ -137,32 +138,34 @@ class GroupMerge:
     def _names(self) -> list[str]:
         return [RECORD_KEY, *self._columns]
 
-    def _stored(self, met: MatchedRows | None, whole: bool) -> pa.Table:
+    def _stored(self, matched_source: MatchedRows | None, whole: bool) -> pa.Table:
         schema = slices.schema_of(self._config, self._names)
-        if whole or met is None:
+        if whole or matched_source is None:
             return slices.read_slice(self.store, self._config, self.group, schema)
-        return look_up_in(self.store, self._config, self.index, self.group, schema, met.keys, met.hashes)
+        return look_up_in(
+            self.store, self._config, self.index, self.group, schema, matched_source.keys, matched_source.hashes
+        )
 
     def _target(self, stored: pa.Table) -> pa.Table:
         return stored.select(self._columns)
 
     def _apply_clauses(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
         """Apply the merge clauses to stored rows, and return the changes. seen: the columns for expressions."""
-        chosen, found = first_true_clause(clauses, seen), []
+        chosen, changes = first_true_clause(clauses, seen), []
         for number, clause in enumerate(clauses):
-            mine = np.flatnonzero(chosen == number)
-            if not len(mine):
+            positions = np.flatnonzero(chosen == number)
+            if not len(positions):
                 continue
-            stale = self._stale(stored, seen, mine) if clause.by_order else mine[:0]
-            meant = pa.array(np.setdiff1d(mine, stale, assume_unique=True))
-            rows = stored.take(meant)
+            stale = self._stale(stored, seen, positions) if clause.by_order else positions[:0]
+            effective = pa.array(np.setdiff1d(positions, stale, assume_unique=True))
+            rows = stored.take(effective)
             if clause.values is None:
                 part = deletes_of(rows, self._config)
             else:
-                changed, as_stored = clause.values.changed(rows, seen.take(meant))
+                changed, as_stored = clause.values.changed(rows, seen.take(effective))
                 part = self._winning(replace(upserts(changed), as_stored=as_stored), rows)
-            found.append(replace(part, stale=part.stale + len(stale)))
-        return found
+            changes.append(replace(part, stale=part.stale + len(stale)))
+        return changes
 
     def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
         """Return the positions of the pairs whose source row has a smaller ordering value than the stored row."""

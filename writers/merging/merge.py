@@ -1,6 +1,7 @@
 """Planning and commit of a merge (SQL MERGE INTO).
 
 The plan assigns source rows to file groups. The task of each file group then applies the clauses to its rows.
+
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def merge(
     Args:
         context: The context of the write.
         source: The source rows.
-        clauses: Returns the clauses in order. It is called in each attempt with the current configuration.
+        clauses: Function that returns the clauses in order. Each attempt calls it with the current configuration.
         transaction: Application name and version of the write, or None.
 
     Returns:
@@ -100,17 +101,17 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
         KeyNotFound: A key is missing in `view`, and the rules require it.
         DataError: A new row is invalid.
     """
-    found = routed(context.store, context.index, view, rules, source)
-    if found.unknown:
-        raise key_not_found([found.unknown])
+    routing = routed(context.store, context.index, view, rules, source)
+    if routing.unknown:
+        raise key_not_found([routing.unknown])
     hashes = source.keys.hashes
     written = WritePlan(
         inserted=lambda: np.unique(hashes),
-        updated=lambda: np.unique(hashes[found.there]),
-        reads=found.reads,
-        searched=found.searched,
+        updated=lambda: np.unique(hashes[routing.there]),
+        reads=routing.reads,
+        searched=routing.searched,
     )
-    return planned(context, view, rules, found.met, found.new, _RowsInMemory(source, found.inserts), written)
+    return planned(context, view, rules, routing.met, routing.new, _RowsInMemory(source, routing.inserts), written)
 
 
 class MergeRows(Protocol[S]):
@@ -178,23 +179,23 @@ def planned(
         chunks.append(chunk.at(_Part(chunk.source, view.group(chunk.partition, chunk.file_id))))
     by_source = bool(rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
     if by_source:
-        known = {chunk.file_id for chunk in chunks}
-        others = [group for group in view.groups() if group.file_id not in known]
-        chunks += [Chunk(_Part[S](None, group), group.partition, 0, 0, group.file_id) for group in others]
+        matched_groups = {chunk.file_id for chunk in chunks}
+        unmatched = [group for group in view.groups() if group.file_id not in matched_groups]
+        chunks += [Chunk(_Part[S](None, group), group.partition, 0, 0, group.file_id) for group in unmatched]
     read = frozenset(chunk.file_id for chunk in chunks)
     chunks += [chunk.at(_Part(chunk.source)) for chunk in new]
-    given = _Parts(context, rules, rows)
-    assignments = plan(chunks, given, view, rules.config, context.timeline.environment.token)
+    parts = _Parts(context, rules, rows)
+    assignments = plan(chunks, parts, view, rules.config, context.timeline.environment.token)
     return replace(
         written,
-        assignments=[_made_of_stored(one) for one in assignments],
+        assignments=[_made_of_stored(assignment) for assignment in assignments],
         exclusive=by_source,
         derived=Derived(read, lambda file: False) if read else None,
     )
 
 
-def _made_of_stored(one: Assignment) -> Assignment:
-    return replace(one, from_stored=one.group is not None)
+def _made_of_stored(assignment: Assignment) -> Assignment:
+    return replace(assignment, from_stored=assignment.group is not None)
 
 
 @dataclass(frozen=True)
@@ -227,13 +228,13 @@ class _Parts(Generic[S]):
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[_Part[S]]]) -> Callable[[], KeyedChanges]:
         """Return the function that computes the merge changes of one file group. See `ChunkRows`."""
         group = next((part.source.group for part in parts if part.source.group), None)
-        met = _rows_of(part for part in parts if part.source.group)
-        fresh = _rows_of(part for part in parts if not part.source.group)
-        new = self.rows.new(mode, fresh) if fresh else None
+        matched = _rows_of(part for part in parts if part.source.group)
+        new_parts = _rows_of(part for part in parts if not part.source.group)
+        new = self.rows.new(mode, new_parts) if new_parts else None
         if group is None:
             assert new is not None
             return new
-        source = self.rows.met(met) if met else None
+        source = self.rows.met(matched) if matched else None
         partial = self.rules.partial if mode == Mode.APPEND else None
         if source and partial and not partial.reads:
             return Unread(self.rules.config, source, partial.sets)

@@ -1,6 +1,7 @@
 """Routing of merge source rows: finds the file groups of the matching stored rows, and creates the new rows.
 
-New rows are created during routing, because the planner needs their number. Routing does not write anything.
+Routing creates the new rows, because the planner needs their number. It writes nothing.
+
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class MergeRules:
         clauses: The clauses in order.
         new_keys: FAIL raises an error for keys that the table does not have. Otherwise the clauses apply to them.
         compares: True if keys are compared before rows are routed. If False, rows are routed by key hash only. If a
-            group then lacks a key, its task reports it (`KeyedChanges.mistaken`), and nothing is committed.
-        partial: The partial update to log for changed rows, without deletes. None: whole rows are written.
+            file group then lacks a key, its task reports it (`KeyedChanges.mistaken`), and nothing is committed.
+        partial: The partial update that logs contain for changed rows, without deletes. None: whole rows are written.
     """
 
     config: TableConfig
@@ -110,26 +111,26 @@ def routed(
     meets = bool(rules.of_kind(Kind.MATCHED) or rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
     unread = not meets or (rules.partial is not None and not rules.partial.reads)
     located = locate_by_key(store, config, index, view, keys, compare_all=rules.compares or unread)
-    there = rows_that_exist(store, config, keys, located)
-    unknown = ~there & ~keys.delete
-    if rules.new_keys is NewKeys.FAIL and unknown.any():
-        nothing = keys.take(np.zeros(0, np.int64))
-        return Routed([], nothing, [], there, frozenset(), frozenset(), some_of(keys, unknown))
-    inserts, which = _inserts(source, np.flatnonzero(~there), rules)
+    exists = rows_that_exist(store, config, keys, located)
+    missing = ~exists & ~keys.delete
+    if rules.new_keys is NewKeys.FAIL and missing.any():
+        no_rows = keys.take(np.zeros(0, np.int64))
+        return Routed([], no_rows, [], exists, frozenset(), frozenset(), some_of(keys, missing))
+    inserts, positions = _inserts(source, np.flatnonzero(~exists), rules)
     return Routed(
-        _met(located, there) if meets else [],
+        _met(located, exists) if meets else [],
         inserts,
-        split(inserts, located.take(which), config, index, part_of_more) if len(inserts) else [],
-        there,
-        groups_of(located, there),
+        split(inserts, located.take(positions), config, index, part_of_more) if len(inserts) else [],
+        exists,
+        groups_of(located, exists),
         located.searched,
     )
 
 
-def _met(located: Located, there: np.ndarray) -> list[Chunk[Positions]]:
+def _met(located: Located, exists: np.ndarray) -> list[Chunk[Positions]]:
     chunks = []
-    for number in np.unique(located.group[there]).tolist():
-        group, positions = located.groups[number], np.flatnonzero(there & (located.group == number))
+    for number in np.unique(located.group[exists]).tolist():
+        group, positions = located.groups[number], np.flatnonzero(exists & (located.group == number))
         chunks.append(Chunk(positions, group.partition, len(positions), 0, group.file_id))
     return chunks
 
@@ -137,30 +138,31 @@ def _met(located: Located, there: np.ndarray) -> list[Chunk[Positions]]:
 def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[Batch, Positions]:
     """Create the new rows of a merge with its insert clauses. Returns them with their positions in the source.
 
-    fresh: positions of the source rows without a stored row.
+    `fresh` are the positions of the source rows without a stored row.
+
     """
     clauses, config, keys = rules.of_kind(Kind.NOT_MATCHED), rules.config, source.keys
     seen = both(take(source.rows, fresh), None)
     chosen = first_true_clause(clauses, seen)
-    found, positions = [], []
+    inserts, positions = [], []
     for index, clause in enumerate(clauses):
-        mine = np.flatnonzero(chosen == index)
-        if not len(mine):
+        selected = np.flatnonzero(chosen == index)
+        if not len(selected):
             continue
         assert clause.values is not None
-        named = take(keys.rows.select(dict.fromkeys((*config.key, *config.partition_by))), fresh[mine])
-        values = clause.values.values(named, seen.take(pa.array(mine)))
-        columns = {name: named[name] for name in named.schema.names} | values
-        found.append(pa.table({name: columns[name] for name in config.schema.names if name in columns}))
-        positions.append(fresh[mine])
+        key_columns = take(keys.rows.select(dict.fromkeys((*config.key, *config.partition_by))), fresh[selected])
+        values = clause.values.values(key_columns, seen.take(pa.array(selected)))
+        columns = {name: key_columns[name] for name in key_columns.schema.names} | values
+        inserts.append(pa.table({name: columns[name] for name in config.schema.names if name in columns}))
+        positions.append(fresh[selected])
     options = WriteOptions(missing=NULL)
-    batches = [_prepared(rows, source.rows.schema.names, config, options) for rows in found]
+    batches = [_prepared(rows, source.rows.schema.names, config, options) for rows in inserts]
     if not batches:
         return keys.take(fresh[:0]), fresh[:0]
     return _together(batches), np.concatenate(positions)
 
 
-def _prepared(rows: pa.Table, given: Sequence[str], config: TableConfig, options: WriteOptions) -> Batch:
+def _prepared(rows: pa.Table, source_columns: Sequence[str], config: TableConfig, options: WriteOptions) -> Batch:
     """Validate the new rows of an insert clause, and convert them to a batch.
 
     Raises ColumnError for a column that the clause has to set, which may be among the columns `given` of the source.
@@ -169,10 +171,10 @@ def _prepared(rows: pa.Table, given: Sequence[str], config: TableConfig, options
         return prepare(rows, config, options, checks.of(config))
     except ColumnError as problem:
         name = problem.details.get("column")
-        if name not in given or name in rows.schema.names:
+        if name not in source_columns or name in rows.schema.names:
             raise
         raise ColumnError(
-            f"when_not_matched_insert sets no value for column {name!r}, which every new row needs. Add "
+            f"Clause when_not_matched_insert sets no value for column {name!r}, which every new row needs. Add "
             f"{name!r}: 'source.{name}' to the clause.",
             column=name,
         ) from None

@@ -56,8 +56,8 @@ class MergeSource:
 def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Convert the columns of a merge source to plain Arrow types.
 
-    A column of nulls gets the type of the table's column. If the table does not have the column, it becomes a string
-    column.
+    A column that contains only nulls gets the type of the table's column. If the table has no such column, it becomes a
+    string column.
 
     Args:
         rows: The input rows.
@@ -67,8 +67,10 @@ def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
         ColumnError: A column occurs more than once, or has an invalid value.
     """
     names = rows.schema.names
-    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one of them.", column=twice)
+    if duplicate := next((name for name, count in Counter(names).items() if count > 1), None):
+        raise ColumnError(
+            f"The source has column {duplicate!r} more than once. Rename or drop one of them.", column=duplicate
+        )
     sound = sound_columns(rows, names, ())
     plain = [cast(sound[field.name], field.with_type(_source_type(field, config))) for field in rows.schema]
     return pa.table(plain, names=names)
@@ -84,8 +86,8 @@ def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
 def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
     """Return the DuplicateKeys error for keys that occur more than once in the source of a merge."""
     return DuplicateKeys(
-        f"The source contains keys more than once: {', '.join(map(printable, keys))}. Each key must occur only "
-        "once. Remove the duplicates.",
+        f"The source contains keys more than once: {', '.join(map(printable, keys))}: expected each key once. Remove "
+        "the duplicates.",
         keys=list(keys),
     )
 
@@ -94,8 +96,8 @@ def _repeated_keys(rows: pa.Table, config: TableConfig) -> list[str]:
     columns = list(dict.fromkeys((*config.key, *config.partition_by)))
     counted = with_missing_partitions(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
-    twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
-    return first_keys(twice)
+    duplicates = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
+    return first_keys(duplicates)
 
 
 __all__ = ["MergeSource", "more_than_once", "source_rows"]

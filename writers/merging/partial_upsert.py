@@ -1,7 +1,8 @@
 """Partial upsert: an upsert that changes some columns of the stored rows and keeps their other values.
 
-It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode counts, replace
+It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode accepts, replace
 stored values. All other stored values stay.
+
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class PartialUpsert:
 class PartialRows(Protocol):
     """Interface of the batch of a partial upsert, whose rows are in memory or staged as files.
 
-    They have the key, partition and ordering columns, and the columns that change.
+    The rows have the key, partition and ordering columns, and the columns that change.
+
     """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
@@ -113,8 +115,8 @@ class PartialInMemory:
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         """Match the batch with the stored rows of the table, and return the write plan of the partial upsert."""
         rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
-        has = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
-        rules = rules_of(rows.batch.rows.schema.names, config, how, **has)
+        flags = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
+        rules = rules_of(rows.batch.rows.schema.names, config, how, **flags)
         plan = plan_in_memory(context, view, rules, source_of(rows))
         return replace(plan, stale=plan.stale + rows.batch.stale)
 
@@ -128,10 +130,10 @@ def one_per_key(
         ColumnError: The batch has values for a column that was dropped.
         OrderingError: An ordering value is the placeholder for an unavailable value.
     """
-    given = fitted(batch, config)
-    _require_ordering_sent(given, config, mode)
-    timely = _without_stale(store, index, given, view, config)
-    return deduplicated(timely, config, mode, _merging(config, mode))
+    current_batch = fitted(batch, config)
+    _require_ordering_sent(current_batch, config, mode)
+    without_stale = _without_stale(store, index, current_batch, view, config)
+    return deduplicated(without_stale, config, mode, _merging(config, mode))
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
@@ -152,21 +154,24 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
 def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
     """Drop batch rows of duplicate keys that are older than the stored row, unless all batch rows of the key are older.
 
-    Stale rows must not contribute to the merged row of a key. If all rows of a key are stale, the merge drops their
-    result later.
+    Stale rows must not contribute to the merged row of a key. If all batch rows of a key are stale, the merge drops
+    their result later.
+
     """
     order_by, suspects = config.merge_policy.order_by, repeated(batch.hashes)
     if not order_by or not len(suspects):
         return batch
-    some = batch.take(suspects)
-    wanted = replace(some.keys, texts=some.rows[RECORD_KEY].combine_chunks())
-    stored = look_up(store, config, index, view, wanted, [*order_by, PARTITION_PATH])
+    duplicates = batch.take(suspects)
+    wanted_keys = replace(duplicates.keys, texts=duplicates.rows[RECORD_KEY].combine_chunks())
+    stored = look_up(store, config, index, view, wanted_keys, [*order_by, PARTITION_PATH])
     paths, keys = (stored[name].combine_chunks() for name in (PARTITION_PATH, RECORD_KEY))
-    partner = pc.index_in(some.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
-    met = np.flatnonzero(partner.is_valid())
-    stale = np.zeros(len(some), bool)
-    stale[met] = ~config.merge_policy.wins(take(some.rows, met), take(stored, partner.drop_null().to_numpy()))
-    key = dense_codes(pa.chunked_array([some.identities]))
+    partner = pc.index_in(duplicates.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
+    matched = np.flatnonzero(partner.is_valid())
+    stale = np.zeros(len(duplicates), bool)
+    stale[matched] = ~config.merge_policy.wins(
+        take(duplicates.rows, matched), take(stored, partner.drop_null().to_numpy())
+    )
+    key = dense_codes(pa.chunked_array([duplicates.identities]))
     stale &= np.bincount(key, ~stale)[key] > 0
     if not stale.any():
         return batch
@@ -175,17 +180,18 @@ def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, conf
 
 
 def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
-    """Return a function that merges two batch rows of a key with the user's merge function, or None without one.
+    """Return a function that merges two batch rows of a key with the user's merge function. None: no merge function.
 
     The rules for merging with a stored row apply.
+
     """
     if mode.custom is None:
         return None
     values = NewValues(config, {}, merging=mode.custom)
 
     def merge_rows(older: pa.Table, newer: pa.Table) -> pa.Table:
-        found = values.values(older, both(newer, older))
-        columns = {name: found.get(name, older[name]) for name in older.schema.names}
+        new_values = values.values(older, both(newer, older))
+        columns = {name: new_values.get(name, older[name]) for name in older.schema.names}
         return pa.table(columns)
 
     return merge_rows
@@ -203,7 +209,7 @@ def source_of(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate a partial upsert into merge rules, with one clause each for updates, deletes, inserts and so on.
+    """Translate a partial upsert into merge rules, with one clause each for updates, deletes and inserts.
 
     Args:
         names: The columns of the batch.
@@ -214,39 +220,38 @@ def rules_of(
     """
     mode = how.mode
     fixed = {RECORD_KEY, *config.key, *config.partition_by}
-    given = [name for name in names if name not in fixed]
-    whole = {name: _NewColumn(name, mode, config.key) for name in given}
-    others = [column for column in config.columns.columns if column.name not in {*fixed, *given}]
-    defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in others}
-    stays = _IsUpsert() if deletes else None
+    changing = [name for name in names if name not in fixed]
+    new_columns = {name: _NewColumn(name, mode, config.key) for name in changing}
+    other_columns = [column for column in config.columns.columns if column.name not in {*fixed, *changing}]
+    defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in other_columns}
+    is_upsert = _IsUpsert() if deletes else None
     clauses = []
     if anew:
-        clauses.append(Clause(Kind.MATCHED, _IsUpsert(anew=True), NewValues(config, whole | defaults), True))
+        clauses.append(Clause(Kind.MATCHED, _IsUpsert(anew=True), NewValues(config, new_columns | defaults), True))
     if mode.custom is not None:
-        clauses.append(Clause(Kind.MATCHED, stays, NewValues(config, {}, merging=mode.custom), True))
+        clauses.append(Clause(Kind.MATCHED, is_upsert, NewValues(config, {}, merging=mode.custom), True))
     else:
         clauses.append(
-            Clause(Kind.MATCHED, stays, NewValues(config, {name: _Column(name, mode) for name in given}), True)
+            Clause(Kind.MATCHED, is_upsert, NewValues(config, {name: _Column(name, mode) for name in changing}), True)
         )
-    if stays:
+    if is_upsert:
         clauses.append(Clause(Kind.MATCHED, None, None, by_order=True))
     if how.new_keys is NewKeys.INSERT:
-        clauses.append(Clause(Kind.NOT_MATCHED, stays, NewValues(config, whole)))
-    partial = None if deletes else _partial(given, config, mode)
+        clauses.append(Clause(Kind.NOT_MATCHED, is_upsert, NewValues(config, new_columns)))
+    partial = None if deletes else _partial(changing, config, mode)
     return MergeRules(config, tuple(clauses), how.new_keys, how.compares, partial)
 
 
-def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
+def _partial(changing: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
     """Return the partial update that the upsert may write to log files, or None if it must log whole rows.
 
     Whole rows are logged if the mode may keep stored values, or if the batch sets all columns. If the table has checks,
-    stored rows have to be read, because checks need whole rows.
+    stored rows have to be read, because checks need whole rows. `changing` are the columns that may change.
 
-    given: the columns that may change.
     """
     if not config.logs_partial_rows or not mode.replaces_rows:
         return None
-    sets = tuple(name for name in config.schema.names if name in given)
+    sets = tuple(name for name in config.schema.names if name in changing)
     if not sets or len(sets) == len(set(config.schema.names) - {*config.key, *config.partition_by}):
         return None
     return PartialUpdate(sets, reads=bool(checks.of(config)))
@@ -265,20 +270,20 @@ class _Column:
         counts = self.mode.counts(newer)
         if counts.all():
             return newer
-        together = pa.chunked_array([*rows[f"{TARGET}.{self.name}"].chunks, *newer.chunks], newer.type)
-        return together.take(pa.array(np.arange(len(rows)) + len(rows) * counts))
+        both_versions = pa.chunked_array([*rows[f"{TARGET}.{self.name}"].chunks, *newer.chunks], newer.type)
+        return both_versions.take(pa.array(np.arange(len(rows)) + len(rows) * counts))
 
 
 @dataclass(frozen=True)
 class _NewColumn:
-    """Value of a column in a newly inserted row. A value that the database did not send raises an error."""
+    """Value of a column in a new row. Raises an error for a value that the database did not send."""
 
     name: str
     mode: MergeMode
     key: tuple[str, ...]
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the batch value of the column for each new row. Raises ColumnError for a value that was not sent.
+        """Return the batch value of the column for each new row.
 
         Raises:
             ColumnError: A value is the placeholder for an unavailable value.

@@ -1,13 +1,14 @@
 """Search for the file groups that contain the record keys of a batch.
 
-The index is searched first. It only knows hashes, and two keys may have the same hash. If a hash does not decide, keys
-are read and compared. A hash does not decide if it is in several file groups, or if two keys of the batch have it. For
-inserts, keys are always compared, because the result must be certain.
+The index is searched first. It only contains hashes, and two keys may have the same hash. A hash match is uncertain if
+the hash is in several file groups, or if two keys of the batch have it. Keys are then read and compared. For inserts,
+keys are always compared, because the result must be certain.
 
-Otherwise a single match counts as the key. A change that finds no row of its key is correct in any file group, as long
-as it is always the same one. A new key may therefore be written to the log of a file group that contains its hash, with
-a probability of one in 2^64 for each stored key. The next time that keys are compared for it, a rewrite moves it into
-the base file.
+In all other cases, a single match counts as the key. A change that finds no row of its key is correct in any file
+group, as long as it is always the same one. A new key may therefore be written to the log of a file group that contains
+its hash, with a probability of one in 2^64 for each stored key. The next time that keys are compared for it, a rewrite
+moves it into the base file.
+
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _Look = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """Find the file group that contains each key of a batch. New keys have none.
+    """Find the file group that contains each key of a batch. New keys have no file group.
 
-    `compare_all` compares keys for every hash match, not only for doubtful ones. Raises CorruptTable if a file is
-    unreadable.
+    If `compare_all` is True, keys are compared for every hash match, not only for uncertain ones. Raises CorruptTable
+    if a file is unreadable.
     """
     located = index.locate(view.partitions, batch.keys)
     rows = np.flatnonzero(located.group != NOWHERE if compare_all else located.doubtful)
@@ -50,30 +51,40 @@ def _compared(
     """Resolve uncertain hash matches by comparing the keys of `rows` with the stored keys of the matching file groups.
 
     Base files are searched first, and then logs, which may contain a key that was mistaken for another one.
+
     """
     group, unsure = located.group.copy(), located.unsure.copy()
     group[rows], unsure[rows] = NOWHERE, False
-    asked = np.zeros(len(batch), bool)
-    asked[rows] = True
+    to_compare = np.zeros(len(batch), bool)
+    to_compare[rows] = True
 
     for look in (_in_base, _in_logs):
-        open_ = asked & (group == NOWHERE)
-        candidates = [(number, mine) for number, found in located.matches if len(mine := found[open_[found]])]
-        asks = [(located.groups[number], batch.rows[RECORD_KEY].take(pa.array(mine))) for number, mine in candidates]
-        masks = LocalEngine().map(partial(_looked, store, config, look), asks)
-        for (number, mine), there in zip(candidates, masks, strict=True):
-            at_home = mine[there]
-            group[at_home] = number
+        unresolved = to_compare & (group == NOWHERE)
+        candidates = [
+            (number, candidate_rows)
+            for number, matching_rows in located.matches
+            if len(candidate_rows := matching_rows[unresolved[matching_rows]])
+        ]
+        lookups = [
+            (located.groups[number], batch.rows[RECORD_KEY].take(pa.array(candidate_rows)))
+            for number, candidate_rows in candidates
+        ]
+        masks = LocalEngine().map(partial(_looked, store, config, look), lookups)
+        for (number, candidate_rows), is_match in zip(candidates, masks, strict=True):
+            located_rows = candidate_rows[is_match]
+            group[located_rows] = number
             # the next version of a key that is only in logs goes into the base file, where Hudi also finds it
-            deleted = index.deleted_by_logs(located.groups[number], batch.hashes[at_home])
-            unsure[at_home] = deleted if look is _in_base else True
-    absent = asked & (group == NOWHERE)
-    strangers = frozenset(located.groups[number].file_id for number, found in located.matches if absent[found].any())
-    return replace(located, group=group, unsure=unsure, searched=strangers)
+            deleted = index.deleted_by_logs(located.groups[number], batch.hashes[located_rows])
+            unsure[located_rows] = deleted if look is _in_base else True
+    absent = to_compare & (group == NOWHERE)
+    searched_groups = frozenset(
+        located.groups[number].file_id for number, matching_rows in located.matches if absent[matching_rows].any()
+    )
+    return replace(located, group=group, unsure=unsure, searched=searched_groups)
 
 
-def _looked(store: Store, config: TableConfig, look: _Look, ask: tuple[FileGroup, pa.ChunkedArray]) -> np.ndarray:
-    return look(store, config, ask[0], ask[1].combine_chunks())
+def _looked(store: Store, config: TableConfig, look: _Look, lookup: tuple[FileGroup, pa.ChunkedArray]) -> np.ndarray:
+    return look(store, config, lookup[0], lookup[1].combine_chunks())
 
 
 def _in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
@@ -86,8 +97,8 @@ def _in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array
 def _in_logs(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     """Return a boolean mask of the keys that occur in the file group's logs, in a row or a delete."""
     mask = np.zeros(len(keys), bool)
-    for named in _logged_keys(store, config, group):
-        mask |= slices.among(pa.chunked_array([keys]), named)
+    for logged_keys in _logged_keys(store, config, group):
+        mask |= slices.among(pa.chunked_array([keys]), logged_keys)
     return mask
 
 

@@ -1,12 +1,12 @@
 """Planner that assigns the rows of a batch or a merge to existing and new file groups.
 
-It sees rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they write
-to the file groups whose rows they read (writers/stored_rows.py).
+It receives rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they
+write to the file groups whose rows they read (writers/stored_rows.py).
 
 Changes of existing keys go to the file group of the key: into a new base file (copy-on-write) or a log file
 (merge-on-read). New rows only go to base files, because Apache Hudi's index only reads base files.
-writers/routing/locate.py describes one exception. A key that a log file deletes returns by a rewrite of its base file
-(protocol rule 8).
+writers/routing/locate.py describes one exception. If a key that a log file deletes is written again, its base file is
+rewritten (protocol rule 8).
 
 Equal rows give an equal plan, whether they are in this process or staged by Spark tasks.
 """
@@ -39,7 +39,7 @@ S = TypeVar("S")
 
 
 class Mode(StrEnum):
-    """Effect of a write on a file group: create it, rewrite its base file, or append a log file."""
+    """Effect of a write on a file group: create the group, rewrite its base file, or append a log file."""
 
     NEW = "new"
     REWRITE = "rewrite"
@@ -51,13 +51,13 @@ class Chunk(Generic[S]):
     """Rows of one partition that go to one known file group, or that the planner may divide among new file groups.
 
     Attributes:
-        source: Identifies the rows in the methods of `ChunkRows`.
+        source: The object that identifies the rows in the methods of `ChunkRows`.
         partition: The path of the partition.
         rows: The number of rows.
         bytes: The size of the rows in memory, for new rows only.
         file_id: The id of the file group that contains the keys, or that new keys must go to. '' if any file group is
             possible.
-        new: True if no row has a key that the table contains.
+        new: True if the table contains none of the rows' keys.
         needs_base: True if the rows must go into the base file, by a rewrite (`needs_base` in split.py).
     """
 
@@ -108,7 +108,7 @@ class Assignment:
         load: Function that loads the changes in the task that writes them.
         rows: The number of changes, or 0 if only the task can determine it.
         inserts: The number of new keys, as far as the planner knows.
-        from_stored: True if the changes are computed from live rows of the group. There may then be no changes, and
+        from_stored: True if the changes are computed from live rows of the group. The changes may then be empty, and
             each change takes effect.
     """
 
@@ -151,14 +151,14 @@ class _Share(Generic[S]):
 
 
 class UnderPlan(Exception):
-    """Internal exception: a file group must be rewritten but has an open compaction plan, which must run first."""
+    """Internal exception: a file group must be rewritten, but has an open compaction plan, which must run first."""
 
 
 def new_file_id(token: Callable[[], str]) -> str:
     """Generate the id of a new file group from a random token.
 
-    The id never begins with eight decimal digits, because a Hudi writer with a bucket index would take them for the
-    number of a bucket (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
+    The id never begins with eight decimal digits, because a Hudi writer with a bucket index would interpret them as a
+    bucket number (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
     """
     digits = token()
     return f"{uuid.UUID('a' + digits[1:] if digits[:8].isdecimal() else digits)}-0"
@@ -174,7 +174,7 @@ def plan(
 ) -> list[Assignment]:
     """Assign all rows of a write to existing and new file groups. Raises UnderPlan if a compaction must run first.
 
-    `fill` allows new rows to join existing small file groups.
+    If `fill` is True, new rows may join existing small file groups.
     """
     planned, target = view.planned_ids(), config.options.target_file_bytes
     shares: dict[str, _Share[S]] = {}
@@ -187,14 +187,14 @@ def plan(
         share.add([ChunkSlice(chunk.source, 0, chunk.rows)], chunk.new)
         share.rewrite |= chunk.needs_base
     rewritten = {share.file_id for share in shares.values() if share.mode == Mode.REWRITE}
-    for partition, mine in anywhere.items():
-        count, size = sum(chunk.rows for chunk in mine), bytes_per_row(mine, rows, view, config)
+    for partition, partition_chunks in anywhere.items():
+        count, size = sum(chunk.rows for chunk in partition_chunks), bytes_per_row(partition_chunks, rows, view, config)
         filled = group_to_fill(view, partition, count * size, config, planned, rewritten) if fill else None
         room = min(count, max(1, int((target - filled.base_bytes) / size))) if filled else 0
-        first, *others = cut(mine, [room, *new_group_rows(count - room, target, size)])
+        first, *other_parts = cut(partition_chunks, [room, *new_group_rows(count - room, target, size)])
         if filled:
             _share_of(shares, view, config, partition, filled.file_id).add(first, new=True)
-        for parts in others:
+        for parts in other_parts:
             _share_of(shares, view, config, partition, new_file_id(token)).add(parts, new=True)
     require_no_plan(shares.values(), planned)
     return [share.done(rows) for share in shares.values()]
@@ -222,8 +222,8 @@ def group_to_fill(
 ) -> FileGroup | None:
     """Choose a small file group that new rows of a partition join. Returns None if a new file group is better.
 
-    A group that is `rewritten` anyway is preferred. Otherwise it is the smallest group, if the new rows justify its
-    rewrite.
+    A file group that is `rewritten` anyway is preferred. Otherwise the smallest file group is chosen, if the new rows
+    justify its rewrite.
     """
     limit = config.options.target_file_bytes * 3 // 4
     small = [
@@ -231,9 +231,9 @@ def group_to_fill(
         for group in view.groups([partition])
         if group.base and group.base_bytes < limit and group.file_id not in planned
     ]
-    free = [group for group in small if group.file_id in rewritten]
-    if free:
-        return min(free, key=lambda group: group.base_bytes)
+    rewritten_anyway = [group for group in small if group.file_id in rewritten]
+    if rewritten_anyway:
+        return min(rewritten_anyway, key=lambda group: group.base_bytes)
     smallest = min(small, key=lambda group: group.base_bytes, default=None)
     if smallest and (
         smallest.base_bytes <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX
@@ -243,7 +243,7 @@ def group_to_fill(
 
 
 def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
-    """Estimate how many bytes a new row takes in a base file of its partition.
+    """Estimate how many bytes a new row needs in a base file of its partition.
 
     The estimate is the mean of the partition's base files. For a new partition whose rows may need several files, a
     sample is encoded.
@@ -254,26 +254,26 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
     count, total = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
     if max(8 * count, total) < config.options.target_file_bytes:
         return max(1.0, total / count)  # fits into one file with any compression
-    wanted = max(1, min(count, _SAMPLE_ROWS, _SAMPLE_BYTES * count // max(1, total)))
-    sample = rows.sample(chunks, wanted)
+    sample_rows = max(1, min(count, _SAMPLE_ROWS, _SAMPLE_BYTES * count // max(1, total)))
+    sample = rows.sample(chunks, sample_rows)
     size = base_file.encode(sample, config.options.compression, len(sample)).data.size
     return max(1.0, size / len(sample) + _ROW_OVERHEAD)
 
 
 def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
-    """Divide new rows among as few file groups as the target size allows. Returns the number of rows per group."""
+    """Divide new rows among as few file groups as the target size allows. Returns the number of rows per file group."""
     if not rows:
         return []
     parts = min(rows, max(1, math.ceil(rows * bytes_per_row / (target * _OVERSHOOT))))
-    least, more = divmod(rows, parts)
-    return [least + 1] * more + [least] * (parts - more)
+    rows_per_group, larger_groups = divmod(rows, parts)
+    return [rows_per_group + 1] * larger_groups + [rows_per_group] * (parts - larger_groups)
 
 
 def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
     """Divide the rows of chunks, in order, into lists of slices with the given numbers of rows."""
-    found: list[list[ChunkSlice[S]]] = []
-    left: Iterator[Chunk[S]] = iter(chunks)
-    chunk, start = next(left, None), 0
+    slices: list[list[ChunkSlice[S]]] = []
+    remaining: Iterator[Chunk[S]] = iter(chunks)
+    chunk, start = next(remaining, None), 0
     for count in counts:
         parts: list[ChunkSlice[S]] = []
         while count and chunk is not None:
@@ -281,9 +281,9 @@ def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSli
             parts.append(ChunkSlice(chunk.source, start, stop))
             count, start = count - (stop - start), stop
             if start == chunk.rows:
-                chunk, start = next(left, None), 0
-        found.append(parts)
-    return found
+                chunk, start = next(remaining, None), 0
+        slices.append(parts)
+    return slices
 
 
 def _count(parts: Sequence[ChunkSlice[S]]) -> int:

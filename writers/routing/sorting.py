@@ -19,29 +19,31 @@ _COLUMNS_MAX = 8  # with more columns, each would get less than 8 bits on a spac
 
 def sortable(kind: pa.DataType) -> bool:
     """Return whether rows can be sorted by a column of this type."""
-    t = pa.types
-    plain = (
-        t.is_integer(kind)
-        or t.is_floating(kind)
-        or t.is_boolean(kind)
-        or t.is_decimal(kind)
-        or t.is_date(kind)
-        or t.is_timestamp(kind)
-        or t.is_time(kind)
+    types = pa.types
+    is_plain = (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_time(kind)
     )
-    return plain or t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind)
+    return is_plain or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
 
 
-def sort_columns(argument: str, given: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
+def sort_columns(argument: str, columns: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
     """Validate the sort columns that the caller passed as `argument`, and return their names in the table.
 
-    Raises ColumnError for an unknown column or one that cannot be sorted. Raises OptionError, which names the
-    `argument`, for too many or repeated columns.
+    Raises ColumnError for an unknown column, and for a column that cannot be sorted. Raises OptionError for too many or
+    repeated columns. The errors name the `argument`.
+
     """
-    names = config.name_mapping.names(column_names(argument, given))
+    names = config.name_mapping.names(column_names(argument, columns))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
         raise OptionError(
-            f"{argument} accepts up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option=argument
+            f"Option {argument} is invalid: expected up to {_COLUMNS_MAX} different columns, got {printable(names)}.",
+            option=argument,
         )
     for name in names:
         if name not in config.schema.names:

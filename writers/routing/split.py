@@ -27,31 +27,37 @@ def split(
 ) -> list[Chunk[Positions]]:
     """Divide a batch into chunks by file group and partition. Deletes of unknown keys are left out.
 
-    `part_of_more` means that other rows go to the same partitions, so that the size matters even for few rows.
+    `part_of_more` means that other rows also go to the same partitions, so that sizes are needed even for few rows.
+
     """
-    known = np.flatnonzero(located.group != NOWHERE)
-    found = []
-    for number, positions in _by_value(known, located.group):
+    existing = np.flatnonzero(located.group != NOWHERE)
+    chunks = []
+    for number, positions in _by_value(existing, located.group):
         group = located.groups[number]
         in_base = needs_base(batch, located, positions, config)
-        found.append(Chunk(positions, group.partition, len(positions), 0, group.file_id, needs_base=in_base))
-    fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
-    if len(fresh):
-        found += _new(batch, fresh, 0 if part_of_more else config.options.target_file_bytes, index)
-    return found
+        chunks.append(Chunk(positions, group.partition, len(positions), 0, group.file_id, needs_base=in_base))
+    new_rows = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
+    if len(new_rows):
+        chunks += _new(batch, new_rows, 0 if part_of_more else config.options.target_file_bytes, index)
+    return chunks
 
 
-def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
+def _new(batch: Batch, new_rows: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
     """Divide the new rows of a batch into chunks by partition, and by file group if the index requires one."""
     keys = batch.keys
-    homes = index.required_group(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
+    required_groups = index.required_group(
+        Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[new_rows], new_rows)
+    )
     parts = []
-    for code, positions in _by_value(fresh, batch.codes):
-        if homes is None:
+    for code, positions in _by_value(new_rows, batch.codes):
+        if required_groups is None:
             parts.append((batch.partitions[code], "", positions))
             continue
-        ids, inverse = np.unique(np.asarray(homes)[np.searchsorted(fresh, positions)], return_inverse=True)
-        parts += [(batch.partitions[code], str(ids[n]), mine) for n, mine in _by_value(positions, inverse, own=True)]
+        ids, inverse = np.unique(np.asarray(required_groups)[np.searchsorted(new_rows, positions)], return_inverse=True)
+        parts += [
+            (batch.partitions[code], str(ids[n]), group_positions)
+            for n, group_positions in _by_value(positions, inverse, own=True)
+        ]
     sizes = _bytes_of(batch.rows, [positions for *_, positions in parts], target)
     return [
         Chunk(positions, partition, len(positions), size, file_id, new=True)
@@ -62,23 +68,25 @@ def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[C
 def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Positions]]:
     """Group row positions by their value in `values`, and yield each value with its positions.
 
-    With `own`, `values` has one value per position. Otherwise it has one value per row.
+    If `own` is True, `values` has one value per position. Otherwise it has one value per row of the batch.
+
     """
-    mine = values if own else values[positions]
-    if len(mine) and mine.min() >= 0 and mine.max() < 1 << 16:
-        mine = mine.astype(np.uint16)  # allows a radix sort, which is several times as fast
-    order = np.argsort(mine, kind="stable")
-    numbers, starts = np.unique(mine[order], return_index=True)
+    position_values = values if own else values[positions]
+    if len(position_values) and position_values.min() >= 0 and position_values.max() < 1 << 16:
+        position_values = position_values.astype(np.uint16)  # allows a radix sort, which is several times as fast
+    order = np.argsort(position_values, kind="stable")
+    numbers, starts = np.unique(position_values[order], return_index=True)
     if len(numbers):
         yield from zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True)
 
 
 def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
-    """Return whether changes must be written to the base file, because a log file could not express them.
+    """Return whether changes must be written to the base file, because a log file cannot express them.
 
-    A key that a log deletes goes there when it is written again. So does a delete with an ordering value that no log
-    can represent. A delete with an ordering value also goes there if a log already deletes the key, because in a log it
-    could undo the earlier delete.
+    This is so for a key that a log deletes and that is written again, and for a delete whose ordering value cannot be
+    written to a log. It is also so for a delete with an ordering value if a log already deletes the key, because in a
+    log it could undo the earlier delete.
+
     """
     if (located.unsure[positions] & ~(batch.delete[positions] & batch.unconditional)).any():
         return True
@@ -92,8 +100,9 @@ def needs_base(batch: Batch, located: Located, positions: Positions, config: Tab
 def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
     """Estimate the memory in bytes that the rows of each part need.
 
-    The result does not depend on the division into parts. It is a rough estimate if all rows together do not fill a
-    file.
+    The result does not depend on how the rows are divided into parts. The estimate is rough if all rows together do not
+    fill a file.
+
     """
     if 2 * rows.nbytes < target:
         return [rows.nbytes * len(part) // len(rows) for part in parts]
@@ -123,8 +132,8 @@ class BatchRows:
         """Return the `count` rows of the chunks with the smallest key hashes, sorted by hash."""
         positions = np.concatenate([chunk.source for chunk in chunks])
         hashes = self.batch.hashes[positions]
-        least = np.argpartition(hashes, count - 1)[:count]
-        return take(self.batch.rows, positions[least[np.argsort(hashes[least])]])
+        smallest = np.argpartition(hashes, count - 1)[:count]
+        return take(self.batch.rows, positions[smallest[np.argsort(hashes[smallest])]])
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
         """Return a function that loads the changes in `parts`, inside the task that writes them."""
@@ -133,19 +142,19 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Function that selects the rows at `positions` of a batch when its task runs.
-
-    They are selected when the task runs.
-    """
+    """Function that selects the rows at `positions` of a batch. It runs inside the task that writes them."""
 
     batch: Batch
     positions: Positions
 
     def __call__(self) -> KeyedChanges:
-        whole = len(self.positions) == len(self.batch) and (np.diff(self.positions) == 1).all()
-        mine = self.batch if whole else self.batch.take(self.positions)
+        is_whole = len(self.positions) == len(self.batch) and (np.diff(self.positions) == 1).all()
+        selected = self.batch if is_whole else self.batch.take(self.positions)
         return KeyedChanges(
-            mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
+            selected.rows,
+            selected.delete,
+            selected.delete if selected.unconditional else np.zeros(len(selected), bool),
+            hashes=selected.hashes,
         )
 
 

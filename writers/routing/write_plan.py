@@ -46,6 +46,7 @@ class WritePlan:
     def writes(self) -> bool:
         """True if the plan changes files or columns of the table.
 
-        If it does not, it is committed only to record a transaction, with the same conflict check.
+        Other plans are committed only to record a transaction, with the same conflict check.
+
         """
         return bool(self.assignments or self.replaced or self.columns)

@@ -1,8 +1,9 @@
 """Preparation of Spark DataFrames for writing: Spark tasks validate rows and stage them as Arrow files.
 
-The DataFrame is evaluated once, by a job whose tasks prepare the rows. Small results are sent to the driver and written
-in this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then only
-receives names and counts.
+A job evaluates the DataFrame once, and its tasks prepare the rows. Small results are sent to the driver and written in
+this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then receives
+only names and counts.
+
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ def staged(
         schema = _schema_of(frame, config)
     evolution = of_schema(schema, config.columns) if options.evolve else None
     context, options = replace(context, evolution=evolution), replace(options, zone=zone_of(frame))
-    wanted, checks = asked(schema, evolution.of(config) if evolution else config, options, checks)
+    staging_config, checks = asked(schema, evolution.of(config) if evolution else config, options, checks)
     folder = new_folder()
-    job = StagingJob.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
+    job = StagingJob.of(context.store, staging_config, folder, schema, options, checks, config.columns.last)
     try:
         collected = _prepare_on_spark(job, frame)
-        bad = together([one.bad for one in collected])
+        bad = together([task_rows.bad for task_rows in collected])
         if bytes_of(collected) <= IN_PROCESS_BYTES:
             yield context, fetched(job, collected), bad
         else:
@@ -83,11 +84,12 @@ def staged(
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
     """Return the columns of a Spark DataFrame that is the source of a merge, after validating them.
 
-    Raises ColumnError for an invalid or missing column, before a task is started.
+    Raises ColumnError for an invalid or missing column, before any task starts.
+
     """
-    nothing = source_rows(_schema_of(frame, config).empty_table(), config)
-    MergeSource.of(nothing, config)
-    return nothing.schema
+    empty = source_rows(_schema_of(frame, config).empty_table(), config)
+    MergeSource.of(empty, config)
+    return empty.schema
 
 
 @contextmanager
@@ -100,7 +102,7 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
     try:
         collected = _prepare_on_spark(job, frame)
         if bytes_of(collected) <= IN_PROCESS_BYTES:
-            rows = [unmarked(part) for one in collected for part in one.tables(job.store)]
+            rows = [unmarked(part) for task_rows in collected for part in task_rows.tables(job.store)]
             rows.append(source_rows(job.schema.empty_table(), config))
             yield context, InMemory(MergeSource.of(pa.concat_tables(rows), config))
         else:
@@ -202,17 +204,18 @@ class StagingJob:
     ) -> StagingJob:
         """Create the Spark job, after validating the columns of the DataFrame.
 
-        settled: the largest column id of the table. Raises DataError for an invalid column.
+        `settled` is the largest column id that the table has assigned. Raises DataError for an invalid column.
+
         """
         check_columns(schema, config, options.delete, options.missing)
         for field in schema:
             require_fields_once(field.type, field.name)  # Spark cannot pass such structs to Python
-        nothing, _ = sifted(schema.empty_table(), config, options, checks, settled)
-        return cls(store, config, folder, schema, options, checks, nothing.terms)
+        empty, _ = sifted(schema.empty_table(), config, options, checks, settled)
+        return cls(store, config, folder, schema, options, checks, empty.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        """Separate the valid rows of a task from the invalid rows. Returns a batch of the valid rows, and the
-        others.
+        """Separate the valid rows of a task from the invalid rows. Returns a batch of the valid rows, and the invalid
+        rows.
         """
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
@@ -230,7 +233,8 @@ class StagingJob:
 class TaskRows:
     """Result of a Spark task that prepared rows: small results inline, large results as staged files.
 
-    It also has the number of stale rows, and the invalid rows.
+    It also contains the number of stale rows, and the invalid rows.
+
     """
 
     partition: int
@@ -245,24 +249,26 @@ class TaskRows:
 
 def bytes_of(collected: Sequence[TaskRows]) -> int:
     """Return the total size in bytes of the rows that Spark tasks prepared, inline or staged."""
-    return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
+    return sum(len(task_rows.inline) for task_rows in collected) + sum(
+        piece.bytes for task_rows in collected for piece in task_rows.pieces
+    )
 
 
 def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
     """Load the rows that Spark tasks prepared into this process, as one batch."""
-    tables = [part for one in collected for part in one.tables(job.store)]
+    tables = [part for task_rows in collected for part in task_rows.tables(job.store)]
     if tables:
         batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
     else:
         batch, _ = job.sifted(job.schema.empty_table())
-    batch = replace(batch, stale=batch.stale + sum(one.stale for one in collected))
-    return InProcess(batch, job.checks, together([one.bad for one in collected]))
+    batch = replace(batch, stale=batch.stale + sum(task_rows.stale for task_rows in collected))
+    return InProcess(batch, job.checks, together([task_rows.bad for task_rows in collected]))
 
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
     """Return the rows that Spark tasks prepared as a staged source. Stages the rows that were returned inline."""
     pieces = _pieces(job.store, job.folder, collected)
-    stale = sum(one.stale for one in collected)
+    stale = sum(task_rows.stale for task_rows in collected)
     deletes = job.options.delete or IS_DELETED in job.schema.names
     return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks, deletes)
 
@@ -270,10 +276,11 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
 def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
     """Collect the rows that Spark tasks prepared, for a write that runs in this process.
 
-    Small results are loaded into memory. Large results stay staged, so that each task of the write only holds the rows
+    Small results are loaded into memory. Large results stay staged, so that each task of the write holds only the rows
     of some file groups.
+
     """
-    bad = together([one.bad for one in collected])
+    bad = together([task_rows.bad for task_rows in collected])
     rows = fetched(job, collected) if bytes_of(collected) <= IN_PROCESS_BYTES else all_staged(job, collected)
     return Prepared(rows, bad)
 
@@ -281,14 +288,15 @@ def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
 def only(frame: Any, names: Sequence[str]) -> Any:
     """Select columns of a Spark DataFrame by exact name, including duplicates.
 
-    If names may differ only in case, the columns are selected by index, because Spark cannot select them by name.
+    If two names differ only in case, the columns are selected by index, because Spark cannot select them by name.
+
     """
-    there = frame.columns
-    if len({name.lower() for name in there if name.isascii()}) == len(there):
-        return frame.select(*(f"`{name}`" for name in there if name in names))  # cheap with thousands of columns
-    numbered = frame.toDF(*(f"c{number}" for number in range(len(there))))
-    numbers = [number for number, name in enumerate(there) if name in names]
-    return numbered.select(*(f"c{number}" for number in numbers)).toDF(*(there[number] for number in numbers))
+    columns = frame.columns
+    if len({name.lower() for name in columns if name.isascii()}) == len(columns):
+        return frame.select(*(f"`{name}`" for name in columns if name in names))  # cheap with thousands of columns
+    indexed = frame.toDF(*(f"c{index}" for index in range(len(columns))))
+    indexes = [index for index, name in enumerate(columns) if name in names]
+    return indexed.select(*(f"c{index}" for index in indexes)).toDF(*(columns[index] for index in indexes))
 
 
 def zone_of(frame: Any) -> str:
@@ -307,7 +315,7 @@ def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
         yield pa.RecordBatch.from_pydict({"result": [outcome(lambda: work(batches))]})
 
     rows = frame.mapInArrow(run, "result binary").toArrow()["result"].to_pylist()
-    return sorted((result(row) for row in rows), key=lambda one: one.partition)
+    return sorted((result(row) for row in rows), key=lambda task_rows: task_rows.partition)
 
 
 def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
@@ -317,16 +325,16 @@ def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
     """
     from pyspark import TaskContext
 
-    here = TaskContext.get()
-    number = here.partitionId() if here else 0
+    task_context = TaskContext.get()
+    number = task_context.partitionId() if task_context else 0
     pieces: list[Piece] = []
     stale, last, bad = 0, b"", none_of(0)
     for chunk_number, chunk in enumerate(_chunks(batches, job.schema)):
         if last:
             pieces += stage(job.store, job.folder, ipc_table(last), (number, chunk_number - 1))
-        rows, lost, held_back = job.table_of(chunk)
-        bad = together([bad, held_back])
-        stale += lost
+        rows, stale_rows, invalid = job.table_of(chunk)
+        bad = together([bad, invalid])
+        stale += stale_rows
         last = ipc_bytes(rows) if len(rows) else b""
         if job.is_refused(bad):
             break
@@ -337,26 +345,26 @@ def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if batch.num_rows:
-            held.append(batch.cast(schema) if batch.schema != schema else batch)
+            pending.append(batch.cast(schema) if batch.schema != schema else batch)
             size += batch.nbytes
         if size > _CHUNK_BYTES:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
 
 
 def _pieces(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
     """Return all prepared rows as staged pieces. Stages the rows that tasks returned inline."""
-    return [piece for one in collected for piece in (one.pieces or _stage_inline(store, folder, one))]
+    return [piece for task_rows in collected for piece in (task_rows.pieces or _stage_inline(store, folder, task_rows))]
 
 
-def _stage_inline(store: Store, folder: str, one: TaskRows) -> list[Piece]:
-    return stage(store, folder, ipc_table(one.inline), (one.partition, 0)) if one.inline else []
+def _stage_inline(store: Store, folder: str, task_rows: TaskRows) -> list[Piece]:
+    return stage(store, folder, ipc_table(task_rows.inline), (task_rows.partition, 0)) if task_rows.inline else []
 
 
 __all__ = [

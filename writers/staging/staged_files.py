@@ -1,7 +1,8 @@
 """Staged rows: Arrow files in `.hoodie/.hoodoo/staging/<nonce>/` that Spark tasks exchange during a write.
 
-A file has at least one record batch per partition path, in order of key hash. A task that needs one partition and one
-range of hashes only reads the matching batches.
+A file has at least one record batch per partition path. The batches of a partition are in order of key hash. A task
+that needs one partition and one range of hashes reads only the matching batches.
+
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hoodoo.writers.batches.batch import Batch, Terms
 # larger partitions are staged in ranges of hashes, so that each routing task only reads its own range
 _CUT_BYTES = 32 << 20
 CUTS = 64
-"""Number of hash ranges of a large partition. A power of two, like the number of its routing tasks."""
+"""Number of hash ranges of a large partition. It is a power of two, like the number of routing tasks."""
 _HASH_MAX = (1 << 64) - 1
 PARTITION, HASH, _DELETE = "#partition", "#hash", "#delete"
 """Extra columns of staged rows. Tables cannot have columns with these names, because Avro does not allow `#`."""
@@ -69,7 +70,8 @@ class Piece:
 def to_table(batch: Batch) -> pa.Table:
     """Convert a batch to a table for staging, with extra columns for the partition, key hash and delete flag.
 
-    The table does not contain the terms of the batch and the number of stale rows.
+    The table contains neither the terms of the batch nor the number of stale rows.
+
     """
     return marked(batch.rows, batch)
 
@@ -114,18 +116,21 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
 
     A retried task writes a new file.
     """
-    own, partitions = _paths(table)
-    ranked = np.lexsort((table[HASH].to_numpy(), own))
-    codes, starts = np.unique(own[ranked], return_index=True)
-    parts, marks = [], []
-    for code, positions in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
+    row_codes, partitions = _paths(table)
+    order_ = np.lexsort((table[HASH].to_numpy(), row_codes))
+    codes, starts = np.unique(row_codes[order_], return_index=True)
+    parts, piece_fields = [], []
+    for code, positions in zip(codes.tolist(), np.split(order_, starts[1:]), strict=True):
         part = take(table, positions)
         for low, high in ranges(CUTS if part.nbytes > _CUT_BYTES else 1):
             cut = in_range(part, low, high)
             if len(cut):
                 parts.append(cut)
-                marks.append({"partition": partitions[code], "order": order, "low": low, "high": high})
-    return [replace(piece, **mark) for piece, mark in zip(write_batches(store, folder, parts), marks, strict=True)]
+                piece_fields.append({"partition": partitions[code], "order": order, "low": low, "high": high})
+    return [
+        replace(piece, **fields)
+        for piece, fields in zip(write_batches(store, folder, parts), piece_fields, strict=True)
+    ]
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
@@ -154,7 +159,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     if len(batches) > 1:
         raise EngineError(
-            f"{len(table)} rows of one group contain more than 2 GiB of text, the limit of a staged batch. "
+            f"A batch of {len(table)} staged rows contains too much text: expected at most 2 GiB. "
             "Write the DataFrame in several parts."
         )
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

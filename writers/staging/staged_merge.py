@@ -1,7 +1,8 @@
 """Merge whose source rows are staged as Arrow files by Spark tasks.
 
 Each task routes the rows of one partition in one range of key hashes, and stages the routed rows again. The driver
-only receives names and counts.
+receives only names and counts.
+
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ class MergeRowsStaged:
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
         """Return the staged rows as the source of a merge, without stale rows. See `StagedReading`."""
-        found = MergeSource.of(unmarked(rows), self.config)
-        return MergeSource(found.rows, found.keys.fitted(config)), 0
+        merge_source = MergeSource.of(unmarked(rows), self.config)
+        return MergeSource(merge_source.rows, merge_source.keys.fitted(config)), 0
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Task that routes a part of the staged source rows to file groups and stages them again."""
+    """Task that routes a part of the staged source rows to file groups, and stages them again."""
 
     store: Store
     rules: MergeRules
@@ -114,22 +115,22 @@ def run_merge(task: MergeTask) -> MergeRouted:
     """Route a part of the staged source rows to file groups and stage them again. Raises DataError, ExpressionError."""
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
-    found = routed(task.store, index, view, task.rules, source, part_of_more=True)
-    if found.unknown:
-        return MergeRouted(unknown=found.unknown)
-    met = marked_with_keys(source.rows, source.keys)
-    new = to_table(found.inserts)
-    most = piece_rows(new, task.rules.config.options.target_file_bytes)
-    pieces = [piece for chunk in found.new for piece in in_pieces(chunk, found.inserts.hashes, most)]
+    routing = routed(task.store, index, view, task.rules, source, part_of_more=True)
+    if routing.unknown:
+        return MergeRouted(unknown=routing.unknown)
+    keyed_source = marked_with_keys(source.rows, source.keys)
+    new_rows = to_table(routing.inserts)
+    max_rows = piece_rows(new_rows, task.rules.config.options.target_file_bytes)
+    pieces = [piece for chunk in routing.new for piece in in_pieces(chunk, routing.inserts.hashes, max_rows)]
     name = secrets.token_hex(8)
     return MergeRouted(
-        _staged(task, found.met, met),
-        _staged(task, pieces, new),
+        _staged(task, routing.met, keyed_source),
+        _staged(task, pieces, new_rows),
         stale,
         keyset.save(task.store, f"{name}.in", source.keys.hashes, task.folder),
-        keyset.save(task.store, f"{name}.up", source.keys.hashes[found.there], task.folder),
-        found.reads,
-        found.searched,
+        keyset.save(task.store, f"{name}.up", source.keys.hashes[routing.there], task.folder),
+        routing.reads,
+        routing.searched,
     )
 
 
@@ -145,7 +146,7 @@ class StagedMerge:
     Attributes:
         folder: The staging folder.
         pieces: The staged rows.
-        reading: Converts the staged rows to the source of a merge.
+        reading: Conversion of the staged rows to the source of a merge.
     """
 
     folder: str
@@ -159,17 +160,21 @@ class StagedMerge:
             for part in parts_of(self.pieces, view, context)
         ]
         results = context.engine.map(run_merge, tasks)
-        if unknown := [one.unknown for one in results if one.unknown]:
+        if unknown := [result.unknown for result in results if result.unknown]:
             raise key_not_found(unknown)
-        met = [chunk for one in results for chunk in one.met]
-        new = [chunk for one in results for chunk in one.new]
+        met = [chunk for result in results for chunk in result.met]
+        new = [chunk for result in results for chunk in result.new]
         hashes = context.index.key_hashes
         written = WritePlan(
-            inserted=lambda: keyset.load(context.store, [mine for one in results for mine in one.inserted], hashes),
-            updated=lambda: keyset.load(context.store, [mine for one in results for mine in one.updated], hashes),
-            reads=frozenset().union(*(one.reads for one in results)),
-            searched=frozenset().union(*(one.searched for one in results)),
-            stale=sum(one.stale for one in results),
+            inserted=lambda: keyset.load(
+                context.store, [reference for result in results for reference in result.inserted], hashes
+            ),
+            updated=lambda: keyset.load(
+                context.store, [reference for result in results for reference in result.updated], hashes
+            ),
+            reads=frozenset().union(*(result.reads for result in results)),
+            searched=frozenset().union(*(result.searched for result in results)),
+            stale=sum(result.stale for result in results),
         )
         return planned(context, view, rules, met, new, _RowsStaged(context.store, rules.config), written)
 
@@ -233,8 +238,8 @@ class _PartialReading:
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        found = one_per_key(store, index, to_batch(rows, self.terms), view, config, self.mode)
-        return source_of(found), found.batch.stale
+        merge_rows = one_per_key(store, index, to_batch(rows, self.terms), view, config, self.mode)
+        return source_of(merge_rows), merge_rows.batch.stale
 
 
 __all__ = ["MergeRowsStaged", "PartialStaged", "StagedMerge", "StagedReading"]

@@ -42,8 +42,9 @@ _PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing ta
 class KnownKeys(StrEnum):
     """Options for rows whose keys are already in the table: replace, fail, keep, or do not search.
 
-    An upsert replaces the stored rows. An insert fails, or keeps the stored rows. An overwrite does not search for
-    keys, because it replaces all rows.
+    An upsert replaces the stored rows. An insert raises an error, or keeps the stored rows. An overwrite does not
+    search for keys, because it replaces all rows.
+
     """
 
     REPLACE = "replace"
@@ -118,32 +119,32 @@ def run_route(task: RouteTask) -> RouteResult:
     )
     stale = batch.stale
     if inserts:
-        there = rows_that_exist(task.store, task.config, batch, located)
-        if there.any() and task.known is KnownKeys.FAIL:
-            return RouteResult(existing=some_of(batch, there))
-        left = np.flatnonzero(~there)
-        result = _split(task, batch.take(left), located.take(left), stale)
-        kept = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[there])
-        return replace(result, updated=(*result.updated, *kept), reads=groups_of(located, there))
+        exists = rows_that_exist(task.store, task.config, batch, located)
+        if exists.any() and task.known is KnownKeys.FAIL:
+            return RouteResult(existing=some_of(batch, exists))
+        new_positions = np.flatnonzero(~exists)
+        result = _split(task, batch.take(new_positions), located.take(new_positions), stale)
+        existing_keys = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[exists])
+        return replace(result, updated=(*result.updated, *existing_keys), reads=groups_of(located, exists))
     return _split(task, batch, located, stale)
 
 
 def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
     table = to_table(batch)
-    most = piece_rows(table, task.config.options.target_file_bytes)
+    max_rows = piece_rows(table, task.config.options.target_file_bytes)
     chunks = [
         piece
         for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
-        for piece in (in_pieces(chunk, batch.hashes, most) if chunk.new else [chunk])
+        for piece in (in_pieces(chunk, batch.hashes, max_rows) if chunk.new else [chunk])
     ]
     pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
-    at_home = located.group != NOWHERE
+    is_located = located.group != NOWHERE
     name = secrets.token_hex(8)
     return RouteResult(
         [chunk.at(replace(piece, partition=task.part.partition)) for chunk, piece in zip(chunks, pieces, strict=True)],
         stale,
         _save(task, f"{name}.in", batch.hashes),
-        _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
+        _save(task, f"{name}.up", batch.hashes[~batch.delete & is_located]),
         searched=located.searched,
     )
 
@@ -198,7 +199,8 @@ class LoadStaged:
 class StagedRows:
     """Access of the planner to staged rows that were routed to file groups.
 
-    sort: columns to sort the rows of a new file by.
+    `sort` contains the columns by which the rows of a new file are sorted.
+
     """
 
     store: Store
@@ -254,40 +256,47 @@ class StagedSource:
         sort: tuple[str, ...] = (),
     ) -> WritePlan:
         results = context.engine.map(run_route, self._tasks(context, view, config, known))
-        if existing := [one.existing for one in results if one.existing]:
+        if existing := [result.existing for result in results if result.existing]:
             raise key_exists(existing)
-        chunks = [chunk for one in results for chunk in one.chunks]
+        chunks = [chunk for result in results for chunk in result.chunks]
         rows = StagedRows(context.store, self.terms.fitted(config), sort)
         token = context.timeline.environment.token
         hashes = context.index.key_hashes
         return WritePlan(
             plan(chunks, rows, view, config, token, fill),
-            lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], hashes),
-            lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], hashes),
-            reads=frozenset().union(*(one.reads for one in results)),
-            searched=frozenset().union(*(one.searched for one in results)),
-            stale=self.stale + sum(one.stale for one in results),
+            lambda: keyset.load(
+                context.store, [reference for result in results for reference in result.inserted], hashes
+            ),
+            lambda: keyset.load(
+                context.store, [reference for result in results for reference in result.updated], hashes
+            ),
+            reads=frozenset().union(*(result.reads for result in results)),
+            searched=frozenset().union(*(result.searched for result in results)),
+            stale=self.stale + sum(result.stale for result in results),
         )
 
     def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
         checks = () if self.terms.unconditional else unchecked(config, self.checked)
-        met = View() if known is KnownKeys.NONE else view
+        searched_view = View() if known is KnownKeys.NONE else view
         return [
             RouteTask(context.store, config, self.folder, part, self.terms, self.duplicates, known, checks)
-            for part in parts_of(self.pieces, met, context)
+            for part in parts_of(self.pieces, searched_view, context)
         ]
 
 
 def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[StagedPart]:
     """Divide staged rows by partition and range of key hashes, into one part per routing task.
 
-    view: the view to search for the rows' keys.
+    `view` is searched for the rows' keys.
+
     """
-    most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
+    max_bytes = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
     for partition in sorted({piece.partition for piece in pieces}):
-        mine = sorted((piece for piece in pieces if piece.partition == partition), key=lambda piece: piece.order)
-        parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / most))
+        partition_pieces = sorted(
+            (piece for piece in pieces if piece.partition == partition), key=lambda piece: piece.order
+        )
+        parts = max(1, math.ceil(sum(piece.bytes for piece in partition_pieces) / max_bytes))
         groups = tuple(view.groups([partition]))
         for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
-            if own := tuple(piece for piece in mine if piece.low <= high and low <= piece.high):
-                yield StagedPart(partition, low, high, own, groups)
+            if range_pieces := tuple(piece for piece in partition_pieces if piece.low <= high and low <= piece.high):
+                yield StagedPart(partition, low, high, range_pieces, groups)

@@ -1,8 +1,8 @@
-"""Column changes of a table: adding, dropping, renaming, moving or retyping columns in one commit.
+"""Column changes of a table: adds, drops, renames, moves or retypes columns in one commit.
 
 The commit rewrites the file groups that engines would read incorrectly because they match columns by name. Most changes
-do not write data files. Like any writer, a column change starts again after a conflicting commit. Rewritten rows keep
-their commit times and sequence numbers, so that change readers do not see them.
+write no data files. Like any write, a column change starts again after a conflicting commit. Rewritten rows keep their
+commit times and sequence numbers, so that change readers do not see them.
 
 timeline/columns/alterations.py defines the changes. timeline/columns/rewrites.py decides which file groups to rewrite.
 """
@@ -64,8 +64,8 @@ def alter(
 
     Args:
         context: The context of the operation.
-        alterations: The column changes. If they change nothing, `rewrite` repairs base files that other engines already
-            read incorrectly.
+        alterations: The column changes. If they change nothing, `rewrite` repairs base files that other engines read
+            incorrectly.
         rewrite: True allows rewriting base files. Default False.
         limits: Limits on the resources for rewriting. None (default): the default limits.
 
@@ -86,8 +86,8 @@ def alter(
         changes = by_table_names(state.config, alterations)
         after = altered(state.config, changes)
         if after.columns == state.config.columns.columns:
-            mend = rewrite and rewrites(state.config, state.view, after, True).wrong
-            if not (mend or misnamed(state.config, state.view)):
+            needs_repair = rewrite and rewrites(state.config, state.view, after, True).wrong
+            if not (needs_repair or misnamed(state.config, state.view)):
                 return Altered(state.view.seq)
             after = after.with_columns(after.columns)
         settings = checks.altered(state.config, changes)
@@ -141,9 +141,9 @@ class _AlterAttempt:
         pace = Pace(self._limits.bytes_per_second, shares=max(1, min(at_once, len(groups))))
         memory = self._limits.memory_bytes // max(1, min(at_once, len(groups)))
         tasks = [MergeTask(store, self._config, instant, group, memory, pace) for group in groups]
-        made = self._context.engine.map(run_task, tasks, self._limits.groups_at_once)
+        merged_files = self._context.engine.map(run_task, tasks, self._limits.groups_at_once)
         files = []
-        for file in made:
+        for file in merged_files:
             if isinstance(file, CorruptTable):
                 self._require_damage(file)
                 raise Conflict("cleaning deleted files of the snapshot")
@@ -151,7 +151,7 @@ class _AlterAttempt:
         return files
 
     def _require_damage(self, problem: CorruptTable) -> None:
-        """Raise `problem`, unless cleaning has deleted files of the snapshot that the attempt read.
+        """Raise `problem`, unless cleaning deleted files of the snapshot that the attempt read.
 
         In that case the file is not damaged, and the attempt is repeated.
         """

@@ -1,7 +1,7 @@
 """Entries of tables in a catalog, such as Glue or a Hive metastore, which a worker keeps up to date.
 
-A catalog may be unavailable, refuse a request or hang. So each request runs on its own thread, and the caller polls for
-the response. A slow catalog does not delay other work. A request fails after a minute without a response.
+A catalog may be unavailable, refuse a request or hang. Each request therefore runs in its own thread, and the caller
+polls for the response. A slow catalog does not delay other work. A request fails after a minute without a response.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 OF_ICEBERG, OF_HUDI = "register ", "register-hudi "
-"""Name prefixes of the work parts that update a catalog entry. The name of the entry follows."""
+"""Name prefixes of the tasks that update a catalog entry. The name of the entry follows."""
 _PATIENCE_S = 60.0
 _AT_ONCE_S = 1.0
 """Seconds to wait for a response while other work waits. Most catalogs respond faster."""
 
 
 class _Question:
-    """Request to a catalog, on its own thread. `again` is True if it has to be repeated, because the table has
-    changed.
-    """
+    """Request to a catalog in its own thread. `again` is True if the table has changed, so that it must be repeated."""
 
     def __init__(self, ask: Callable[[], str]) -> None:
         self.again, self.until = False, time.monotonic() + _PATIENCE_S
@@ -47,10 +45,10 @@ class _Question:
         return bool(self._answer)
 
     def answer(self) -> str:
-        found = self._answer[0]
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        response = self._answer[0]
+        if isinstance(response, BaseException):
+            raise response
+        return response
 
 
 @dataclass
@@ -58,9 +56,9 @@ class CatalogEntries:
     """Catalog entries of one table: for its Iceberg export, and for the Hudi table.
 
     Attributes:
-        iceberg: The name of the entry of the exported Iceberg table, or '' without such an entry.
-        hudi: The name of the Hudi entry, or '' without such an entry.
-        opened: Opens the catalog.
+        iceberg: The name of the entry of the exported Iceberg table, or '' if there is no such entry.
+        hudi: The name of the Hudi entry, or '' if there is no such entry.
+        opened: Function that opens the catalog.
         lock: Lock that every request holds, because the catalog's client is not thread-safe.
     """
 
@@ -71,9 +69,7 @@ class CatalogEntries:
     _asked: dict[str, _Question] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
-        """Return the name of the task that updates the entry of a kind, `OF_HUDI` or `OF_ICEBERG`, in a list. Empty
-        without an entry.
-        """
+        """Return the name of the task that updates the entry of a kind. Empty if there is no such entry."""
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
@@ -123,8 +119,8 @@ class CatalogEntries:
 def _no_answer(part: str) -> CatalogRefused:
     name = part.partition(" ")[2]
     return CatalogRefused(
-        f"The catalog has not answered for {_PATIENCE_S:g} seconds or longer about the entry {name!r}. Look after it; "
-        "the worker tries again.",
+        f"The catalog has not responded for at least {_PATIENCE_S:g} seconds to a request about the entry {name!r}. "
+        "Check whether the catalog works; the worker retries.",
         identifier=name,
     )
 
@@ -136,8 +132,8 @@ def _bring_hudi(entries: CatalogEntries, context: Context) -> str:
         state = context.timeline.look()
         return state.config, state.view
 
-    done = HudiRegistration(entries.hudi, entries.opened()).run(context.store, look)
-    changes = [one.change for one in done.entries if one.change != "kept"]
+    registered = HudiRegistration(entries.hudi, entries.opened()).run(context.store, look)
+    changes = [entry.change for entry in registered.entries if entry.change != "kept"]
     return changes[0] if changes else "kept"
 
 
@@ -148,7 +144,7 @@ def _bring_iceberg(entries: CatalogEntries, context: Context) -> str:
     version, _ = metadata_files.newest(context.store)
     if not version:
         raise OptionError(
-            f"register is {entries.iceberg!r}, but the table has no Iceberg export. Set its option "
+            f"Option register is {entries.iceberg!r}, but the table has no Iceberg export. Set its option "
             "export_formats to 'iceberg' or 'both', or use register_hudi (--register-hudi).",
             option="export_formats",
         )
@@ -165,7 +161,7 @@ def given_entries(
 ) -> dict[str, CatalogEntries]:
     """Return the catalog entries of each table, by table path, from the arguments of a worker.
 
-    Returns an empty dict if both `register` and `register_hudi` are None.
+    The result is empty if both `register` and `register_hudi` are None.
 
     Args:
         tables: The paths of the tables.
@@ -181,7 +177,7 @@ def given_entries(
     if register is None and register_hudi is None:
         if catalog is not None or catalog_properties:
             raise OptionError(
-                "A catalog is given without a table name. Pass register='namespace.table' (--register), or "
+                "Option catalog is set, but no table name. Pass register='namespace.table' (--register), or "
                 "register_hudi (--register-hudi).",
                 option="register",
             )
@@ -191,47 +187,50 @@ def given_entries(
 
     iceberg = _one_each("register", register, tables, require_identifier)
     hudi = _one_each("register_hudi", register_hudi, tables, require_hudi_identifier)
-    if both := set(iceberg) & set(hudi) - {""}:
+    if common := set(iceberg) & set(hudi) - {""}:
         raise OptionError(
-            f"register and register_hudi both name {printable(min(both))}. Use different names for the Iceberg "
-            "entry and the Hudi entry.",
+            f"Options register and register_hudi both name {printable(min(common))}. Use different names for the "
+            "Iceberg entry and the Hudi entry.",
             option="register_hudi",
         )
     kind = catalog_properties.get("type") if isinstance(catalog_properties, Mapping) else None
     if register_hudi is not None and kind is not None and kind not in HUDI_KINDS:
         raise OptionError(
-            f"register_hudi takes a catalog of the kind {' or '.join(HUDI_KINDS)}, got {printable(kind)}: others hold "
-            "no Hudi tables.",
+            f"Option register_hudi does not support this catalog: expected type {' or '.join(HUDI_KINDS)}, got "
+            f"{printable(kind)}. Use register for an Iceberg entry.",
             option="register_hudi",
         )
     opened, shared = opener(catalog, catalog_properties), threading.Lock()
-    named = catalog is None or isinstance(catalog, str)  # then each table opens its own catalog
+    is_named = catalog is None or isinstance(catalog, str)  # then each table opens its own catalog
     return {
-        path: CatalogEntries(of_iceberg, of_hudi, opened, threading.Lock() if named else shared)
+        path: CatalogEntries(of_iceberg, of_hudi, opened, threading.Lock() if is_named else shared)
         for path, of_iceberg, of_hudi in zip(tables, iceberg, hudi, strict=True)
     }
 
 
 def _one_each(
-    option: str, given: object, tables: Sequence[str], required: Callable[[str, object], str]
+    option: str, identifiers: object, tables: Sequence[str], required: Callable[[str, object], str]
 ) -> Sequence[str]:
-    if given is None:
+    if identifiers is None:
         return [""] * len(tables)
-    if not isinstance(given, Iterable) or isinstance(given, (bytes, dict)):
+    if not isinstance(identifiers, Iterable) or isinstance(identifiers, (bytes, dict)):
         raise OptionError(
-            f"{option} must be 'namespace.table', or a list with one name per table, got {printable(given)}.",
+            f"Option {option} is invalid: expected 'namespace.table', or a list with one name per table, got "
+            f"{printable(identifiers)}.",
             option=option,
         )
-    found = [required(option, one) for one in ([given] if isinstance(given, str) else given)]
-    if len(found) != len(tables):
+    entries = [
+        required(option, identifier) for identifier in ([identifiers] if isinstance(identifiers, str) else identifiers)
+    ]
+    if len(entries) != len(tables):
         raise OptionError(
-            f"{option} must contain one entry per table, in the order of the tables: expected {len(tables)}, "
-            f"got {len(found)}.",
+            f"Option {option} must contain one entry per table, in the order of the tables: expected {len(tables)}, "
+            f"got {len(entries)}.",
             option=option,
         )
-    for name in found:
-        if found.count(name) > 1:
+    for name in entries:
+        if entries.count(name) > 1:
             raise OptionError(
-                f"{option} contains {printable(name)} twice. Use a different name for each table.", option=option
+                f"Option {option} contains {printable(name)} twice. Use a different name for each table.", option=option
             )
-    return found
+    return entries

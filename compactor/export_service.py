@@ -26,12 +26,12 @@ _CLOCK = "export"
 
 def formats(config: TableConfig) -> tuple[str, ...]:
     """Return the export formats, Delta or Iceberg, that the table option `export_formats` selects."""
-    asked = config.options.export_formats
-    return {NO_FORMAT: (), BOTH_FORMATS: (DELTA, ICEBERG)}.get(asked, (asked,))
+    option = config.options.export_formats
+    return {NO_FORMAT: (), BOTH_FORMATS: (DELTA, ICEBERG)}.get(option, (option,))
 
 
 def due(turn: Turn) -> bool:
-    """Return whether an export should run now, or a catalog entry should be updated.
+    """Return whether an export is due, or the update of a catalog entry.
 
     A worker exports a changed table every `export_every_s` seconds. A worker and a writer also export when cleaning is
     due. In a worker, a catalog entry that failed or waits for a response is due when its backoff is over.
@@ -53,7 +53,7 @@ def _open_entries(turn: Turn) -> set[str]:
 
 
 def _is_time(turn: Turn) -> bool:
-    """Return whether a whole export should run now, instead of only updating single catalog entries."""
+    """Return whether a full export is due. If not, only single catalog entries may need an update."""
     cleans = turn.has_passed(turn.view.cleaned_at_commit)
     duty = turn.duty
     if duty is None:
@@ -64,18 +64,18 @@ def _is_time(turn: Turn) -> bool:
 def run(turn: Turn) -> bool:
     """Export the table and update its catalog entries. Always returns False, because no work is left."""
     duty = turn.duty
-    whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only open entries
-    _bring_entries(turn, OF_HUDI, whole)
-    if whole:
+    is_whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only open entries
+    _bring_entries(turn, OF_HUDI, is_whole)
+    if is_whole:
         _export(turn)
-    _bring_entries(turn, OF_ICEBERG, whole)
+    _bring_entries(turn, OF_ICEBERG, is_whole)
     return False
 
 
 def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
     """Update the catalog entries of a kind, except entries in backoff.
 
-    With `whole` False, only entries that failed or wait for a response are updated.
+    If `whole` is False, only entries that failed or wait for a response are updated.
     """
     duty = turn.duty
     if duty is None or turn.table not in duty.worker.entries:
@@ -110,10 +110,10 @@ def _export(turn: Turn) -> None:
     if turn.duty:
         turn.duty.looked(turn.view)
         turn.duty.next_in(_CLOCK, turn.config.options.export_every_s)
-    written = sum(one.bytes for one in (result.delta, result.iceberg) if one)
+    written = sum(format_result.bytes for format_result in (result.delta, result.iceberg) if format_result)
     if written:
-        done = Work(1, bytes_written=written, seconds=turn.seconds())
-        turn.tell("exported", done, slot=result.slot, bytes=written)
+        work = Work(1, bytes_written=written, seconds=turn.seconds())
+        turn.tell("exported", work, slot=result.slot, bytes=written)
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:
@@ -134,9 +134,7 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
 
 
 def before_clean(context: Context, config: TableConfig, view: View) -> None:
-    """Export the table before a clean operation that a user started. A failure is only logged, so that cleaning
-    continues.
-    """
+    """Export the table before a user's clean operation. A failure is only logged, so that cleaning continues."""
     if config.options.export_formats == NO_FORMAT:
         return
     try:

@@ -1,7 +1,7 @@
-"""Hints that workers leave in a table for other processes: heartbeats, the plans that they run, and their errors.
+"""Hints that workers store in a table for other processes: heartbeats, the plans that they run, and their errors.
 
-Hints avoid duplicate work and are not reliable. A worker does not write a hint after the table was dropped or renamed,
-because the file would recreate the table's folders.
+Hints avoid duplicate work and are not reliable. A worker writes no hint after the table was dropped or renamed, because
+the file would recreate the table's folders.
 """
 
 from __future__ import annotations
@@ -63,24 +63,24 @@ def beat(store: Store, worker: str) -> None:
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
     """Store the current errors of a worker with the table, replacing its earlier errors."""
-    found = [asdict(problem) for problem in problems]
+    records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
-    if found:
-        leave(store, key, json.dumps(found).encode())
+    if records:
+        leave(store, key, json.dumps(records).encode())
     else:
         store.delete(key)
 
 
 def problems(store: Store) -> list[ServiceProblem]:
     """Return the errors that all workers have stored with the table, newest first."""
-    found = []
+    stored = []
     for key, _ in store.list(HEARTBEATS + PROBLEMS):
         try:
-            said = [ServiceProblem(**one) for one in strict_json(store.get(key), key)]
+            decoded = [ServiceProblem(**entry) for entry in strict_json(store.get(key), key)]
         except (FileNotFoundError, CorruptTable, TypeError):
             continue  # deleted in the meantime, or written by a release with another format
-        found += [one for one in said if isinstance(one.at_ms, int) and isinstance(one.message, str)]
-    return sorted(found, key=lambda one: -one.at_ms)
+        stored += [entry for entry in decoded if isinstance(entry.at_ms, int) and isinstance(entry.message, str)]
+    return sorted(stored, key=lambda entry: -entry.at_ms)
 
 
 def delete_heartbeat(store: Store, worker: str) -> None:
@@ -94,7 +94,7 @@ def plan_hint(instant: str) -> str:
 
 
 def holder(store: Store, instant: str) -> str:
-    """Return the name of the worker that is running a compaction plan according to its hint, or '' without a hint."""
+    """Return the name of the worker that runs a compaction plan according to its hint, or '' if there is no hint."""
     try:
         return store.get(plan_hint(instant)).decode(errors="replace")
     except FileNotFoundError:
@@ -102,14 +102,14 @@ def holder(store: Store, instant: str) -> str:
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Return whether a worker is running a compaction plan: its hint was renewed within the last 30 seconds."""
-    at = store.modified_ms(plan_hint(instant))
-    return at is not None and now_ms - at < PLAN_FRESH_S * 1000
+    """Return whether a worker runs a compaction plan: the hint of the plan was renewed within the last 30 seconds."""
+    renewed_ms = store.modified_ms(plan_hint(instant))
+    return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 
 
 def worker_is_alive(store: Store, now_ms: int, timeout_s: float) -> bool:
     """Return whether any worker of this table has sent a heartbeat within the last `timeout_s` seconds."""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
-        at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats
+        sent_ms is not None and abs(now_ms - sent_ms) < timeout_s * 1000 for sent_ms in beats
     )  # ignore heartbeats from the far future

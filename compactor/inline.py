@@ -34,11 +34,11 @@ def after_commit(context: Context, config: TableConfig, seq: int) -> float:
     return _guarded("waiting for workers", partial(throttle, context, config, seq)) or 0.0
 
 
-def _guarded(what: str, step: Callable[[], T]) -> T | None:
+def _guarded(step_name: str, step: Callable[[], T]) -> T | None:
     try:
         return step()
     except Exception as problem:  # the commit is final, so no exception may reach the writer
-        log.warning("%s after a commit failed, the commit stands: %s", what, redact(str(problem)))
+        log.warning("%s after a commit failed, but the commit is final: %s", step_name, redact(str(problem)))
         return None
 
 

@@ -1,6 +1,6 @@
 """Resource limits of table services: memory, bytes per second, and concurrent file groups.
 
-Services call `Pace` while they work. It slows them down and stops them.
+Services call `Pace` while they work. It slows them down, and stops them if necessary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Stopped(Exception):
 
 
 def never() -> bool:
-    """Return False. Used as `stopped` for a table service that nobody stops."""
+    """Return False. Used as `stopped` for a table service that runs to its end."""
     return False
 
 
@@ -46,10 +46,15 @@ class Limits:
     def __post_init__(self) -> None:
         number_from("memory_bytes", self.memory_bytes, 1, whole=True, optional=False)
         if self.memory_bytes < 1 << 20:
-            raise OptionError(f"memory_bytes must be at least 1 MiB, got {self.memory_bytes!r}.", option="memory_bytes")
+            raise OptionError(
+                f"Option memory_bytes is invalid: expected at least 1 MiB, got {self.memory_bytes!r}.",
+                option="memory_bytes",
+            )
         number_from("bytes_per_second", self.bytes_per_second, 0)
         if self.bytes_per_second == 0:
-            raise OptionError("bytes_per_second must be a positive number, got 0.", option="bytes_per_second")
+            raise OptionError(
+                "Option bytes_per_second is invalid: expected a positive number, got 0.", option="bytes_per_second"
+            )
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
@@ -61,7 +66,7 @@ class Pace:
     """Rate limiter for the bytes that the tasks of a process read and write. It also stops these tasks.
 
     The tasks of a process share one instance. It makes them wait if they exceed the rate, and raises Stopped if
-    `stopped` returns True. An unpickled copy in another process has a share of the rate, because processes do not
+    `stopped` returns True. An unpickled copy in another process gets a share of the rate, because processes do not
     coordinate.
     """
 

@@ -59,9 +59,9 @@ class FitTask:
 
     def __call__(self) -> list[Unfit]:
         """Read the columns, and describe the values of each column that cannot be converted."""
-        wanted = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
-        rows = slices.read_slice(self.store, self.config, self.group, wanted)
-        return [found for name, kind in self.kinds.items() if (found := self._unfit(rows, name, kind)) is not None]
+        schema = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
+        rows = slices.read_slice(self.store, self.config, self.group, schema)
+        return [unfit for name, kind in self.kinds.items() if (unfit := self._unfit(rows, name, kind)) is not None]
 
     def _unfit(self, rows: pa.Table, name: str, kind: pa.DataType) -> Unfit | None:
         values = rows[name]
@@ -81,21 +81,21 @@ class FitTask:
 
 
 def run_fit(task: FitTask) -> list[Unfit]:
-    """Run a task on one file group. Engines call this function."""
+    """Run a search task on one file group. Engines call this function."""
     return task()
 
 
 def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
-    """Return the columns that change to a type that cannot represent every value of the old type, with their new types.
+    """Return the columns whose new type cannot represent every value of the old type, with their new types.
 
-    Columns have their old names.
+    The columns have their old names.
     """
-    found: dict[str, pa.DataType] = {}
+    types: dict[str, pa.DataType] = {}
     for column in before.columns:
-        now = after.by_id.get(column.id)
-        if now is not None and now.kind != column.kind and str(column.kind) in now.retyped:
-            found[column.name] = now.arrow
-    return found
+        new_column = after.by_id.get(column.id)
+        if new_column is not None and new_column.kind != column.kind and str(column.kind) in new_column.retyped:
+            types[column.name] = new_column.arrow
+    return types
 
 
 def require_fit(
@@ -106,17 +106,17 @@ def require_fit(
     The error contains the first such value, its key and the number of such values.
     """
     tasks = [FitTask(context.store, state.config, group, kinds) for group in groups]
-    found = [one for some in context.engine.map(run_fit, tasks) for one in some]
-    if not found:
+    all_unfit = [unfit for task_unfit in context.engine.map(run_fit, tasks) for unfit in task_unfit]
+    if not all_unfit:
         return
-    first = found[0]
-    alike = [one for one in found if one.column == first.column]
-    count, more = sum(one.count for one in alike), any(one.more for one in alike)
-    was = state.config.schema.field(first.column).type
+    first = all_unfit[0]
+    same_column = [unfit for unfit in all_unfit if unfit.column == first.column]
+    count, has_more = sum(unfit.count for unfit in same_column), any(unfit.more for unfit in same_column)
+    old_type = state.config.schema.field(first.column).type
     raise SchemaError(
-        f"Column {first.column!r} is {was} and cannot be converted to {kinds[first.column]}: "
-        f"{'more than ' if more else ''}{count:,} stored {'value does' if count == 1 else 'values do'} not "
-        f"match that type; the first is {printable(first.value)}, of key {printable(first.key)}. Nothing was "
+        f"Column {first.column!r} of type {old_type} cannot be converted to {kinds[first.column]}: "
+        f"{'more than ' if has_more else ''}{count:,} stored {'value does' if count == 1 else 'values do'} not "
+        f"match that type. The first is {printable(first.value)}, of key {printable(first.key)}. Nothing was "
         "changed. Correct these values with update() first, or add another column.",
         column=first.column,
         key=first.key,

@@ -27,7 +27,7 @@ def _plain(value: Any) -> str:
 
 
 def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an event with its fields. Log handlers find the fields in the attribute `hoodoo` of the record."""
+    """Log an event with its fields. Log handlers find the fields in the attribute `hoodoo` of the log record."""
     safe = {name: redact(value) if isinstance(value, str) else value for name, value in fields.items()}
     to.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
 

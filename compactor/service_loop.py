@@ -1,8 +1,8 @@
 """Loop of a worker for one table: a thread that runs the table services in rounds, and a thread that sends heartbeats.
 
 Other tables and long compactions do not delay the loop or its heartbeats. A round heals the table and then runs each
-service that is due. A failing service is retried with backoff and does not prevent other services from running. If no
-service is due, a round only checks whether the head has moved.
+service that is due. A failing service is retried with backoff, and does not prevent other services from running. If no
+service is due, a round only checks whether there are new slots.
 
 The hints in heartbeats/ only avoid duplicate work. Every worker produces the same output for a plan, and one slot
 completes it.
@@ -45,10 +45,10 @@ _UNFIT_FAILURES = 3
 
 @dataclass(frozen=True)
 class ServiceTarget:
-    """Table that a worker serves, with functions to open it.
+    """Table that a worker serves, with functions that open it.
 
-    Calling `context` or `anew` raises HoodooError if the table cannot be served. `anew` opens the table that is at the
-    path now, which may be a different table.
+    `context` and `anew` raise HoodooError if the table cannot be served. `anew` opens the table that is at the path
+    now, which may be a different table.
     """
 
     path: str
@@ -59,7 +59,7 @@ class ServiceTarget:
 class LoopSettings(WorkerSettings, Protocol):
     """Settings of a worker that the loop of each table needs.
 
-    progress: receives the table's path, and the finished and total number of file groups of the running plan.
+    `progress` receives the table's path, and the finished and the total number of file groups of the running plan.
     """
 
     services: tuple[str, ...]
@@ -69,9 +69,7 @@ class LoopSettings(WorkerSettings, Protocol):
 
 
 class _CountingEngine:
-    """Engine that reports how many of its tasks are done, for progress displays. Tasks of a remote engine are not
-    counted.
-    """
+    """Engine that counts its finished tasks for progress displays. Tasks of a remote engine are not counted."""
 
     def __init__(self, engine: Engine, tell: Callable[[int, int], None]) -> None:
         self._engine, self._tell = engine, tell
@@ -141,7 +139,7 @@ class ServiceLoop:
     def _guarded_round(self) -> tuple[bool, float]:
         """Run a round of table services. Returns whether it did work, and the seconds to wait if it did not.
 
-        Exceptions are logged and the round is retried later, so that the loop survives any error.
+        Exceptions are logged and the round is retried later, so that no error ends the loop.
         """
         try:
             busy = self.round()
@@ -164,7 +162,7 @@ class ServiceLoop:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
 
     def _take_up(self, problem: TableReplaced | TableNotFound) -> tuple[bool, float]:
-        """Open the table that is at the path now, after the previous table was replaced or missing, and serve it."""
+        """Open and serve the table that is at the path now, after the previous table was replaced or was missing."""
         try:
             self.table = self.table.anew()
         except Exception as refusal:
@@ -186,12 +184,12 @@ class ServiceLoop:
 
     def _tell(self) -> None:
         """Store the current errors of the services with the table, if they have changed since the last call."""
-        found = {"round": self._problem} if self._problem else {}
+        problems = {"round": self._problem} if self._problem else {}
         for duty in self.duties.values():
-            found |= duty.problems
-        if found != self._told and self._store is not None:
-            self._hint(lambda store: heartbeats.tell(store, self.worker.name, found.values()))
-            self._told = found
+            problems |= duty.problems
+        if problems != self._told and self._store is not None:
+            self._hint(lambda store: heartbeats.tell(store, self.worker.name, problems.values()))
+            self._told = problems
 
     def _renew_heartbeats(self) -> None:
         while not self.quiet.is_set():
@@ -200,16 +198,16 @@ class ServiceLoop:
         self._hint(lambda store: heartbeats.delete_heartbeat(store, self.worker.name))
 
     def _beat(self) -> None:
-        """Send a heartbeat, and renew the hints for work that the worker is doing.
+        """Send a heartbeat, and renew the hints for the worker's current work.
 
-        A heartbeat is only sent if the worker runs a service with `spares_writers`, and no such service keeps failing.
+        A heartbeat is sent only if the worker runs a service with `spares_writers`, and no such service keeps failing.
         """
         spares = [duty for name, duty in self.duties.items() if SERVICES[name].spares_writers]
-        tries = [self.backoff, *(tried for duty in spares for tried in duty.tries)]
-        if spares and all(one.failures < _UNFIT_FAILURES for one in tries):
+        tries = [self.backoff, *(part_backoff for duty in spares for part_backoff in duty.tries)]
+        if spares and all(tried_backoff.failures < _UNFIT_FAILURES for tried_backoff in tries):
             self._hint(lambda store: heartbeats.beat(store, self.worker.name))
-        for held in [duty.holding for duty in self.duties.values() if duty.holding]:
-            self._hint(lambda store, held=held: heartbeats.leave(store, held, self.worker.name.encode()))  # type: ignore[misc]
+        for hint_key in [duty.holding for duty in self.duties.values() if duty.holding]:
+            self._hint(lambda store, hint_key=hint_key: heartbeats.leave(store, hint_key, self.worker.name.encode()))  # type: ignore[misc]
 
     def _hint(self, action: Callable[[Store], None], event: str = "beat_failed") -> None:
         assert self._store is not None
@@ -242,10 +240,10 @@ class ServiceLoop:
     def _is_idle(self) -> bool:
         """Return whether there is nothing to do: the table is unchanged since a recent check, and no service is due.
 
-        Looks for new slots in the store at most once.
+        Reads the store at most once, to find new slots.
         """
-        seq, at = self._healed
-        if self.seen is None or self.backoff.failures or time.monotonic() - at >= LOOK_AGAIN_S:
+        seq, checked_at = self._healed
+        if self.seen is None or self.backoff.failures or time.monotonic() - checked_at >= LOOK_AGAIN_S:
             return False
         context, config = self.seen
         if context.timeline.history.head().seq != seq:
@@ -290,6 +288,6 @@ class ServiceLoop:
 def _sweep_hints(store: Store) -> None:
     now_ms = time.time() * 1000
     for key, _ in list(store.list(HEARTBEATS)):
-        at = store.modified_ms(key)
-        if at is not None and now_ms - at > _STALE_HINT_S * 1000:
+        modified_ms = store.modified_ms(key)
+        if modified_ms is not None and now_ms - modified_ms > _STALE_HINT_S * 1000:
             store.delete(key)

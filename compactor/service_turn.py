@@ -38,12 +38,12 @@ class Service:
 
     Attributes:
         name: The name that the argument `services` of a worker accepts.
-        due: Returns whether the service should run. It does not access the store, except to check for a live worker
-            (`Turn.any_worker_alive`).
-        run: Runs the service for one turn. It returns True if more work may be left.
-        spares_writers: True if a worker's heartbeat tells writers that the worker runs this service. A worker sends
-            heartbeats only if it runs such a service, and stops them while such a service keeps failing. Writers that
-            see a heartbeat may leave work to the worker. The `due` function of each service decides that.
+        due: Function that returns whether the service should run. It does not access the store, except to check for a
+            live worker (`Turn.any_worker_alive`).
+        run: Function that runs the service for one turn. It returns True if there may be more work.
+        spares_writers: True if a worker's heartbeat means that the worker runs this service. A worker sends heartbeats
+            only if it runs such a service, and stops sending them while such a service keeps failing. Writers that see
+            a heartbeat may leave work to the worker. The `due` function of each service decides this.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Backoff:
         return wait
 
     def forget(self) -> None:
-        """Forget all failures, so that the next attempt may be made at once."""
+        """Forget all failures, so that the next attempt may be made immediately."""
         self.failures, self.at = 0, 0.0
 
     @property
@@ -120,8 +120,8 @@ class WorkerSettings(Protocol):
 class ServiceState:
     """State of one service on one table, which a worker keeps between runs of the service.
 
-    `parts` has the backoff of each part of the work that failed, by name. `problems` has the last error of each failing
-    part, and of the service itself, until a later attempt succeeds.
+    `parts` contains the backoff of each failed part of the work, by name. `problems` contains the last error of each
+    failing part, and of the service itself, until a later attempt succeeds.
     """
 
     def __init__(self, service: str, worker: WorkerSettings) -> None:
@@ -150,11 +150,9 @@ class ServiceState:
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Return whether the service has to check the table again: it has new slots, or was last checked 15 seconds ago
-        or earlier.
-        """
-        seq, at = self._looked_at
-        return seq != view.seq or time.monotonic() - at >= LOOK_AGAIN_S
+        """Return whether the service must check the table: it has new slots, or the last check was 15 seconds ago."""
+        seq, checked_at = self._looked_at
+        return seq != view.seq or time.monotonic() - checked_at >= LOOK_AGAIN_S
 
     def looked(self, view: View) -> None:
         """Record that the service has just checked the table as of `view`."""
@@ -166,9 +164,7 @@ class ServiceState:
 
     # ---- periodic tasks
     def is_time(self, what: str, first_s: float = 0.0) -> bool:
-        """Return whether a periodic task of the service is due. It is first due `first_s` seconds after the first
-        call.
-        """
+        """Return whether a periodic task of the service is due. It is first due `first_s` seconds after this call."""
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_s)
 
@@ -179,11 +175,11 @@ class ServiceState:
     # ---- failures
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
         """Record a failure of the service, or of a part of its work. Returns the seconds until the next attempt."""
-        tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
+        backoff = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
-        said = part or self.service
-        self.problems[said] = heartbeats.ServiceProblem.of(self.worker.name, said, problem, now_ms)
-        return tried.failed()
+        failing_name = part or self.service
+        self.problems[failing_name] = heartbeats.ServiceProblem.of(self.worker.name, failing_name, problem, now_ms)
+        return backoff.failed()
 
     def succeeded(self, part: str = "") -> None:
         """Clear the failures of a part of the work, or of the service itself if `part` is empty."""
@@ -226,10 +222,9 @@ class Turn:
         return heartbeats.worker_is_alive(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
 
     def has_passed(self, commit: int) -> bool:
-        """Return whether at least `clean_every` commits have been made since commit number `commit`, so that cleaning
-        is due.
+        """Return whether at least `clean_every` commits followed commit number `commit`, so that cleaning is due.
 
-        False if the option `clean_every` is unset.
+        Returns False if the option `clean_every` is not set.
         """
         every = self.config.options.clean_every
         return bool(every) and self.view.commits - commit >= (every or 0)
@@ -249,39 +244,36 @@ class Turn:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[bool]:
-        """Claim a part of the work for this worker by writing the hint file `key`. Yields False if another worker holds
-        it.
+        """Claim a part of the work by writing the hint file `key`. Yields False if another worker holds the claim.
 
-        A hint only avoids duplicate work. Two holders are harmless. The worker's heartbeat renews the hint.
+        A hint only avoids duplicate work, so two holders do no harm. The worker's heartbeat renews the hint.
         """
         assert self.duty is not None
-        held = self._take(self.duty, key)
+        is_holder = self._take(self.duty, key)
         try:
-            self.duty.holding = key if held else ""
-            yield held
+            self.duty.holding = key if is_holder else ""
+            yield is_holder
         finally:
             self.duty.holding = ""
-            if held:
+            if is_holder:
                 attempt_hint(self.table, self.context.store, lambda store: store.delete(key))
 
     def _take(self, duty: ServiceState, key: str) -> bool:
-        store, at = self.context.store, self.context.store.modified_ms(key)
-        if at is None:
+        store, modified_ms = self.context.store, self.context.store.modified_ms(key)
+        if modified_ms is None:
             try:
                 store.put_if_absent(key, duty.worker.name.encode(), durable=False)
             except FileExistsError:
                 return False
             return True
-        if self.idle_s < _PATIENCE_S and self.now_ms - at < heartbeats.PLAN_FRESH_S * 1000:
+        if self.idle_s < _PATIENCE_S and self.now_ms - modified_ms < heartbeats.PLAN_FRESH_S * 1000:
             return False
         store.put(key, duty.worker.name.encode())
         return True
 
 
 def attempt_hint(table: str, store: Store, action: Callable[[Store], None], event: str = "beat_failed") -> None:
-    """Call `action`, which writes or deletes a hint file. Exceptions are logged and not raised, because hints are
-    optional.
-    """
+    """Call `action`, which writes or deletes a hint file. Exceptions are only logged, because hints are optional."""
     try:
         action(store)
     except Exception as problem:

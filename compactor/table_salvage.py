@@ -2,10 +2,10 @@
 
 A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
 newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
-slice. This is a loss that the caller has to accept. A damaged result of a compaction is not a loss as long as the
-compacted slice still exists.
+slice. This is a loss that the caller must accept. A damaged result of a compaction is not a loss as long as the
+compacted file slice still exists.
 
-A salvage is one replacement commit. It starts again if a writer changes one of the file groups in the meantime. Rows
+A salvage is one replacement commit. It starts again if a writer changes one of the file groups during the salvage. Rows
 keep their commit times, as in any table service. Only one file group is in memory at a time.
 """
 
@@ -121,7 +121,7 @@ def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) 
     """Replace every damaged file group by a new one with its readable rows. This reads the whole table.
 
     Raises:
-        OptionError: Rows would be lost, and accept_loss is False. Nothing has been written.
+        OptionError: Rows would be lost, and accept_loss is False. Nothing was written.
         CommitConflict: The retries are exhausted because of concurrent writers.
     """
     retries = context.timeline.look().config.options.max_retries
@@ -145,14 +145,16 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
 
 def _refusal(report: SalvageReport) -> OptionError:
     keys = [loss.key for loss in report.lost if loss.key is not None]
-    nameless = [loss for loss in report.lost if loss.key is None]
-    rows = len(keys) + sum(loss.rows for loss in nameless)
-    named = [", ".join(map(printable, keys[:_NAMED]))] if keys else []
-    named += [f"{loss.rows or 'some'} rows of {loss.file} whose keys cannot be read" for loss in nameless[:_NAMED]]
+    without_keys = [loss for loss in report.lost if loss.key is None]
+    rows = len(keys) + sum(loss.rows for loss in without_keys)
+    descriptions = [", ".join(map(printable, keys[:_NAMED]))] if keys else []
+    descriptions += [
+        f"{loss.rows or 'some'} rows of {loss.file} whose keys cannot be read" for loss in without_keys[:_NAMED]
+    ]
     return OptionError(
-        f"Salvaging loses the newest version of {rows} rows ({'; '.join(named)}). Nothing was written. Inspect "
-        "maintenance.salvage(dry_run=True), then pass accept_loss=True (--accept-loss). To lose nothing, write these "
-        "rows again first, or call restore() with a readable snapshot from before the damage.",
+        f"Salvaging loses the newest version of {rows} rows ({'; '.join(descriptions)}). Nothing was written. Inspect "
+        "maintenance.salvage(dry_run=True), then pass accept_loss=True (--accept-loss). To lose nothing, first write "
+        "these rows again, or call restore() with a readable snapshot from before the damage.",
         option="accept_loss",
         keys=keys[:_NAMED],
         lost=rows,
@@ -165,14 +167,21 @@ def _look(context: Context, config: TableConfig, group: FileGroup, report: Salva
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
         return False
-    found = _GroupSalvage(context, config, group)
+    group_salvage = _GroupSalvage(context, config, group)
     report.groups += 1
-    report.rows += len(found.rows)
+    report.rows += len(group_salvage.rows)
     report.places += entries
     report.places += [
-        DamagedPlace(one.file.path, one.block, one.row, one.rows, one.why.rstrip(".")) for one in found.damages
+        DamagedPlace(
+            damaged_part.file.path,
+            damaged_part.block,
+            damaged_part.row,
+            damaged_part.rows,
+            damaged_part.why.rstrip("."),
+        )
+        for damaged_part in group_salvage.damages
     ]
-    report.lost += found.losses()
+    report.lost += group_salvage.losses()
     return True
 
 
@@ -207,33 +216,34 @@ class _GroupSalvage:
         )
 
     def _rows_before(self, schema: pa.Schema) -> pa.Table:
-        """Return the rows of the previous file slice whose newer versions cannot be read in the base file.
+        """Return the rows of the previous file slice whose newer versions in the base file are unreadable.
 
-        Empty if the previous slice was cleaned, or if the index does not show the keys of the base file.
+        The result is empty if the previous file slice was cleaned, or if the index does not contain the keys of the
+        base file.
         """
-        group, nothing = self._group, schema.empty_table()
+        group, no_rows = self._group, schema.empty_table()
         if group.base is None or not any(isinstance(part, Damage) and part.rows for part in self._base):
-            return nothing
+            return no_rows
         history = self._context.timeline.history
         try:
             view = history.view(group.base.seq - 1)
             before = view.group(group.partition, group.file_id)
             if before is None or before.base == group.base or not group.base.file.index:
-                return nothing
+                return no_rows
             former = _GroupSalvage(self._context, self._config.knowing(view.schemas), before)
             self._compacted = history.slot(group.base.seq).compacts and not former.damages
             rows = former.rows
-            there = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
+            is_in_base = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
         except (SnapshotExpired, CorruptTable):
-            return nothing
+            return no_rows
         sound = [part[RECORD_KEY].combine_chunks() for part in self._base if isinstance(part, pa.Table)]
-        read = pc.is_in(rows[RECORD_KEY], value_set=pa.concat_arrays([pa.array([], pa.string()), *sound]))
-        return rows.filter(pa.array(there & ~read.to_numpy(zero_copy_only=False).astype(bool)))
+        was_read = pc.is_in(rows[RECORD_KEY], value_set=pa.concat_arrays([pa.array([], pa.string()), *sound]))
+        return rows.filter(pa.array(is_in_base & ~was_read.to_numpy(zero_copy_only=False).astype(bool)))
 
     def _merged(self, base: Sequence[pa.Table], logs: list[KeyedChanges], schema: pa.Schema) -> pa.Table:
-        whole = pa.concat_tables([schema.empty_table(), *base])
+        base_rows = pa.concat_tables([schema.empty_table(), *base])
         policy = self._config.merge_policy
-        return policy.applied(whole, [_over_rows(part, whole) for part in policy.one_per_key(logs)])
+        return policy.applied(base_rows, [_over_rows(part, base_rows) for part in policy.one_per_key(logs)])
 
     # ---- losses
     def losses(self) -> list[Loss]:
@@ -253,40 +263,42 @@ class _GroupSalvage:
         for key, number in zip(ghosts[RECORD_KEY].to_pylist(), ghosts[_GHOST].to_pylist(), strict=True):
             lost[key] = self.damages[number]
         compacted = set(self._former[RECORD_KEY].to_pylist()) if self._compacted else set()
-        for one in self.damages:
-            if one.known is not None and not self._is_ordered(one.known):
-                keys = set(one.known[RECORD_KEY].to_pylist()) - (compacted if one.file.kind == BASE else set())
-                lost |= {key: lost.get(key, one) for key in keys}
-            lost |= {key: lost.get(key, one) for key in self._reappearing_keys(one)}
+        for damaged_part in self.damages:
+            if damaged_part.known is not None and not self._is_ordered(damaged_part.known):
+                keys = set(damaged_part.known[RECORD_KEY].to_pylist()) - (
+                    compacted if damaged_part.file.kind == BASE else set()
+                )
+                lost |= {key: lost.get(key, damaged_part) for key in keys}
+            lost |= {key: lost.get(key, damaged_part) for key in self._reappearing_keys(damaged_part)}
         partition = self._group.partition
-        named = [Loss(partition, key, key in kept, one.file.path) for key, one in sorted(lost.items())]
-        return named + [Loss(partition, None, False, *rest) for rest in self._losses_without_keys()]
+        keyed_losses = [
+            Loss(partition, key, key in kept, damaged_part.file.path) for key, damaged_part in sorted(lost.items())
+        ]
+        return keyed_losses + [Loss(partition, None, False, *location) for location in self._losses_without_keys()]
 
     def _losses_without_keys(self) -> Iterator[tuple[str, int]]:
         """Yield the file and the number of lost rows for each damage with unreadable keys."""
-        of_base = [one for one in self.damages if one.file.kind == BASE]
+        base_damages = [damaged_part for damaged_part in self.damages if damaged_part.file.kind == BASE]
         keys = [part[RECORD_KEY].combine_chunks() for number, part in self._base_keys() if number >= 0]
         keys += [self._former[RECORD_KEY].combine_chunks()] if self._compacted else []
         known = len(pa.concat_arrays([pa.array([], pa.string()), *keys]).unique())
-        if (missing := sum(one.rows for one in of_base) - known) > 0:
-            yield of_base[0].file.path, missing
-        for one in self.damages:
-            if one.file.kind == BASE:
+        if (missing := sum(damaged_part.rows for damaged_part in base_damages) - known) > 0:
+            yield base_damages[0].file.path, missing
+        for damaged_part in self.damages:
+            if damaged_part.file.kind == BASE:
                 continue
-            missing = one.rows - (0 if one.known is None else len(one.known))
-            unknown_log = one.rows == 0 and one.known is None and not one.deletes
-            if missing > 0 or unknown_log or (one.deletes and not one.file.index):
-                yield one.file.path, max(0, missing)
+            missing = damaged_part.rows - (0 if damaged_part.known is None else len(damaged_part.known))
+            unknown_log = damaged_part.rows == 0 and damaged_part.known is None and not damaged_part.deletes
+            if missing > 0 or unknown_log or (damaged_part.deletes and not damaged_part.file.index):
+                yield damaged_part.file.path, max(0, missing)
 
-    def _reappearing_keys(self, one: Damage) -> list[str]:
-        """Return the keys that come back, because the log file with their deletes is damaged. Its index entry names the
-        keys.
-        """
-        if not one.deletes or not one.file.index:
+    def _reappearing_keys(self, damaged_log: Damage) -> list[str]:
+        """Return the keys that come back because a log with their deletes is damaged. Its index entry has the keys."""
+        if not damaged_log.deletes or not damaged_log.file.index:
             return []
         keys = self.rows[RECORD_KEY]
-        gone = self._context.index.holds(one.file.index, hash64(keys)) if len(keys) else np.zeros(0, bool)
-        return keys.filter(pa.array(gone)).to_pylist()
+        is_deleted = self._context.index.holds(damaged_log.file.index, hash64(keys)) if len(keys) else np.zeros(0, bool)
+        return keys.filter(pa.array(is_deleted)).to_pylist()
 
     def _is_ordered(self, known: pa.Table) -> bool:
         order_by = self._config.merge_policy.order_by
@@ -297,27 +309,31 @@ class _GroupSalvage:
         return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
 
     def _base_keys(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the keyed rows of the base file, each key once, with the index of the damage that makes them
-        unreadable, or -1.
+        """Yield the rows of the base file whose keys are known, each key once, with the index of their damage or -1.
 
-        A row of the previous slice counts as the newest version if a compaction made the base file from that slice.
-        Otherwise it may be an older version.
+        A row of the previous file slice counts as the newest version if a compaction made the base file from that
+        slice. If not, it may be an older version.
         """
-        taken = self._former[RECORD_KEY].combine_chunks()
-        if len(taken):
-            damaged = next(number for number, one in enumerate(self.damages) if one.file.kind == BASE and one.rows)
+        former_keys = self._former[RECORD_KEY].combine_chunks()
+        if len(former_keys):
+            damaged = next(
+                number
+                for number, damaged_part in enumerate(self.damages)
+                if damaged_part.file.kind == BASE and damaged_part.rows
+            )
             yield -1 if self._compacted else damaged, self._former
         for number, part in self._numbered(self._base):
             assert isinstance(part, pa.Table)
-            yield number, part if number < 0 else part.filter(pc.invert(pc.is_in(part[RECORD_KEY], value_set=taken)))
+            yield (
+                number,
+                part if number < 0 else part.filter(pc.invert(pc.is_in(part[RECORD_KEY], value_set=former_keys))),
+            )
 
     def _numbered(
         self, parts: Sequence[pa.Table | KeyedChanges | Damage]
     ) -> Iterator[tuple[int, pa.Table | KeyedChanges]]:
-        """Yield the readable parts, with -1, and the unreadable parts whose keys are known, with the index of their
-        damage.
-        """
-        numbers = {id(one): number for number, one in enumerate(self.damages)}
+        """Yield the readable parts with -1, and the unreadable parts with known keys with the index of their damage."""
+        numbers = {id(damaged_part): number for number, damaged_part in enumerate(self.damages)}
         for part in parts:
             if not isinstance(part, Damage):
                 yield -1, part
@@ -339,8 +355,8 @@ def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
     """Remove partial updates of keys without a row in `rows`, because their other columns are unknown."""
     if not changes.unset:
         return changes
-    there = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
-    return changes.take(np.flatnonzero(there | ~changes.partial))
+    has_row = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
+    return changes.take(np.flatnonzero(has_row | ~changes.partial))
 
 
 def _copy_damaged_files(store: Store, paths: set[str]) -> Iterator[str]:
@@ -361,7 +377,7 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
     """Replace damaged file groups by new ones with their readable rows, in one commit, and return its instant.
 
     Raises:
-        Conflict: One of the groups was written in the meantime.
+        Conflict: Another process wrote to one of the groups.
     """
     ids = [new_file_id(context.timeline.environment.token) for _ in groups]
 
@@ -377,9 +393,11 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
             for group, file_id in zip(groups, ids, strict=True)
             if (file := _write(context, attempt, group, file_id))
         ]
-        gone = tuple((group.partition, group.file_id) for group in groups)
+        replaced_groups = tuple((group.partition, group.file_id) for group in groups)
         touches = WriteSet(replaces={group.file_id for group in groups})
-        return attempt.complete(SlotDraft(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
+        return attempt.complete(
+            SlotDraft(SALVAGE, files=tuple(files), replaced=replaced_groups, touches=touches)
+        ).instant
 
 
 def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:

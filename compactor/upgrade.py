@@ -1,11 +1,11 @@
-"""Upgrade of a table from version 6 to version 9, which Hudi 1.x would do at its first write.
+"""Upgrade of a table from version 6 to version 9, which Hudi 1.x would perform at its first write.
 
 The upgrade runs open compaction plans and compacts all logs. Then it writes a new timeline next to the old one and
 replaces the properties, which refer to the new timeline.
 
-No other process may write to the table meanwhile. The table has version 6, with at most an additional compaction, until
-the properties are replaced, and version 9 afterwards. Readers see the same rows before and after each step. After a
-crash, another upgrade continues from the last finished step.
+No other process may write to the table during the upgrade. The table has version 6, with at most an additional
+compaction, until the properties are replaced, and version 9 afterwards. Readers see the same rows before and after each
+step. After a crash, another upgrade continues from the last finished step.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def finished(store: Store, config: TableConfig) -> AdoptResult:
 
     This last step may be missing after a crash.
     """
-    for one in timeline_v1.keys(store):
-        store.delete(one)
+    for key in timeline_v1.keys(store):
+        store.delete(key)
     return AdoptResult(int(config.raw["hoodie.table.version"]), 0, 0, 0)
 
 
@@ -96,31 +96,33 @@ class _Upgrade:
         self.history = TimelineV1History(store, self.config)
 
     def require_possible(self) -> None:
-        """Raise UnsupportedTable if the table cannot be upgraded, such as with pending instants."""
-        view, found = self.history.head(), self.history.instants()
-        completed = {one.time for one in found if one.state is State.COMPLETED}
+        """Raise UnsupportedTable if the table cannot be upgraded, for example because of pending instants."""
+        view, all_instants = self.history.head(), self.history.instants()
+        completed = {entry.time for entry in all_instants if entry.state is State.COMPLETED}
         if not completed:
             raise UnsupportedTable(
-                "This table of version 6 has no commit: there is nothing to adopt. Delete the folder, and make the "
-                "table with hoodoo.create."
+                "This table of version 6 contains no commit, so there is nothing to adopt. Delete the folder, and "
+                "create the table with hoodoo.create."
             )
-        for one in found:
-            if one.time not in completed and one.action != COMPACTION:
+        for entry in all_instants:
+            if entry.time not in completed and entry.action != COMPACTION:
                 raise UnsupportedTable(
-                    f"The {one.action} at {one.time} is pending. Let Apache Hudi finish it or roll it back first; a "
-                    "write of its does.",
-                    instant=one.time,
+                    f"The {entry.action} at {entry.time} is pending. First let Apache Hudi finish it or roll it back: "
+                    "any write by Hudi does so.",
+                    instant=entry.time,
                 )
         if self.config.virtual_keys:
             raise UnsupportedTable(
-                "hoodie.populate.meta.fields=false: hoodoo does not write to tables without meta columns. Make a "
-                "table with hoodoo.create and insert what a scan of this one gives.",
+                "Tables with hoodie.populate.meta.fields=false cannot be adopted, because hoodoo writes only to "
+                "tables with meta columns. Create a table with hoodoo.create, and insert the rows of a scan of this "
+                "table.",
                 property="hoodie.populate.meta.fields",
             )
         if view.savepoints and (shared := self._shared_logs()):
             raise UnsupportedTable(
-                f"{shared} holds blocks of several commits, which version 9 does not tell apart: what the savepoints "
-                f"{', '.join(sorted(view.savepoints))} keep could not be read. Delete them with Hudi first.",
+                f"Log file {shared} contains blocks of several commits, which version 9 cannot distinguish: the "
+                f"snapshots of the savepoints {', '.join(sorted(view.savepoints))} would be unreadable. Delete these "
+                "savepoints with Hudi first.",
                 file=shared,
             )
         upgraded(self.history)  # raises if version 9 cannot express the history
@@ -152,7 +154,7 @@ class _Upgrade:
         return done
 
     def _planned(self, view: View, groups: Sequence[FileGroup]) -> Plan:
-        newest = max(one.time for one in self.history.instants())
+        newest = max(entry.time for entry in self.history.instants())
         instant = instant_of_ms(max(self.environment.now_ms(), ms_of_instant(newest) + 1))
         plan = tuple(
             PlannedGroup(group.partition, group.file_id, group.base_path, tuple(_log_paths(group))) for group in groups
@@ -165,8 +167,8 @@ class _Upgrade:
         """Run a compaction plan: merge its logs into base files with the plan's instant. Later logs stay."""
         self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
         config = self._seen(view)
-        found = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
-        groups = [self._known(config, _before(group, plan.instant)) for group in found if group]
+        current_groups = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
+        groups = [self._known(config, _before(group, plan.instant)) for group in current_groups if group]
         names = {f"{group.file_id}_0-0-0_{plan.instant}.parquet" for group in groups}
         for _, key in list(data_files_of(self.store, plan.instant)):  # left by an earlier run of the plan
             if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseName) and name not in names:
@@ -194,7 +196,7 @@ class _Upgrade:
         return len(files)
 
     def _known(self, config: TableConfig, group: FileGroup) -> FileGroup:
-        """Add the origin and the row counts of its files to a file group, which a merge needs."""
+        """Add the origin and the row counts of its files to a file group. A merge needs them."""
         base = group.base and group.base._replace(file=self._counted(group.base.file))
         schema = slices.schema_of(config, slices.columns_for(config, [RECORD_KEY], merging=True))
         rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
@@ -247,8 +249,8 @@ def _without_nulls(value: object) -> object:
 def _properties(config: TableConfig) -> dict[str, str]:
     """Return the table properties for version 9, as an upgrade by Hudi 1.2 would write them.
 
-    The key generator follows from the key and partition columns, so that new keys are encoded like the stored keys. For
-    a single key column, the complex key generator would encode keys differently now.
+    The key generator follows from the key and partition columns, so that new keys are encoded like the stored keys. The
+    complex key generator would now encode a single key column differently.
     """
     values = {name: text for name, text in config.raw.items() if name not in (_PRECOMBINE, _PAYLOAD, _GENERATOR)}
     legacy = {"hoodie.table.legacy.payload.class": config.raw[_PAYLOAD]} if config.raw.get(_PAYLOAD) else {}

@@ -1,4 +1,4 @@
-"""Worker process that runs table services, so that writers do not have to.
+"""Worker process that runs table services, so that writers do not have to run them.
 
 Several workers can serve one table, and one worker can serve many tables. If a worker dies, another worker runs its
 open plan. This module starts and stops a worker. service_loop.py decides which services run on a table.
@@ -51,7 +51,8 @@ class Outcome:
 class _ThreadsOfWorker:
     """Engine that runs the tasks of all tables of a worker in threads of this process.
 
-    At most one task per core runs at a time, or the number in `limits`. Memory does not grow with the number of tables.
+    At most one task per core runs at a time, or as many as `limits` allows. Memory does not grow with the number of
+    tables.
     """
 
     remote = False
@@ -72,7 +73,7 @@ class _ThreadsOfWorker:
 
 
 def _silent(path: str, done: int, groups: int) -> None:
-    """Do nothing. Used as `progress` of a worker by default."""
+    """Do nothing. Default for `progress` of a worker."""
 
 
 class Worker:
@@ -138,26 +139,37 @@ class Worker:
         for name in self.services:
             if name not in SERVICES:
                 raise OptionError(
-                    f"Service {printable(name)} does not exist; known: {', '.join(SERVICES)}.", option="services"
+                    f"Service {printable(name)} does not exist: expected one of {', '.join(SERVICES)}.",
+                    option="services",
                 )
         served = _targets(tables)
         if not self.services or not served:
             raise OptionError(
-                "A worker needs at least one table and one service.", option="services" if served else "tables"
+                "A worker needs at least one table and one service. Pass both.",
+                option="services" if served else "tables",
             )
         number_from("poll_s", poll_s, 0, optional=False)
         if not poll_s:
-            raise OptionError("poll_s must be a positive number of seconds, got 0.", option="poll_s")
+            raise OptionError(
+                "Option poll_s is invalid: expected a positive number of seconds, got 0.", option="poll_s"
+            )
         flag("once", once)
         number_from("logs_min", logs_min, 1, whole=True)
         number_from("grace_s", grace_s, 0, optional=False)
         port("metrics_port", metrics_port)
         if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
-            raise OptionError(f"engine must be an engine of hoodoo.engine, got {printable(engine)}.", option="engine")
+            raise OptionError(
+                f"Option engine is invalid: expected an engine of hoodoo.engine, got {printable(engine)}.",
+                option="engine",
+            )
         if limits is not None and not isinstance(limits, Limits):
-            raise OptionError(f"limits must be Limits(...), got {printable(limits)}.", option="limits")
+            raise OptionError(
+                f"Option limits is invalid: expected Limits(...), got {printable(limits)}.", option="limits"
+            )
         if not callable(progress):
-            raise OptionError(f"progress must be a function, got {printable(progress)}.", option="progress")
+            raise OptionError(
+                f"Option progress is invalid: expected a function, got {printable(progress)}.", option="progress"
+            )
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = (
             poll_s,
@@ -172,7 +184,7 @@ class Worker:
         for path, times in Counter(table.path for table in served).items():
             if times > 1:
                 raise OptionError(
-                    f"Table {path} is given {times} times. Pass each table to a worker once.", option="tables"
+                    f"Table {path} occurs {times} times. Pass each table to a worker once.", option="tables"
                 )
         if (register is not None or register_hudi is not None) and EXPORT.name not in self.services:
             raise OptionError(
@@ -181,17 +193,17 @@ class Worker:
                 option="services",
             )
         self.entries: Mapping[str, CatalogEntries] = given_entries(
-            [one.path for one in served], register, register_hudi, catalog, catalog_properties
+            [target.path for target in served], register, register_hudi, catalog, catalog_properties
         )
         limits = limits or Limits()
-        shared, part = engine or _ThreadsOfWorker(limits), _part(limits, len(served))
-        self.loops = [ServiceLoop(self, table, shared, part) for table in served]
+        shared, table_limits = engine or _ThreadsOfWorker(limits), _part(limits, len(served))
+        self.loops = [ServiceLoop(self, table, shared, table_limits) for table in served]
 
     def stop(self) -> None:
-        """Ask the worker to stop, without waiting for its end.
+        """Tell the worker to stop, without waiting for its end.
 
-        The worker finishes the file groups that it is rewriting, and leaves the rest of the plan to other workers. Safe
-        to call from signal handlers and other threads.
+        The worker finishes the file groups that it is rewriting, and leaves the rest of the plan to other workers.
+        Signal handlers and other threads may call this method.
         """
         self._stopped_at = self._stopped_at or time.monotonic()
         self.stopped.set()
@@ -264,20 +276,23 @@ class Worker:
 
 def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     """Convert open tables to the form that the loops of a worker serve. Raises OptionError for anything else."""
-    several = isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict))
-    given = list(tables) if several and not hasattr(tables, "handle") else None  # a single table is not a list
-    if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "handle") for one in given):
+    is_list = isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict))
+    candidates = list(tables) if is_list and not hasattr(tables, "handle") else None  # a single table is not a list
+    if candidates is None or not all(
+        isinstance(candidate, ServiceTarget) or hasattr(candidate, "handle") for candidate in candidates
+    ):
         raise OptionError(
-            f"tables must be a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",
+            f"Option tables is invalid: expected a list of open tables, such as [hoodoo.open(path)], got "
+            f"{printable(tables)}.",
             option="tables",
         )
-    return [one if isinstance(one, ServiceTarget) else one.handle.services() for one in given]
+    return [
+        candidate if isinstance(candidate, ServiceTarget) else candidate.handle.services() for candidate in candidates
+    ]
 
 
 def _part(limits: Limits, tables: int) -> Limits:
-    """Return the share of the limits for each of `tables` tables, which are served at the same time without
-    coordination.
-    """
+    """Return the share of the limits for each of `tables` tables, which are served at the same time."""
     share = min(tables, LocalEngine().threads)
     rate = limits.bytes_per_second and limits.bytes_per_second / tables
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)

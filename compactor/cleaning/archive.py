@@ -3,10 +3,10 @@
 Slots and Hudi's instants follow different rules (docs/protocol.md). A slot is deleted if no snapshot, plan, savepoint
 or slow write can need it. Before that, a watermark with a checkpoint replaces it.
 
-Instants of Hudi's timeline move into Hudi's history folder. They never move past an orphan file, a replaced file that
-still exists, a pending instant or a savepoint, because Hudi treats files older than its first active instant as
-committed. They also never move past an instant that Hudi's metadata table has in a log, because Hudi skips the logs of
-instants missing from its timeline.
+Instants of Hudi's timeline move into Hudi's history folder. The instants stay from the first one on that has an orphan
+file, a replaced file that still exists, or a savepoint, or that is pending, because Hudi treats files older than its
+first active instant as committed. They also stay from the first instant that Hudi's metadata table has in a log,
+because Hudi skips the logs of instants missing from its timeline.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger("hoodoo.compactor")
 _HOUR_MS = 3_600_000
 _WORTH_SLOTS = 100  # a table without superseded files gives up this many snapshots at a time
 _AT_ONCE = 5_000  # maximum number of instants that move at once
-_PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keeping
+_PLANNED = (CLEAN, COMPACTION)  # the requested file of these actions contains a plan that is archived too
 
 
 @dataclass
@@ -46,7 +46,7 @@ class ArchiveResult:
     Attributes:
         slots: Number of slots that were deleted.
         instants: Number of instants of Hudi's timeline that were moved into its history folder.
-        claims: Number of claims of instants that were deleted with the slots.
+        claims: Number of claims of instants that were deleted with the slots. A claim reserves an instant for a write.
         oldest_slot: The oldest slot that still exists.
         kept_by: The reason why `oldest_slot` is kept: 'age', or a description of what needs the slot.
     """
@@ -63,10 +63,10 @@ def archive(
 ) -> ArchiveResult:
     """Archive old slots and old instants of Hudi's timeline.
 
-    Slots older than `hours` are archived, and Hudi instants that are also older than the newest `keep_instants`
-    instants. The defaults are the table's options `archive_after_hours` and `archive_keep_instants`. The default for
-    `hours` applies only to slots. Slots and instants always stay if they are younger than the retention of snapshots or
-    than the longest possible write.
+    Slots older than `hours` are archived. Hudi instants older than `hours` are archived too, except the newest
+    `keep_instants` instants. The defaults are the table's options `archive_after_hours` and `archive_keep_instants`.
+    The default for `hours` applies only to slots. Slots and instants always stay if they are younger than the retention
+    of snapshots or than the longest possible write.
     """
     options = config.options
     slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
@@ -86,7 +86,7 @@ def archive(
         )
         _archive_slots(timeline, view, slots_ms, result)
     except SnapshotExpired:
-        log.info("another process archives this table at the same time; the rest is left to it")
+        log.info("another process is archiving this table, so this process stops archiving it")
     return result
 
 
@@ -96,7 +96,7 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 # ---- slots
 def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: ArchiveResult) -> None:
-    """Replace old slots by a watermark with a checkpoint, then delete the slots. Records the result in `result`."""
+    """Replace old slots by a watermark with a checkpoint, then delete the slots. Stores the counts in `result`."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
     # A savepoint of the oldest readable snapshot may refer to a commit that is older than the snapshot.
@@ -105,7 +105,7 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
     limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {
         f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()
     }
-    result.kept_by = min(limits, key=lambda why: limits[why])
+    result.kept_by = min(limits, key=lambda reason: limits[reason])
     last = limits[result.kept_by]
     result.oldest_slot = max(oldest, last + 1)
     if last < oldest:
@@ -131,8 +131,8 @@ def _needed(view: View) -> list[int]:
 def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
     """Return the number of the newest slot that is older than `age_ms`.
 
-    The age is measured from the clock and from the completion time of the head. Returns the newest archived slot if all
-    slots are younger.
+    The age is measured from the clock and from the completion time of the newest slot. Returns the newest archived slot
+    if all slots are younger.
     """
     history = timeline.history
     ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
@@ -144,7 +144,7 @@ def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
 def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int, bound: str | None) -> int:
     """Move the oldest instants of Hudi's timeline into Hudi's history folder, and return their number.
 
-    Writes the history file, its manifest and its version first, and then deletes the active files, oldest first.
+    The history file, its manifest and its version are written first. Then the active files are deleted, oldest first.
     `bound` is an instant that has to stay, like all instants after it, or None.
     """
     if _oldest_kept(timeline.store, keep) is None:
@@ -162,66 +162,75 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     if not _movable(timeline, view, last, keep, bound)[0]:
         return 0
     sweep(timeline, age_ms / _HOUR_MS)  # Hudi would otherwise read the orphan files of dead writers as rows
-    doomed, found = _movable(timeline, view, last, keep, bound)
-    if not doomed:
+    movable, all_instants = _movable(timeline, view, last, keep, bound)
+    if not movable:
         return 0
-    rows = [_row(timeline.store, one, found) for one in sorted(doomed, key=lambda one: one.time)]
+    rows = [
+        _row(timeline.store, instant, all_instants) for instant in sorted(movable, key=lambda instant: instant.time)
+    ]
     if not archived_timeline.append(timeline.store, rows):
         return 0
-    gone = {one.time for one in doomed}
-    for one in sorted(
-        found, key=lambda one: (one.time, one.state is State.COMPLETED)
+    moved_times = {instant.time for instant in movable}
+    for instant in sorted(
+        all_instants, key=lambda instant: (instant.time, instant.state is State.COMPLETED)
     ):  # delete the completed file last, because an instant without it would look pending
-        if one.time in gone:
-            timeline.store.delete(one.key)
-    return len(doomed)
+        if instant.time in moved_times:
+            timeline.store.delete(instant.key)
+    return len(movable)
 
 
 def _movable(
     timeline: TableTimeline, view: View, last: int, keep: int, bound: str | None
 ) -> tuple[list[Instant], list[Instant]]:
     """Return the completed instants that may move into Hudi's history folder, and all instants of the timeline."""
-    found = instants(timeline.store)
+    all_instants = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
     limit = _limit(
-        found,
+        all_instants,
         instant_of_ms(timeline.history.slot(last + 1).completed_at),
         _oldest_kept(timeline.store, keep) or "",
         saved if bound is None else {*saved, bound},
     )
-    return [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE], found
+    return [instant for instant in all_instants if instant.state is State.COMPLETED and instant.time < limit][
+        :_AT_ONCE
+    ], all_instants
 
 
 def _oldest_kept(store: Store, keep: int) -> str | None:
-    """Return the requested time of the oldest among the newest `keep` completed instants, which stay in Hudi's
-    timeline.
+    """Return the time of the oldest of the newest `keep` completed instants, which stay in Hudi's timeline.
 
-    Returns None if there are no more than `keep` completed instants.
+    The time is the requested time. Returns None if there are no more than `keep` completed instants.
     """
-    times = sorted(one.time for one in instants(store) if one.state is State.COMPLETED)
+    times = sorted(instant.time for instant in instants(store) if instant.state is State.COMPLETED)
     return times[len(times) - keep] if len(times) > keep > 0 else None
 
 
-def _limit(found: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
-    """Return the requested time before which every instant may move: all of them are completed, old enough and not
-    needed.
-    """
-    completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
+def _limit(all_instants: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
+    """Return the requested time before which all instants are completed, old enough, and not needed any more."""
+    completed = {
+        instant.time: instant.completed
+        for instant in all_instants
+        if instant.state is State.COMPLETED and instant.action != SAVEPOINT
+    }
     pending = [
-        one.time
-        for one in found
-        if one.state is not State.COMPLETED and one.time not in completed and one.action != SAVEPOINT
+        instant.time
+        for instant in all_instants
+        if instant.state is not State.COMPLETED and instant.time not in completed and instant.action != SAVEPOINT
     ]
-    late = [time for time, at in completed.items() if at >= completed_from]
-    return min([oldest_kept, *pending, *saved, *late])
+    too_new = [time for time, completed_at in completed.items() if completed_at >= completed_from]
+    return min([oldest_kept, *pending, *saved, *too_new])
 
 
-def _row(store: Store, done: Instant, found: list[Instant]) -> Archived:
-    earlier = {one.state: one for one in found if one.time == done.time and one.state is not State.COMPLETED}
+def _row(store: Store, completed: Instant, all_instants: list[Instant]) -> Archived:
+    earlier = {
+        instant.state: instant
+        for instant in all_instants
+        if instant.time == completed.time and instant.state is not State.COMPLETED
+    }
     plan = None
     requested = earlier.get(State.REQUESTED)
     if requested and requested.action in _PLANNED:
         plan = store.get(requested.key)
-    elif done.action == REPLACE_COMMIT and State.INFLIGHT in earlier:
+    elif completed.action == REPLACE_COMMIT and State.INFLIGHT in earlier:
         plan = store.get(earlier[State.INFLIGHT].key)
-    return Archived(done.time, done.completed, done.action, store.get(done.key), plan)
+    return Archived(completed.time, completed.completed, completed.action, store.get(completed.key), plan)

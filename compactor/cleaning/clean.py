@@ -32,7 +32,7 @@ class CleanResult:
         files: Number of data files that were deleted.
         bytes: Total size of the deleted files, in bytes.
         instant: The instant of the clean operation, or '' if it wrote no slot.
-        why: The reason why this process deleted nothing, as text. '' if it deleted files.
+        why: The reason why this process deleted nothing. '' if it deleted files.
     """
 
     min_readable: int
@@ -49,11 +49,11 @@ def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[S
     it.
     """
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
-    kept = {*view.savepoints.values(), *held}
+    kept_slots = {*view.savepoints.values(), *held}
     return [
         entry
         for entry in view.superseded
-        if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept))
+        if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept_slots))
     ]
 
 
@@ -79,13 +79,13 @@ def clean(
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
     """Clean the table, and give up old snapshots even if no file can be deleted, so that their slots can be archived.
 
-    Without a file to delete, a slot is only written if the oldest readable slot advances by at least `worth_slots`.
+    If no file can be deleted, a slot is written only if the oldest readable slot advances by at least `worth_slots`.
     """
     return _clean(timeline, retention(config.options, hours), worth_slots)
 
 
 def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
-    """Clean the table, with retries. With `worth_slots` 0, a slot is written only if files can be deleted."""
+    """Clean the table, with retries. If `worth_slots` is 0, a slot is written only if files can be deleted."""
     try:
         return _CLEANS.run(timeline.environment, lambda: _once(timeline, keep, worth_slots))
     except CommitConflict:
@@ -95,41 +95,43 @@ def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanR
 def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
     view = timeline.history.head()
     oldest = oldest_kept(timeline, view, keep)
-    doomed = cleanable(view, oldest)
+    deletable = cleanable(view, oldest)
     forgets = bool(worth_slots) and oldest - max(view.min_readable, timeline.history.oldest_slot()) >= worth_slots
-    if not doomed and not forgets:
+    if not deletable and not forgets:
         return CleanResult(view.min_readable)
     with timeline.attempt(CLEAN) as attempt:
-        held = leases.held(timeline.store)
+        leased = leases.held(timeline.store)
 
         def draft(newest: View) -> SlotDraft | None:
-            waits = oldest_kept(timeline, newest, keep) < oldest  # a consumer has registered in the meantime
-            return None if waits else draft_of(newest, oldest, held, forgets)
+            has_older_consumer = (
+                oldest_kept(timeline, newest, keep) < oldest
+            )  # a consumer has registered in the meantime
+            return None if has_older_consumer else draft_of(newest, oldest, leased, forgets)
 
         slot = attempt.complete(draft)
     if timeline.publisher.has_unpublished(slot.seq):
         return CleanResult(oldest, instant=slot.instant, why=_NOT_DELETED)
-    sizes = {entry.path: entry.size for entry in doomed}
+    sizes = {entry.path: entry.size for entry in deletable}
     return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
 
 
-def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> SlotDraft | None:
-    """Return the content of a slot for a clean operation, which makes the snapshots before slot `oldest` unreadable.
+def draft_of(view: View, oldest: int, leased: Iterable[int], forgets: bool = False) -> SlotDraft | None:
+    """Return the content of a clean operation's slot, which makes the snapshots before slot `oldest` unreadable.
 
-    Files for the slots in `held` stay. Returns None if no file can be deleted, unless `forgets` is True and the oldest
-    readable slot advances.
+    Files that the slots in `leased` need stay. Returns None if no file can be deleted, unless `forgets` is True and the
+    oldest readable slot advances.
     """
-    doomed = cleanable(view, oldest, held)
-    if not doomed and not (forgets and oldest > view.min_readable):
+    deletable = cleanable(view, oldest, leased)
+    if not deletable and not (forgets and oldest > view.min_readable):
         return None
-    gone = {entry.path for entry in doomed}
+    deleted_paths = {entry.path for entry in deletable}
     in_use = {entry.file.index for group in view.groups() for entry in group.files()} | {
-        entry.index for entry in view.superseded if entry.path not in gone
+        entry.index for entry in view.superseded if entry.path not in deleted_paths
     }
-    indexes = sorted({entry.index for entry in doomed if entry.index} - in_use)
+    indexes = sorted({entry.index for entry in deletable if entry.index} - in_use)
     return SlotDraft(
         "CLEAN",
-        victims=tuple((entry.path, entry.partition) for entry in doomed),
+        victims=tuple((entry.path, entry.partition) for entry in deletable),
         swept=tuple(indexes),
         min_readable=oldest,
     )

@@ -1,14 +1,14 @@
 """Table services that clean and archive a table.
 
-A writer's clean service only deletes files beyond retention. A worker's clean service has two more steps. It drops
-expired partitions in an ordinary commit, and it removes the orphan files of dead writers.
+The clean service of a writer only deletes files beyond retention. The clean service of a worker has two more steps: it
+drops expired partitions in an ordinary commit, and it removes the orphan files of dead writers.
 """
 
 from __future__ import annotations
 
 from hoodoo.compactor.service_turn import Service, ServiceState, Turn, Work
 
-_HOUR_S = 3600.0  # interval of sweeps, and of cleaning and archiving of a table without writes
+_HOUR_S = 3600.0  # interval of orphan removal, and of cleaning and archiving of a table without writes
 _EXPIRE_EVERY_S = 600.0
 _ORPHAN_HOURS = 24.0  # a pending write that began longer ago counts as dead
 _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clocks
@@ -16,9 +16,7 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 # ---- cleaning
 def clean_due(turn: Turn) -> bool:
-    """Return whether the clean service should run: cleaning is due, or, in a worker, partition expiry or orphan
-    removal.
-    """
+    """Return whether cleaning is due. In a worker, partition expiry and orphan removal also make it due."""
     duty = turn.duty
     if duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
@@ -30,14 +28,15 @@ def _expires(turn: Turn, duty: ServiceState) -> bool:
 
 
 def _cleans(turn: Turn, duty: ServiceState) -> bool:
-    wanted = turn.has_passed(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
-    return wanted and duty.changed(turn.view)
+    is_time = turn.has_passed(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
+    return is_time and duty.changed(turn.view)
 
 
 def run_clean(turn: Turn) -> bool:
-    """Run the clean service. A writer only deletes files beyond retention.
+    """Run the clean service. Returns True if files were deleted.
 
-    A worker also drops expired partitions and removes orphan files before that. Returns True if files were deleted.
+    A writer only deletes files beyond retention. Before that, a worker drops expired partitions and removes orphan
+    files.
     """
     from hoodoo.compactor.cleaning.clean import clean
 
@@ -54,8 +53,8 @@ def run_clean(turn: Turn) -> bool:
     if duty:
         duty.next_in(_CLEAN, _HOUR_S)
     if result.files:
-        done = Work(1, bytes_deleted=result.bytes, seconds=turn.seconds())
-        turn.tell("cleaned", done, instant=result.instant, files=result.files, bytes=result.bytes)
+        work = Work(1, bytes_deleted=result.bytes, seconds=turn.seconds())
+        turn.tell("cleaned", work, instant=result.instant, files=result.files, bytes=result.bytes)
     return bool(result.files)
 
 
@@ -83,14 +82,14 @@ def _sweep(turn: Turn, duty: ServiceState) -> None:
 
 # ---- archiving, as often as the table is cleaned
 def archive_due(turn: Turn) -> bool:
-    """Return whether archiving should run: after `clean_every` commits, or, in a worker, every hour."""
+    """Return whether archiving is due: in a writer after `clean_every` commits, in a worker also every hour."""
     if turn.duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
     return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
 def run_archive(turn: Turn) -> bool:
-    """Run the archive service: archive old slots and Hudi instants. Always returns False, because no work is left."""
+    """Archive old slots and Hudi instants. Always returns False, because no work is left."""
     from hoodoo.compactor.cleaning.archive import archive
 
     result = archive(turn.context.timeline, turn.config)

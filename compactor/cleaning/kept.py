@@ -1,4 +1,4 @@
-"""Explanations for users why a clean operation deleted no files. They do not influence cleaning."""
+"""Explanations for users why a clean operation deleted no files. They do not affect cleaning."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from hoodoo.timeline.views.view import Superseded, View
 
 
 def why_kept(timeline: TableTimeline, keep: Retention) -> str:
-    """Explain why cleaning keeps the replaced files of a table, or that no file has been replaced."""
+    """Explain why cleaning keeps the replaced files of a table, or that no file was replaced."""
     view = timeline.history.head()
     if not view.superseded:
         return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"
     replaced = view.superseded
     beyond = [entry for entry in replaced if entry.dropped <= oldest_kept(timeline, view, keep)]
-    found = _holders(timeline, view, beyond) if beyond else _retention(timeline, view, keep, replaced)
-    return f"{'; '.join(found)}. Files that were replaced: {len(replaced):,}"
+    reasons = _holders(timeline, view, beyond) if beyond else _retention(timeline, view, keep, replaced)
+    return f"{'; '.join(reasons)}. Files that were replaced: {len(replaced):,}"
 
 
 def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) -> list[str]:
     """Describe the savepoints, leases and plans that keep files beyond retention."""
-    found = [
+    reasons = [
         f"savepoint {name!r} needs them"
         for name, seq in sorted(view.savepoints.items())
         if any(entry.in_snapshot(seq) for entry in beyond)
     ]
-    held = sorted(leases.held(timeline.store))
-    found += [f"a pin holds slot {seq}" for seq in held if any(entry.in_snapshot(seq) for entry in beyond)]
+    leased = sorted(leases.held(timeline.store))
+    reasons += [f"a pin holds slot {seq}" for seq in leased if any(entry.in_snapshot(seq) for entry in beyond)]
     paths = {entry.path for entry in beyond}
-    found += [
+    reasons += [
         f"the open compaction plan {instant} needs them"
         for instant, plan in sorted(view.plans.items())
         if any(path in paths for group in plan.groups for path in (group.base, *group.logs))
     ]
-    return found or ["another writer or service was active; clean again"]
+    return reasons or ["another writer or service was active; clean again"]
 
 
 def _retention(timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]) -> list[str]:
     """Describe the retention rules that keep all snapshots of the replaced files."""
     first = min(entry.dropped for entry in replaced)
-    found = []
+    reasons = []
     if oldest_retained(timeline, view, keep.hours, 1) < first:
-        found.append(f"retain_hours={keep.hours:g} keeps the snapshots of that time")
+        reasons.append(f"retain_hours={keep.hours:g} keeps the snapshots of that time")
     if oldest_retained(timeline, view, 0, keep.commits) < first:
-        found.append(
+        reasons.append(
             f"retain_commits={keep.commits} keeps the snapshots of the newest {keep.commits} commits, however old"
         )
-    found += [
-        f"consumer {one.name!r} has only read up to slot {one.position}"
-        for one in awaited(timeline, view, keep)
-        if one.position < first
+    reasons += [
+        f"consumer {consumer.name!r} has only read up to slot {consumer.position}"
+        for consumer in awaited(timeline, view, keep)
+        if consumer.position < first
     ]
-    return found
+    return reasons

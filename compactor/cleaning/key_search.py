@@ -1,6 +1,6 @@
 """Search for the data files that contain given record keys, for a purge.
 
-Index entries narrow down the files to read. The contents of the files decide. The search compares keys, not only
+Index entries narrow down the files to read, and the contents of the files decide. The search compares keys, not only
 hashes. A file that cannot be read counts as containing the keys.
 """
 
@@ -47,19 +47,17 @@ class Wanted:
 
 def wanted(batch: Batch) -> dict[str, Wanted]:
     """Return the record keys of a batch by partition path."""
-    found = {}
+    keys_by_partition = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
         keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
-        found[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[positions]))
-    return found
+        keys_by_partition[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[positions]))
+    return keys_by_partition
 
 
 @dataclass
 class KeySearch:
-    """Search for record keys, by partition, in data files. Results are cached for each file, because files never
-    change.
-    """
+    """Search for record keys, by partition, in data files. Results are cached, because files never change."""
 
     store: Store
     index: KeyIndex
@@ -70,19 +68,19 @@ class KeySearch:
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
         """Return the paths of the files that contain a wanted key of their partition, in rows or in deletes.
 
-        `files` contains path, partition and index entry of each file to search.
+        `files` contains the path, partition and index entry of each file to search.
         """
-        asked = [one for one in files if one[1] in self.keys]
-        fresh = [
+        searched = [file for file in files if file[1] in self.keys]
+        unknown = [
             (path, partition)
-            for path, partition, index in asked
+            for path, partition, index in searched
             if path not in self._known and self._may_hold(path, partition, index)
         ]
-        self._known.update({path: False for path, _, _ in asked if path not in self._known})
+        self._known.update({path: False for path, _, _ in searched if path not in self._known})
         self._known.update(
-            zip((path for path, _ in fresh), LocalEngine().map(lambda one: self.reads(*one), fresh), strict=True)
+            zip((path for path, _ in unknown), LocalEngine().map(lambda file: self.reads(*file), unknown), strict=True)
         )
-        return {path for path, _, _ in asked if self._known[path]}
+        return {path for path, _, _ in searched if self._known[path]}
 
     def _may_hold(self, path: str, partition: str, index: str) -> bool:
         """Return False only if the index entry of a file shows that the file does not contain a wanted key.
@@ -100,7 +98,7 @@ class KeySearch:
         """Return whether a file contains a wanted key, by reading the keys of all its rows and deletes."""
         keys = self.keys[partition].keys
         try:
-            return any(pc.any(pc.is_in(there, value_set=keys), min_count=0).as_py() for there in self._keys_of(path))
+            return any(pc.any(pc.is_in(chunk, value_set=keys), min_count=0).as_py() for chunk in self._keys_of(path))
         except FileNotFoundError:
             return False
         except (CorruptTable, UnsupportedTable):
@@ -111,18 +109,18 @@ class KeySearch:
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file that have a wanted key, with their non-nested columns. Unreadable files are
-        skipped.
-        """
+        """Yield the rows of a file that have a wanted key, with their non-nested columns. Skips unreadable files."""
         keys = self.keys[partition].keys
         name = parse_data_file(path.rpartition("/")[2])
         with suppress(FileNotFoundError, CorruptTable, UnsupportedTable, pa.ArrowException):
             if not isinstance(name, LogName):
                 with self.store.open_input(path) as source:
                     file = pq.ParquetFile(source)
-                    for rows in file.iter_batches(columns=[f.name for f in file.schema_arrow if has_bounds(f.type)]):
-                        found = pa.table(rows)
-                        yield found.filter(pc.is_in(found[RECORD_KEY], value_set=keys))
+                    for rows in file.iter_batches(
+                        columns=[column.name for column in file.schema_arrow if has_bounds(column.type)]
+                    ):
+                        table = pa.table(rows)
+                        yield table.filter(pc.is_in(table[RECORD_KEY], value_set=keys))
             elif not name.cdc:
                 for block in decode_log(self.store.get(path)):
                     if isinstance(block, DataBlock):
@@ -139,13 +137,13 @@ class KeySearch:
             return [
                 chunk for block in change_log_block.decode(data) for chunk in keys_of(block.rows, self.config).chunks
             ]
-        found: list[pa.Array] = []
+        chunks: list[pa.Array] = []
         for block in decode_log(data, columns=[RECORD_KEY]):
             if isinstance(block, DataBlock):
-                found += block.rows[RECORD_KEY].cast(pa.string()).chunks
+                chunks += block.rows[RECORD_KEY].cast(pa.string()).chunks
             elif isinstance(block, DeleteBlock):
-                found.append(block.keys.cast(pa.string()))
-        return found
+                chunks.append(block.keys.cast(pa.string()))
+        return chunks
 
     def _raw(self, data: bytes) -> pa.Array:
         """Return the wanted keys that occur as text in uncompressed bytes."""
@@ -154,8 +152,8 @@ class KeySearch:
     def in_staging(self, path: str) -> bool:
         """Return whether a temporary file of a writer contains a wanted key.
 
-        An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow counts if it contains a
-        key as text. In an Arrow file without partition paths, keys of any partition count.
+        An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow contains a key if its
+        bytes contain the key as text. In an Arrow file without partition paths, keys of any partition count.
         """
         try:
             data = self.store.get(path)
@@ -165,11 +163,11 @@ class KeySearch:
             if not data.startswith(_ARROW_MAGIC):
                 return len(self._raw(data)) > 0
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-            there = [name for name in (STAGED_KEY, RECORD_KEY) if name in table.schema.names]
-            if not there:
+            key_columns = [name for name in (STAGED_KEY, RECORD_KEY) if name in table.schema.names]
+            if not key_columns:
                 return False
             paths = table[STAGED_PARTITION] if STAGED_PARTITION in table.schema.names else None
-            return self._holds(table[there[0]].cast(pa.string()), paths)
+            return self._holds(table[key_columns[0]].cast(pa.string()), paths)
         except FileNotFoundError:
             return False
         except (pa.ArrowInvalid, CorruptTable):
@@ -181,26 +179,26 @@ class KeySearch:
             return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
         paths = partitions.cast(pa.string())
         return any(
-            pc.any(pc.and_(pc.equal(paths, name), pc.is_in(keys, value_set=one.keys)), min_count=0).as_py()
-            for name, one in self.keys.items()
+            pc.any(pc.and_(pc.equal(paths, name), pc.is_in(keys, value_set=wanted_keys.keys)), min_count=0).as_py()
+            for name, wanted_keys in self.keys.items()
         )
 
     def _texts(self) -> pa.Array:
-        return pa.concat_arrays([one.keys for one in self.keys.values()])
+        return pa.concat_arrays([wanted_keys.keys for wanted_keys in self.keys.values()])
 
     def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
         """Return the index entries that contain the text of a wanted key of their partition.
 
         The same text in another partition is a different key. `file_ids` maps file ids to partitions.
         """
-        texts = {name: set(one.keys.to_pylist()) for name, one in self.keys.items()}
-        found = set()
+        texts = {name: set(wanted_keys.keys.to_pylist()) for name, wanted_keys in self.keys.items()}
+        entries = set()
         for key, _ in self.store.list(INDEX):
             partition = file_ids.get(key[len(INDEX) :].rpartition("_")[0])
             if partition in texts and not key.endswith(".deleted"):
                 try:
                     if index_of(self.store).contains_key_text(key, texts[partition]):
-                        found.add(key)
+                        entries.add(key)
                 except CorruptTable:
                     continue
-        return found
+        return entries

@@ -1,10 +1,11 @@
 """Purging: removal of rows from a table and its history, so that they cannot be recovered, such as for the GDPR.
 
-A purge deletes the keys, rewrites every file slice that contains one, and deletes the superseded files, the files of
-dead writers, and checkpoints with values of the rows. Then it checks the result with `PurgeProof` and `BoundSearch`.
+A purge deletes the keys, and rewrites every file slice that contains one of them. Then it deletes the superseded files,
+the files of dead writers, and checkpoints with values of the rows. Finally it checks the result with `PurgeProof` and
+`BoundSearch`.
 
 If a savepoint, a reader's lease or a consumer still needs one of the files, the purge raises PurgeBlocked before it
-deletes a row. It never breaks such a hold.
+deletes a row. It never ends a savepoint, a lease or a consumer.
 """
 
 from __future__ import annotations
@@ -57,53 +58,51 @@ def purge(
         context: The context of the operation.
         state: The table state that the purge starts from.
         batch: The keys to purge.
-        older_than_hours: The minimum age of orphan files. The purge deletes orphan files of dead writers if they are
-            older.
-        unblocked: Called once, after the purge has made sure that it is not blocked and before it deletes a row.
+        older_than_hours: The minimum age of orphan files. The purge deletes older orphan files of dead writers.
+        unblocked: Function that is called once, when the purge knows that it is not blocked and before it deletes a
+            row.
 
     Raises:
-        PurgeBlocked: A savepoint, a lease or a consumer needs a file that holds a key.
+        PurgeBlocked: A savepoint, a lease or a consumer needs a file that contains a key.
     """
     if not len(batch):
         unblocked()
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
-    view, work = state.view, _Purge(context, state.config, batch)
-    if work.forget_changes():  # it blocks no consumer: one that has read past the delete can also read past this commit
+    view, run = state.view, _Purge(context, state.config, batch)
+    if run.forget_changes():  # it blocks no consumer: one that has read past the delete can also read past this commit
         view = context.timeline.history.head()
-    work.require_free(view)
+    run.require_free(view)
     unblocked()
     for _ in range(_ROUNDS):
         context.run_plans(context.timeline.history.head())
-        work.delete()
-        work.compact()
-        work.forget_changes()
-        done = work.clean()
-        work.forget_overlays()
-        if done and not work.live_holders(context.timeline.history.head()):
+        run.delete()
+        run.compact()
+        run.forget_changes()
+        is_clean = run.clean()
+        run.forget_overlays()
+        if is_clean and not run.live_holders(context.timeline.history.head()):
             break
-    proof = PurgeProof(context.timeline, work.search)
-    found = work.sweep_dead_writers(proof, older_than_hours)
-    bounds = BoundSearch(context.timeline, state.config, batch, work.search, work.removed)
-    work.forget_checkpoints(bounds)
-    return proof.report(len(batch), work.removed, found, bounds.remaining())
+    proof = PurgeProof(context.timeline, run.search)
+    findings = run.sweep_dead_writers(proof, older_than_hours)
+    bounds = BoundSearch(context.timeline, state.config, batch, run.search, run.removed)
+    run.forget_checkpoints(bounds)
+    return proof.report(len(batch), run.removed, findings, bounds.remaining())
 
 
 @dataclass(frozen=True)
 class _LiveRows(InProcess):
-    """Source of deletes that only deletes existing keys. A delete of a missing key would write that key into a log
-    again.
-    """
+    """Source of deletes that deletes only existing keys. A delete of a missing key would write the key into a log."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
         located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
-        there = rows_that_exist(context.store, config, batch, located)
-        if not there.any():
+        exists = rows_that_exist(context.store, config, batch, located)
+        if not exists.any():
             return None
-        positions, absent = np.flatnonzero(there), batch.hashes[~there]
-        found = self._routed(context, batch.take(positions), located.take(positions), view, config)
+        positions, absent = np.flatnonzero(exists), batch.hashes[~exists]
+        write_plan = self._routed(context, batch.take(positions), located.take(positions), view, config)
         return replace(
-            found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
+            write_plan, silent=True, inserted=lambda: np.union1d(write_plan.inserted(), absent)
         )  # as in any delete: a concurrent insert of an absent key conflicts, and this delete is tried again
 
 
@@ -134,9 +133,9 @@ class _Purge:
     def require_free(self, view: View, live: bool = True) -> None:
         """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file that contains a key to purge.
 
-        With `live` True, files of the newest snapshot are also checked, not only superseded files.
+        If `live` is True, files of the newest snapshot are checked too, not only superseded files.
         """
-        mine, old = self.live_holders(view) if live else set(), self.old_holders(view)
+        live_files, old_files = self.live_holders(view) if live else set(), self.old_holders(view)
         spans = [
             (entry.seq, view.seq + 1, path)
             for group in view.groups(self.search.keys)
@@ -144,7 +143,7 @@ class _Purge:
             for path in entry.file.paths
         ]
         spans += [(entry.added, entry.dropped, entry.path) for entry in view.superseded]
-        needed = [(first, last) for first, last, path in spans if path in mine or path in old]
+        needed = [(first, last) for first, last, path in spans if path in live_files or path in old_files]
         if not needed:
             return
 
@@ -155,17 +154,17 @@ class _Purge:
         savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
         leased = sorted(seq for seq in leases.held(self.context.store) if held(seq))
         waiting = awaited(self.context.timeline, view, retention(self.config.options))
-        readers = sorted(one.name for one in waiting if one.position < oldest)
+        readers = sorted(consumer.name for consumer in waiting if consumer.position < oldest)
         if savepoints or leased or readers:
             raise PurgeBlocked(
                 (
-                    f"Files that hold the keys are needed: {'; '.join(_advice(savepoints, leased, readers))}. Then "
-                    "purge again."
+                    f"Files that contain the keys are still needed: {'; '.join(_advice(savepoints, leased, readers))}. "
+                    "Then purge again."
                 ),
                 savepoints=savepoints,
                 leases=leased,
                 consumers=readers,
-                files=sorted(mine | old)[:_NAMED],
+                files=sorted(live_files | old_files)[:_NAMED],
             )
 
     # ---- steps
@@ -194,11 +193,11 @@ class _Purge:
     def forget_changes(self) -> bool:
         """Rewrite the base files whose change logs contain a key to purge, so that the change logs are superseded.
 
-        Only base files without such a key in the file group itself are rewritten here, without changes. Returns True if
-        a file was rewritten.
+        Only file groups whose own files contain no such key are rewritten here, without changes. Returns True if a file
+        was rewritten.
         """
-        known = self.context.timeline.history.known_head().groups(self.search.keys)
-        if not any(group.base and group.base.file.changes for group in known):
+        known_groups = self.context.timeline.history.known_head().groups(self.search.keys)
+        if not any(group.base and group.base.file.changes for group in known_groups):
             return False
 
         def alone(group: FileGroup, live: set[str]) -> bool:
@@ -224,8 +223,8 @@ class _Purge:
     def clean(self) -> bool:
         """Delete every superseded file that contains a key to purge, even if retention would keep it.
 
-        Deletes nothing if a savepoint, a lease or a consumer has begun to need one of the files since the purge began.
-        The report then lists these files.
+        Deletes nothing if a savepoint, a lease or a consumer began to need one of the files during the purge. The
+        report then lists these files.
 
         Returns False if an open plan or a concurrent clean operation prevented the deletion.
         """
@@ -238,14 +237,14 @@ class _Purge:
                 self._remember_values(entry.path, entry.partition)
 
         def draft(view: View) -> SlotDraft | None:
-            doomed = self.old_holders(view)
-            if not doomed or doomed & {
+            held_files = self.old_holders(view)
+            if not held_files or held_files & {
                 path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)
             }:
                 return None
             self.require_free(view, live=False)
             sizes.update({entry.path: entry.size for entry in view.superseded})
-            oldest = max(view.min_readable, *(entry.dropped for entry in view.superseded if entry.path in doomed))
+            oldest = max(view.min_readable, *(entry.dropped for entry in view.superseded if entry.path in held_files))
             return draft_of(view, oldest, leases.held(self.context.store))
 
         try:
@@ -264,7 +263,7 @@ class _Purge:
         return True
 
     def forget_overlays(self) -> None:
-        """Delete the overlay files of earlier snapshots in exports at once, because they contain whole rows."""
+        """Delete the overlay files of earlier exported snapshots immediately, because they contain whole rows."""
         history, store = self.context.timeline.history, self.context.store
         history.head()
         for key, size in passed_files(store, passed_overlays(history)):
@@ -273,35 +272,32 @@ class _Purge:
             self.removed.bytes += size
 
     def sweep_dead_writers(self, proof: PurgeProof, older_than_hours: float) -> Findings:
-        """Roll back old pending writes and delete their files, if a write is still running or a file contains a key to
-        purge.
+        """Roll back old pending writes and delete their files, if such a write may still bring a purged key back.
 
         Returns the result of the final check of the table after that.
         """
         timeline = self.context.timeline
         running = proof.wait_for_writes()
-        found = proof.look(timeline.heal().view, running, self.removed)
-        unended = [*running, *(one.instant for one in found.unfinished())]
-        before = begun_before(timeline, older_than_hours, unended)
-        if not any(instant < before for instant in unended):
-            return found
+        findings = proof.look(timeline.heal().view, running, self.removed)
+        unfinished = [*running, *(file.instant for file in findings.unfinished())]
+        before = begun_before(timeline, older_than_hours, unfinished)
+        if not any(instant < before for instant in unfinished):
+            return findings
         sweep(timeline, older_than_hours)
-        left = proof.look(timeline.heal().view, proof.still(running), self.removed)
-        remaining = {one.path for one in left.holders}
-        gone = [one for one in found.holders if one.path not in remaining]
-        self.removed.deleted += len(gone)
-        self.removed.bytes += sum(one.size for one in gone)
-        return left
+        remaining_findings = proof.look(timeline.heal().view, proof.still(running), self.removed)
+        remaining = {file.path for file in remaining_findings.holders}
+        deleted = [file for file in findings.holders if file.path not in remaining]
+        self.removed.deleted += len(deleted)
+        self.removed.bytes += sum(file.size for file in deleted)
+        return remaining_findings
 
     def forget_checkpoints(self, bounds: BoundSearch) -> None:
-        """Delete the checkpoints that contain a purged value as a column minimum or maximum. Slots replace
-        checkpoints.
-        """
+        """Delete the checkpoints that contain a purged value as a column minimum or maximum. Slots can replace them."""
         for key in bounds.checkpoints():
             self.context.store.delete(key)
 
     def _remember_values(self, path: str, partition: str) -> None:
-        """Record the column values of purged rows in a file, to search for them in statistics later."""
+        """Store the column values of purged rows in a file, to search for them in statistics later."""
         for rows in self.search.rows_of(path, partition):
             for field in rows.schema:
                 if has_bounds(field.type):

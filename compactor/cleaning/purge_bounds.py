@@ -49,8 +49,8 @@ class RemainingBounds:
 class BoundSearch:
     """Search for values of purged rows in the bounds (column minimum and maximum) of deleted files.
 
-    For a file that was deleted before the purge could read its rows, any bound counts unless a live file has an equal
-    bound.
+    If the purge could not read the rows of a file before the file was deleted, every bound of the file counts, unless a
+    live file has an equal bound.
     """
 
     def __init__(
@@ -70,33 +70,33 @@ class BoundSearch:
                     self._live.setdefault((entry.file.partition, column), set()).update(stats[:2])
 
     def checkpoints(self) -> Iterator[str]:
-        """Yield the paths of checkpoints that contain a purged value, except the checkpoint in the archiving
-        watermark.
-        """
+        """Yield the paths of checkpoints that contain a purged value, except the one in the archiving watermark."""
         for key, _ in list(self.store.list(CHECKPOINTS)):
             if self._described_in(key):
                 yield key
 
     def remaining(self) -> RemainingBounds:
-        """Return the slots, the checkpoint in the archiving watermark and the export files that contain a purged
-        value.
-        """
+        """Return the slots, export files and the checkpoint in the archiving watermark that contain a purged value."""
         history = self.timeline.history
-        found, last, gone, clear = [], 0, set[str](), set[str]()
+        paths, last, leaking, harmless = [], 0, set[str](), set[str]()
         for seq in range(history.oldest_slot(), self.view.seq + 1):
             slot = history.slot(seq)
-            held = {file.path for file in slot.files if slot.instant not in self.removed.instants and self._leaks(file)}
-            clear |= {file.path for file in slot.files if file.partition in self.search.keys} - held
-            if held:
-                found.append(slot_key(seq))
-                gone |= held
-            if held or gone.intersection(path for path, _ in slot.victims):
+            leaking_here = {
+                file.path for file in slot.files if slot.instant not in self.removed.instants and self._leaks(file)
+            }
+            harmless |= {file.path for file in slot.files if file.partition in self.search.keys} - leaking_here
+            if leaking_here:
+                paths.append(slot_key(seq))
+                leaking |= leaking_here
+            if leaking_here or leaking.intersection(path for path, _ in slot.victims):
                 last = slot.completed_at
         mark = watermark.deleted_up_to(self.store)
         if mark and self._described_in(watermark.state_key(mark)):
-            found.append(watermark.state_key(mark))
+            paths.append(watermark.state_key(mark))
             last = max(last, self.view.completed_at)
-        return RemainingBounds(tuple(found), self._until(last) if found else None, self._exports(self._there | clear))
+        return RemainingBounds(
+            tuple(paths), self._until(last) if paths else None, self._exports(self._there | harmless)
+        )
 
     def _until(self, last: int) -> dt.datetime:
         """Return the earliest time at which a slot that completed at `last` (ms since 1970) can be archived."""
@@ -107,26 +107,26 @@ class BoundSearch:
     def _exports(self, clear: set[str]) -> tuple[str, ...]:
         """Return the export files with statistics of deleted data files that may have contained a purged row.
 
-        A deleted file that no slot describes counts, unless it was searched and held no key. An export file that cannot
-        be read counts too. `clear` contains the paths of files whose bounds contain no purged value.
+        A deleted file that no slot describes counts, unless it was searched and contained no key. An export file that
+        cannot be read counts too. `clear` contains the paths of files whose bounds contain no purged value.
         """
 
         def leaks(path: str) -> bool:
             folder = path.rpartition("/")[0]
             return folder in self.search.keys and path not in clear and self.search.knows(path) is not False
 
-        found = described_files(self.store)
-        return tuple(sorted(key for key, paths in found if paths is None or any(map(leaks, paths))))
+        described = described_files(self.store)
+        return tuple(sorted(key for key, paths in described if paths is None or any(map(leaks, paths))))
 
     def _leaks(self, file: DataFile) -> bool:
         """Return whether a column minimum or maximum of a deleted file is, or may be, a value of a purged row."""
         if file.partition not in self.search.keys or file.path in self._there:
             return False
-        known = self.search.knows(file.path)
-        if known is None and not self._may_hold(file):
+        was_found = self.search.knows(file.path)
+        if was_found is None and not self._may_hold(file):
             return False
         return any(
-            self._is_purged(value, (file.partition, column), known)
+            self._is_purged(value, (file.partition, column), was_found)
             for column, stats in file.stats.items()
             for value in stats[:2]
             if value is not None
@@ -158,7 +158,7 @@ class BoundSearch:
         return any(low <= value <= high for value in self._keys.get((file.partition, name), ()))
 
     def _described_in(self, key: str) -> bool:
-        """Return whether a checkpoint contains a purged value in its statistics. False if it is missing or damaged."""
+        """Return whether the statistics in a checkpoint contain a purged value. False if it is missing or damaged."""
         try:
             view = checkpoint.read(self.store, key)
             return any(self._leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
@@ -171,13 +171,13 @@ def _key_values(batch: Batch, config: TableConfig) -> _Values:
 
     The columns of a composite key are separate entries.
     """
-    found: _Values = {}
+    values_by_column: _Values = {}
     for code in np.unique(batch.codes).tolist():
         rows = batch.rows.filter(pa.array(batch.codes == code))
         for column in (RECORD_KEY, *config.key):
             values = {to_json(value) for value in rows[column].to_pylist()} - {None}
-            found[batch.partitions[code], column] = values
-    return found
+            values_by_column[batch.partitions[code], column] = values
+    return values_by_column
 
 
 __all__ = ["BoundSearch", "RemainingBounds"]

@@ -26,9 +26,9 @@ class Holder:
     """File that still contains a purged key.
 
     Attributes:
-        path: Path of the data file, the temporary file or the index entry.
+        path: Path of the data file, temporary file or index entry.
         size: Size in bytes; 0 for an index entry.
-        known: True if the table's view refers to the file. Otherwise it belongs to an unfinished write.
+        known: True if the table's view refers to the file. If False, the file belongs to an unfinished write.
         instant: Instant of the write that created the file; '' if the view refers to the file and its name contains no
             instant.
     """
@@ -47,7 +47,7 @@ class Findings:
         view: The view of the table during the check.
         running: Timeline keys of the writes that were still running, by instant.
         checked: Number of files whose keys were read.
-        holders: The files that hold a key.
+        holders: The files that contain a key.
     """
 
     view: View
@@ -57,13 +57,11 @@ class Findings:
 
     def unfinished(self) -> list[Holder]:
         """Return the files with purged keys that belong to unfinished writes."""
-        return [one for one in self.holders if not one.known]
+        return [file for file in self.holders if not file.known]
 
 
 class PurgeProof:
-    """Search for purged keys in all files of a table. It lists the store, reads the files again, and changes
-    nothing.
-    """
+    """Search for purged keys in all files of a table. It lists the store and reads the files again."""
 
     def __init__(self, timeline: TableTimeline, search: KeySearch) -> None:
         """Create a check for the keys of `search`."""
@@ -95,27 +93,29 @@ class PurgeProof:
             running: The writes that are still running, as `wait_for_writes` returns them.
             removed: The rows and files that the purge has removed.
         """
-        known = {
+        referenced = {
             name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)
         }
-        known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
-        found, checked, file_ids = list[Holder](), 0, dict(removed.file_ids)
+        referenced |= {name for entry in view.superseded for name in (entry.path, entry.index)}
+        holders, checked, file_ids = list[Holder](), 0, dict(removed.file_ids)
         for path, size, partition, name in self._data_files():
             checked += 1
             file_ids[name.file_id] = partition
             if self.search.reads(path, partition):
-                found.append(Holder(path, size, path in known, name.instant))
+                holders.append(Holder(path, size, path in referenced, name.instant))
         for path, size in [*self.store.list(STAGING), *self.store.list(SCRATCH)]:
             checked += 1
             if self.search.in_staging(path):
-                found.append(Holder(path, size, False, instant_of_ms(self.store.modified_ms(path) or 0)))
+                holders.append(Holder(path, size, False, instant_of_ms(self.store.modified_ms(path) or 0)))
         overlays = [(path, size) for path, size in self.store.list(OVERLAYS) if path.endswith(".parquet")]
         for path, size in [*self.store.list(SALVAGED), *overlays]:  # no process deletes these files at this point
             checked += 1
             if self.search.in_staging(path):
-                found.append(Holder(path, size, True, ""))
-        found += [Holder(key, 0, key in known, key.rpartition("_")[2]) for key in self.search.in_entries(file_ids)]
-        return Findings(view, running, checked, tuple(found))
+                holders.append(Holder(path, size, True, ""))
+        holders += [
+            Holder(key, 0, key in referenced, key.rpartition("_")[2]) for key in self.search.in_entries(file_ids)
+        ]
+        return Findings(view, running, checked, tuple(holders))
 
     def report(self, keys: int, removed: Removed, found: Findings, bounds: RemainingBounds) -> PurgeReport:
         """Create the report of the purge for the user.
@@ -133,12 +133,12 @@ class PurgeProof:
             files_deleted=removed.deleted,
             bytes_deleted=removed.bytes,
             files_checked=found.checked,
-            holders=tuple(sorted(one.path for one in found.holders if one.known)),
+            holders=tuple(sorted(file.path for file in found.holders if file.known)),
             pending=tuple(
                 sorted(
                     [
                         *found.running.values(),
-                        *(one.path for one in found.unfinished()),
+                        *(file.path for file in found.unfinished()),
                         *self._plans_still_run(found.view),
                     ]
                 )
@@ -153,9 +153,13 @@ class PurgeProof:
 
     def _pending_writes(self) -> dict[str, str]:
         """Return the pending writes in Hudi's timeline, as a dict of instant to path of the timeline file."""
-        found = instants(self.store)
-        ended = {one.time for one in found if one.state is State.COMPLETED}
-        return {one.time: one.key for one in found if one.action in WRITES and one.time not in ended}
+        all_instants = instants(self.store)
+        ended = {instant.time for instant in all_instants if instant.state is State.COMPLETED}
+        return {
+            instant.time: instant.key
+            for instant in all_instants
+            if instant.action in WRITES and instant.time not in ended
+        }
 
     def _data_files(self) -> Iterator[tuple[str, int, str, BaseName | LogName]]:
         """Yield path, size, partition and parsed name of every base file and log file in the partition folders."""
@@ -167,9 +171,7 @@ class PurgeProof:
                     yield path, size, partition, parsed
 
     def _plans_still_run(self, view: View) -> Iterator[str]:
-        """Yield the paths of recent hints that a worker is running a plan that another process has already
-        completed.
-        """
+        """Yield recent hints that a worker is running a plan which another process has already completed."""
         for key, _ in self.store.list(heartbeats.plan_hint("")):
             instant = key.removeprefix(heartbeats.plan_hint(""))
             if instant not in view.plans and heartbeats.held(self.store, instant, self.timeline.environment.now_ms()):

@@ -9,30 +9,30 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """Result of a purge: the rows and files that it removed, and the files that may still hold a value.
+    """Result of a purge: the rows and files that it removed, and the files that may still contain a value.
 
     Attributes:
         keys: Number of keys to purge.
         rows_deleted: Number of live rows that were deleted.
-        files_rewritten: Number of data files that were rewritten because they held a key.
+        files_rewritten: Number of data files that were rewritten because they contained a key.
         files_deleted: Number of files that were deleted.
         bytes_deleted: Total size of the deleted files, in bytes.
         files_checked: Number of files whose keys were read in the final check.
-        holders: The files that still hold a key. Either the key was written again, or a savepoint, a reader or a
+        holders: The files that still contain a key. Either the key was written again, or a savepoint, a reader or a
             consumer began to need the file during the purge.
-        pending: Writes and files that may still bring a key back. The list contains writes that began before the final
-            check and have not ended, files of such writes, and workers that still run a plan that another process
-            completed. Purge again once they have ended.
-        instants: The instants of the commits, compactions and clean operations that the purge made.
+        pending: Writes and files that may still bring a key back: writes that began before the final check and have not
+            ended, the files of such writes, and workers that still run a plan that another process completed. Purge
+            again when they have ended.
+        instants: The instants of the purge's commits, compactions and clean operations.
         min_readable: The oldest slot whose snapshot can still be read.
-        bounds_in_slots: True if a slot or a checkpoint may still hold a value of a purged row, as the minimum or
+        bounds_in_slots: True if a slot or a checkpoint may still contain a value of a purged row, as the minimum or
             maximum of a deleted file.
-        bounds: The files in `.hoodie/.hoodoo` that hold these values.
+        bounds: The files in `.hoodie/.hoodoo` that contain these values.
         bounds_until: The earliest time (UTC) at which `archive` deletes the files of `bounds`. It keeps them longer if
             a snapshot, a savepoint or a plan still needs them. None if `bounds` is empty.
         quarantined: Number of quarantined rows that were purged.
         quarantine_unread: Number of quarantined rows whose keys cannot be read, because they are truncated or invalid.
-        exports: The files in `_delta_log` and `metadata` that may hold a value of a purged row, as the minimum or
+        exports: The files in `_delta_log` and `metadata` that may contain a value of a purged row, as the minimum or
             maximum of a deleted file. Export again with `rebuild=True`, then purge again.
     """
 
@@ -55,16 +55,12 @@ class PurgeReport:
 
     @property
     def proved(self) -> bool:
-        """True if none of the keys is left in a data file, and no slot, checkpoint or export has their values as
-        bounds.
-        """
+        """True if no data file contains one of the keys, and no slot, checkpoint or export contains their values."""
         return self.files_proved and not (self.bounds_in_slots or self.exports)
 
     @property
     def files_proved(self) -> bool:
-        """True if none of the keys is left in a data file. Slots, checkpoints and exports may still have their values
-        as bounds.
-        """
+        """True if no data file contains one of the keys. Column statistics may still contain their values."""
         return not (self.holders or self.pending or self.quarantine_unread)
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
@@ -88,7 +84,7 @@ class PurgeReport:
             quarantine_unread=unread,
             bounds=(*self.bounds, *report.bounds),
             exports=(*self.exports, *report.exports),
-            bounds_until=max((one.bounds_until for one in (self, report) if one.bounds_until), default=None),
+            bounds_until=max((part.bounds_until for part in (self, report) if part.bounds_until), default=None),
         )
 
 

@@ -1,7 +1,7 @@
 """Retention: the oldest snapshot that cleaning keeps readable, and the expiry of whole partitions.
 
 The oldest snapshot depends on slots, superseded files and consumers. Expiry drops partitions in an ordinary commit. It
-decides again on each attempt, so a partition that was written in the meantime stays. This module does not delete files.
+decides again in each attempt, so a partition that was written in the meantime stays. This module deletes no files.
 
 `check` validates partition_ttl_hours. The rules for other options are in timeline/properties/table_options.py.
 """
@@ -31,11 +31,11 @@ _HOUR_MS = 3_600_000
 # ---- snapshots
 @dataclass(frozen=True)
 class Retention:
-    """Rule for the amount of history that cleaning keeps readable.
+    """Rule that determines how much history cleaning keeps readable.
 
-    Cleaning keeps the snapshots of the last `hours` and of the newest `commits` commits, but at most `versions`
-    versions of a file group (None: no limit). It keeps files for consumers up to `consumer_hours` longer (None: not at
-    all).
+    Cleaning keeps the snapshots of the last `hours` hours and of the newest `commits` commits, but at most `versions`
+    versions of a file group (None: no limit). It keeps files that consumers have not read for up to `consumer_hours`
+    hours more (None: it does not keep them).
     """
 
     hours: float
@@ -68,7 +68,7 @@ def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
 
 
 def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """Return the oldest slot that the retention by hours and by commits keeps readable, whichever keeps more.
+    """Return the oldest slot that the retention by hours or by commits keeps readable, whichever keeps more.
 
     If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
     ahead of it.
@@ -105,9 +105,9 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
             dropped.setdefault((entry.partition, parsed.file_id), set()).add(entry.dropped)
     oldest = 0
     for (partition, file_id), slots in dropped.items():
-        more = len(slots) + (view.group(partition, file_id) is not None) - versions
-        if more > 0:
-            oldest = max(oldest, sorted(slots)[more - 1])
+        excess = len(slots) + (view.group(partition, file_id) is not None) - versions
+        if excess > 0:
+            oldest = max(oldest, sorted(slots)[excess - 1])
     return oldest
 
 
@@ -116,15 +116,19 @@ def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consum
 
     These consumers have read at least one slot, and lag by no more than `keep.hours + keep.consumer_hours`.
     """
-    found = (
+    active = (
         []
         if keep.consumer_hours is None
-        else [one for one in consumers.all_of(timeline.store) if 0 < one.position <= view.seq]
+        else [
+            awaited_consumer
+            for awaited_consumer in consumers.all_of(timeline.store)
+            if 0 < awaited_consumer.position <= view.seq
+        ]
     )
-    if not found or keep.consumer_hours is None:
+    if not active or keep.consumer_hours is None:
         return []
     since = _oldest_since(timeline, keep.hours + keep.consumer_hours)
-    return [consumer for consumer in found if consumer.position >= max(since, view.min_readable)]
+    return [consumer for consumer in active if consumer.position >= max(since, view.min_readable)]
 
 
 # ---- partitions
@@ -154,13 +158,13 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     hours = options.partition_ttl_hours
     if hours is not None and not partition_by:
         raise OptionError(
-            "partition_ttl_hours drops whole partitions, and this table has none. Leave it out, and call "
-            "delete(where=...) instead, which deletes the rows that match.",
+            "Option partition_ttl_hours is not allowed for a table without partitions, because it drops whole "
+            "partitions. Leave it out, and delete rows with delete(where=...).",
             option="partition_ttl_hours",
         )
     if hours == 0:
         raise OptionError(
-            "partition_ttl_hours must be a number above 0, because 0 would drop all partitions.",
+            "Option partition_ttl_hours is invalid: expected a number above 0, because 0 would drop all partitions.",
             option="partition_ttl_hours",
         )
     return options
@@ -214,12 +218,12 @@ def _brings_rows(file: DataFile) -> bool:
 
 
 def _completed_late(history: History, view: View, since: int) -> set[str]:
-    """Return the partitions that long-running commits wrote, which began before `since` and completed after it.
+    """Return the partitions of long-running commits, which began before `since` and completed after it.
 
-    Rows record the requested instant, so after a service has rewritten them only the slots show the completion time.
-    The search assumes that no write takes longer than SLOW_WRITE_MS. It skips archived slots.
+    Rows contain the time of the request, so after a service has rewritten them, only the slots show the completion
+    time. The search assumes that no write takes longer than SLOW_WRITE_MS. It skips archived slots.
     """
-    found: set[str] = set()
+    late: set[str] = set()
     for seq in range(
         history.last_completed_by(since), min(view.seq, history.last_completed_by(since + SLOW_WRITE_MS)) + 1
     ):
@@ -228,31 +232,33 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
         except SnapshotExpired:
             continue
         if slot.writes_rows and ms_of_instant(slot.instant) <= since < slot.completed_at:
-            found |= {file.partition for file in slot.files if file.inserts or file.updates or not file.digest}
-    return found
+            late |= {file.partition for file in slot.files if file.inserts or file.updates or not file.digest}
+    return late
 
 
 def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
     """Return the time when the newest row of a data file was written, in ms since 1970.
 
-    Rows that the commit of the file wrote count from the completion of that commit. Without statistics, the completion
-    time of the slot that added the file counts. This may overestimate the time, but never underestimates it.
+    For rows that the commit of the file wrote, this is the completion time of that commit. Without statistics, it is
+    the completion time of the slot that added the file. The result may be too late, but never too early.
 
-    `enough`: a time after this value is returned without a closer look.
+    If the time is after `enough`, it need not be exact.
     """
     stats = entry.file.stats.get(COMMIT_TIME)
     newest = stats[1] if stats else None
     try:
-        at = ms_of_instant(newest) if newest else 0
+        newest_ms = ms_of_instant(newest) if newest else 0
     except ValueError:
-        newest, at = None, 0
-    if at > enough:
-        return at
+        newest, newest_ms = None, 0
+    if newest_ms > enough:
+        return newest_ms
     parsed = parse_data_file(entry.file.name)
-    own = parsed.instant if parsed else ""
-    if newest is None or newest == own:
+    file_instant = parsed.instant if parsed else ""
+    if newest is None or newest == file_instant:
         try:
-            return max(at, history.slot(entry.seq).completed_at)
+            return max(newest_ms, history.slot(entry.seq).completed_at)
         except SnapshotExpired:
-            return max(at, ms_of_instant(own)) if own else at  # an archived slot is older than any retention
-    return at
+            return (
+                max(newest_ms, ms_of_instant(file_instant)) if file_instant else newest_ms
+            )  # an archived slot is older than any retention
+    return newest_ms

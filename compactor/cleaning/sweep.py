@@ -1,13 +1,13 @@
 """Orphan removal: the sweep that rolls back the pending instants of dead writers and deletes unreferenced files.
 
-A sweep lists the whole table. It does not have its own entry in service_list.py. The clean service of a worker runs a
+A sweep lists the whole table. It is not a separate service in service_list.py. The clean service of a worker runs a
 sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.maintenance.sweep` and
-`hoodoo sweep` run it too. Without a sweep, orphan files stay in the table and readers ignore them.
+`hoodoo sweep` run it too. Without a sweep, orphan files stay in the table, and readers ignore them.
 
-A sweep only touches files and instants older than the given age. It first rolls back a pending instant with a slot, so
-that a slow writer can no longer commit. Then it deletes a data file if its instant has ended and neither a readable
-snapshot nor an open plan refers to it. It keeps all data files while a lease holds a snapshot older than retention, and
-it keeps files of other engines.
+A sweep only changes files and instants that are older than the given age. It first rolls back pending instants by
+writing slots, so that a slow writer can no longer commit. Then it deletes a data file if its instant has ended and
+neither a readable snapshot nor an open plan refers to it. It keeps all data files while a lease needs a snapshot older
+than retention, and it always keeps files of other engines.
 
 A sweep reports Parquet files whose names do not follow the naming of data files, and never deletes them. Delete such
 files manually: Apache Hudi's readers, such as the `hudi` package, cannot read a table with such a file in a partition
@@ -70,25 +70,23 @@ class SweepResult:
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
-    """Remove orphans: roll back pending writes and delete unreferenced files that are more than
-    `older_than_hours` old.
-    """
+    """Remove orphans: roll back pending writes and delete unreferenced files that are older than `older_than_hours`."""
     store = timeline.store
     timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
-    found = instants(store)
-    before = begun_before(timeline, older_than_hours, (one.time for one in found))
+    all_instants = instants(store)
+    before = begun_before(timeline, older_than_hours, (entry.time for entry in all_instants))
     result = SweepResult()
-    for instant in _pending(found, before):
+    for instant in _pending(all_instants, before):
         result.rolled_back += _end(timeline, instant)
     orphans = list(_orphans(timeline, timeline.heal().view, before, result.external))
     # a writer whose clock lags may have begun since
     for instant in sorted({orphan.instant for orphan in orphans if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
-    kept = _NeededFiles(timeline, timeline.heal().view)
-    theirs = _of_other_engines(timeline, {orphan.instant for orphan in orphans})
+    needed = _NeededFiles(timeline, timeline.heal().view)
+    external_instants = _of_other_engines(timeline, {orphan.instant for orphan in orphans})
     for orphan in orphans:
-        if not kept.holds(orphan.key, orphan.instant) and (
-            orphan.instant not in theirs or orphan.key.startswith(".hoodie/")
+        if not needed.holds(orphan.key, orphan.instant) and (
+            orphan.instant not in external_instants or orphan.key.startswith(".hoodie/")
         ):
             store.delete(orphan.key)
             result.files += 1
@@ -100,10 +98,10 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def begun_before(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return an instant that separates old writes from recent ones: all writes that began over `hours` ago are earlier.
+    """Return an instant that separates old writes from recent ones: writes that began over `hours` ago are before it.
 
-    If `hours` is 0, the instant is also later than every instant in `begun`. Writes in quick succession get instants
-    ahead of the clock, and a sweep without a minimum age must include them.
+    If `hours` is 0, it is also after every instant in `begun`. Writes in quick succession get instants ahead of the
+    clock, and a sweep without a minimum age must include them.
     """
     now = timeline.environment.now_ms()
     if hours:
@@ -134,19 +132,19 @@ def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
     """Return which of the instants belong to commits of other engines, whose files must not be deleted.
 
     Such an instant is in Hudi's timeline, in any state, but hoodoo has not claimed it. Instants older than the oldest
-    slot are left out, because their claims have been archived.
+    slot are left out, because their claims are archived.
     """
     store, history = timeline.store, timeline.history
     since = instant_of_ms(history.slot(history.oldest_slot()).completed_at)
-    standing = {one.time for one in instants(store) if one.time >= since}
-    return {instant for instant in ended & standing if not store.exists(CLAIMS + instant)}
+    in_timeline = {entry.time for entry in instants(store) if entry.time >= since}
+    return {instant for instant in ended & in_timeline if not store.exists(CLAIMS + instant)}
 
 
 def _end(timeline: TableTimeline, instant: str) -> bool:
     """Roll back a write if it is pending, and return whether it was rolled back.
 
-    A pending instant may belong to a slow writer, whose files must not be deleted. The rollback stops that writer from
-    committing.
+    The files of a slow writer must not be deleted while it can still commit. After the rollback it can no longer
+    commit.
     """
     try:
         timeline.rollback(instant)
@@ -162,10 +160,10 @@ def _end(timeline: TableTimeline, instant: str) -> bool:
 
 
 def _delete_pending(store: Store, instant: str) -> None:
-    found = [one for one in instants(store) if one.time == instant and one.action in WRITES]
-    if not any(one.state is State.COMPLETED for one in found):
-        for left in found:
-            store.delete(left.key)
+    files = [file for file in instants(store) if file.time == instant and file.action in WRITES]
+    if not any(file.state is State.COMPLETED for file in files):
+        for leftover in files:
+            store.delete(leftover.key)
 
 
 def pending_writes(store: Store, before: str) -> list[str]:
@@ -173,10 +171,14 @@ def pending_writes(store: Store, before: str) -> list[str]:
     return _pending(instants(store), before)
 
 
-def _pending(found: Collection[Instant], before: str) -> list[str]:
-    completed = {one.time for one in found if one.state is State.COMPLETED}
+def _pending(all_instants: Collection[Instant], before: str) -> list[str]:
+    completed = {instant.time for instant in all_instants if instant.state is State.COMPLETED}
     return sorted(
-        {one.time for one in found if one.state is not State.COMPLETED and one.action in WRITES and one.time < before}
+        {
+            instant.time
+            for instant in all_instants
+            if instant.state is not State.COMPLETED and instant.action in WRITES and instant.time < before
+        }
         - completed
     )
 
@@ -206,9 +208,7 @@ class _NeededFiles:
 
 
 class _Orphan(NamedTuple):
-    """File that no snapshot refers to. `instant` is the instant of the write that created it, or '' if it is
-    unknown.
-    """
+    """File to which no snapshot refers. `instant` is the instant of the write that created it, or '' if unknown."""
 
     key: str
     size: int
@@ -218,20 +218,20 @@ class _Orphan(NamedTuple):
 def _orphans(timeline: TableTimeline, view: View, before: str, external: list[str]) -> Iterator[_Orphan]:
     """Yield unreferenced data files and index entries, and temporary files of dead processes.
 
-    Adds Parquet files of other programs to `external`.
+    Parquet files of other programs are added to `external`.
     """
-    store, kept = timeline.store, _NeededFiles(timeline, view)
+    store, needed = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
         if key.startswith((STAGING, SCRATCH, PROBES, TURN_REQUESTS)):
-            at = store.modified_ms(key)
-            if at is not None and instant_of_ms(at) < before:
+            modified_at = store.modified_ms(key)
+            if modified_at is not None and instant_of_ms(modified_at) < before:
                 yield _Orphan(key, size, "")
         elif key.startswith(POSITIONS):
-            at = store.modified_ms(key)
-            if at is not None and instant_of_ms(at) < before and key not in kept.positions:
+            modified_at = store.modified_ms(key)
+            if modified_at is not None and instant_of_ms(modified_at) < before and key not in needed.positions:
                 yield _Orphan(key, size, "")
         elif instant := _instant_of(key):
-            if instant < before and not kept.holds(key, instant):
+            if instant < before and not needed.holds(key, instant):
                 yield _Orphan(key, size, instant)
         elif _is_external(key):
             external.append(key)

@@ -1,1 +1,1 @@
-"""Clustering: rewriting of small or unsorted files into larger, sorted files, concurrently with writers."""
+"""Clustering: rewrites small or unsorted files into larger, sorted files while writers continue to write."""

@@ -2,7 +2,7 @@
 
 No row changes, so incremental reads do not show clustering. Each unit of file groups (units.py) is one short
 transaction. If a writer rewrites a file group that a unit has read, the unit is given up. Changes that writers only
-append to logs in the meantime are carried over to the new file groups (log_rebase.py).
+append to logs during the transaction are carried over to the new file groups (log_rebase.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ClusterResult:
 
     Attributes:
         units: Number of completed units. A unit is a set of files that are rewritten together.
-        yielded: Number of units that were not completed, mostly because a writer changed their files first.
+        yielded: Number of units that were given up, mostly because a writer changed their files first.
         files_before: Number of base and log files in the partitions at the start.
         files_after: Number of base and log files in the partitions at the end.
         bytes_read: Number of bytes that were read.
@@ -81,7 +81,7 @@ def cluster(
         order: The sort order: 'linear' (default), 'zorder' or 'hilbert'.
         partitions: The paths of the partitions to rewrite. None (default): all partitions.
         limits: Limits on the resources.
-        stopped: Returns True to stop early.
+        stopped: Function that returns True to stop early.
         units: Maximum number of units. None (default): no limit.
 
     Raises:
@@ -104,7 +104,7 @@ def pack(
 ) -> ClusterResult:
     """Pack small files into larger files. Row groups are copied without decoding them where possible.
 
-    Cheap if there is nothing to pack. See `cluster` for the arguments.
+    The call is cheap if there is nothing to pack. See `cluster` for the arguments.
     """
     state = context.timeline.look()
     if not packing(state.view, state.config.options.target_file_bytes):
@@ -135,13 +135,13 @@ class _ClusterCall:
         self._result = ClusterResult(files_before=self._files(start))
 
     def run(self, most: int | None) -> ClusterResult:
-        at_once, left = self._limits.at_once(self._context.engine.threads), most
+        at_once, remaining = self._limits.at_once(self._context.engine.threads), most
         while not self._stopped() and (units := self._units(self._context.timeline.history.head())):
-            if left is not None and left <= 0:
+            if remaining is not None and remaining <= 0:
                 self._result.more = True
                 break
-            wave = units[: at_once if left is None else min(at_once, left)]
-            left = None if left is None else left - len(wave)
+            wave = units[: at_once if remaining is None else min(at_once, remaining)]
+            remaining = None if remaining is None else remaining - len(wave)
             try:
                 self._wave(wave)
             except Stopped:
@@ -164,8 +164,8 @@ class _ClusterCall:
         by = [config.columns.by_id[number].name for number in self._ids if number in config.columns.by_id]
         if len(by) < len(self._by):
             return []  # a column to sort by was dropped
-        found = sorting(view, config, by, self._order, chosen) if by else packing(view, target, chosen)
-        return [unit for unit in found if not unit.ids & self._tried and self._is_due(unit)]
+        units = sorting(view, config, by, self._order, chosen) if by else packing(view, target, chosen)
+        return [unit for unit in units if not unit.ids & self._tried and self._is_due(unit)]
 
     def _is_due(self, unit: Unit) -> bool:
         """Return whether this call should rewrite a unit of file groups, instead of leaving it to the next call.
@@ -173,12 +173,12 @@ class _ClusterCall:
         File groups that writers add after the start mostly wait for the next call. Otherwise a call might never end on
         a busy table.
         """
-        old = [
+        included = [
             group
             for group in unit.groups
             if group.base and (group.base.seq <= self._start.seq or group.file_id in self._made)
         ]
-        return len(old) == len(unit.groups) or (len(old) > 1 and not self._by)
+        return len(included) == len(unit.groups) or (len(included) > 1 and not self._by)
 
     # ---- several units at a time, each in its own transaction
     def _wave(self, units: Sequence[Unit]) -> None:
@@ -189,14 +189,14 @@ class _ClusterCall:
         with ExitStack() as transactions:
             attempts = [_UnitAttempt(self._context, unit) for unit in units]
             begun = [attempt for attempt in attempts if attempt.begin(transactions)]
-            made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
-            for attempt, done in zip(begun, made, strict=True):
-                if isinstance(done, CorruptTable):
+            results = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
+            for attempt, result in zip(begun, results, strict=True):
+                if isinstance(result, CorruptTable):
                     if attempt.inputs_unchanged():  # otherwise a writer replaced the files, and cleaning deleted them
-                        self._damaged.append(done)
-                elif slot := attempt.complete(done):
+                        self._damaged.append(result)
+                elif slot := attempt.complete(result):
                     completed += 1
-                    self._count(slot, done, attempt)
+                    self._count(slot, result, attempt)
         self._result.yielded += len(units) - completed
 
     def _count(self, slot: Slot, done: ClusteredFiles, attempt: _UnitAttempt) -> None:
@@ -210,9 +210,12 @@ class _ClusterCall:
 
 
 def _unchanged(view: View, unit: Unit) -> bool:
-    """Return whether the base files of a unit's file groups are still the same in `view`."""
-    now = [view.group(group.partition, group.file_id) for group in unit.groups]
-    return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
+    """Return whether the base files of a unit's file groups are unchanged in `view`."""
+    current = [view.group(group.partition, group.file_id) for group in unit.groups]
+    return all(
+        current_group is not None and current_group.base == group.base
+        for current_group, group in zip(current, unit.groups, strict=True)
+    )
 
 
 class _UnitAttempt:
@@ -225,8 +228,7 @@ class _UnitAttempt:
         self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
 
     def begin(self, transactions: ExitStack) -> bool:
-        """Start the transaction of the unit. Returns False if a writer has changed its file groups since it was
-        planned.
+        """Start the transaction of the unit. Returns False if a writer changed its file groups after the planning.
 
         The requested instant looks like an ordinary replacement, because Hudi's own services would run or roll back a
         request for a clustering.
@@ -243,7 +245,9 @@ class _UnitAttempt:
     def _inflight(self, base: View) -> bytes:
         if not _unchanged(base, self._unit) or self._unit.ids & base.planned_ids():
             raise Conflict("a writer was there first")
-        groups = tuple(group for was in self._unit.groups if (group := base.group(was.partition, was.file_id)))
+        groups = tuple(
+            group for planned in self._unit.groups if (group := base.group(planned.partition, planned.file_id))
+        )
         self._unit = Unit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
         rows = sum(group.base.file.rows for group in groups if group.base)
         return commit_metadata.inflight(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
@@ -257,7 +261,7 @@ class _UnitAttempt:
         return task
 
     def inputs_unchanged(self) -> bool:
-        """Return whether the base files that the unit read are still the current ones of their file groups."""
+        """Return whether the base files that the unit read are still the current base files of their file groups."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:
@@ -268,7 +272,7 @@ class _UnitAttempt:
         )
 
     def complete(self, done: ClusteredFiles) -> Slot | None:
-        """Commit the slot of the unit. Returns None if a conflicting commit prevents that."""
+        """Commit the slot of the unit. Returns None if a conflicting commit prevents it."""
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:
             return self._transaction.complete(carrier.draft)

@@ -3,8 +3,8 @@
 Rows keep commit time, sequence number and record key. Only the file name changes. A task only reads and writes files,
 and does not access the transaction.
 
-Sorting works within a memory budget, but always holds the columns to sort by and their ranks. These take about 20 bytes
-per row for each column.
+Sorting works within a memory budget, but the columns to sort by and their ranks are always in memory. They need about
+20 bytes per row for each column.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class ClusteredFiles:
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """Picklable task that rewrites one clustering unit, a set of file groups, into new base files.
+    """Picklable task that rewrites one clustering unit, which is a set of file groups, into new base files.
 
-    `file_ids` has the ids of the new file groups, which are fixed before the task runs (protocol rule 14).
+    `file_ids` contains the ids of the new file groups, which are fixed before the task runs (protocol rule 14).
     """
 
     store: Store
@@ -122,9 +122,7 @@ class ClusterTask:
         return (file,), copied
 
     def _capacity(self) -> int:
-        """Return an upper bound of the number of rows in the new files. Logs of other engines count, because they may
-        add rows.
-        """
+        """Return an upper bound for the number of rows in the new files. Logs of other engines may add rows."""
         return sum(
             placed.file.rows
             for group in self.unit.groups
@@ -135,7 +133,7 @@ class ClusterTask:
     def _copied(self, file_id: str) -> tuple[DataFile, int]:
         """Write a new base file by copying row groups. Returns the file and the number of copied bytes.
 
-        Slices with logs and files with tiny row groups are decoded, and their rows are written as new row groups.
+        File slices with logs and files with tiny row groups are decoded, and their rows are written as new row groups.
         """
         decoded, sources = [], []
         for group in self.unit.groups:
@@ -150,9 +148,9 @@ class ClusterTask:
         footer, spool = FooterEntries(self._capacity()), self._spool()
         copier = parquet_copy.Copier(spool, name, self.config.options.compression)
         in_rows = index_of(self.store, shared=True).keys_of_rows()
-        last = in_rows.apart()
-        rest = self._encoded(decoded, name, footer, last)
-        parquet_copy.require_fit([source for _, source in sources] + ([rest] if rest else []))
+        keys_of_encoded = in_rows.apart()
+        encoded = self._encoded(decoded, name, footer, keys_of_encoded)
+        parquet_copy.require_fit([source for _, source in sources] + ([encoded] if encoded else []))
         copied = 0
         for group, source in sources:
             assert group.base is not None
@@ -161,14 +159,13 @@ class ClusterTask:
                 in_rows.add(keys)
             copier.add(source)
             copied += parquet_copy.copied_bytes(source)
-        if rest:
-            copier.add(rest)
-            in_rows.extend(last)
+        if encoded:
+            copier.add(encoded)
+            in_rows.extend(keys_of_encoded)
         return self._stored(file_id, copier, footer.entries(), in_rows, spool), copied
 
     def _source(self, group: FileGroup) -> parquet_copy.CopySource | None:
-        """Open the verified base file of a file group for copying its row groups, or return None if its rows have to be
-        decoded.
+        """Open the verified base file of a file group to copy its row groups. Returns None if it has to be decoded.
 
         Files with logs, without a digest, with an older schema or with tiny row groups have to be decoded.
         """
@@ -187,7 +184,7 @@ class ClusterTask:
     def _encoded(
         self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
     ) -> parquet_copy.CopySource | None:
-        """Encode the rows of some file groups as a Parquet file, to copy its row groups. Returns None without rows."""
+        """Encode the rows of some file groups as a Parquet file, to copy its row groups. None: there are no rows."""
         spool, options = self._spool(), self.config.options
         writer = base_file.Writer(
             pa.PythonFile(spool, "w"),
@@ -280,7 +277,7 @@ class _SortedRows:
 
 
 class _UnsortedRows:
-    """Buffer that collects rows to sort them. If they exceed `budget` bytes, they are in a temporary file.
+    """Buffer that collects rows to sort them. Rows that exceed `budget` bytes are in a temporary file.
 
     The columns to sort by are always in memory.
     """
@@ -325,24 +322,24 @@ class _UnsortedRows:
         count = min(_BUCKETS_MAX, 1 + self._bytes // max(1, self._budget))
         width = -(-len(ranks) // count)
         writers: dict[int, pa.RecordBatchStreamWriter] = {}
-        at = 0
+        offset = 0
         for part in _stream(self._folder / "all"):
-            bucket = ranks[at : at + len(part)] // width
+            bucket = ranks[offset : offset + len(part)] // width
             order = np.argsort(bucket, kind="stable")
             numbers, starts = np.unique(bucket[order], return_index=True)
             for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
                 if number not in writers:
                     writers[number] = pa.ipc.new_stream(str(self._folder / str(number)), part.schema)
                 writers[number].write_table(part.take(pa.array(positions)))
-            at += len(part)
+            offset += len(part)
         (self._folder / "all").unlink()
         for writer in writers.values():
             writer.close()
         bucket_of = ranks // width
         for number in sorted(writers):
             path = self._folder / str(number)
-            mine = ranks[bucket_of == number]  # the rows of a bucket are in their original order
-            yield take(pa.concat_tables(_stream(path)).unify_dictionaries(), np.argsort(mine))
+            bucket_ranks = ranks[bucket_of == number]  # the rows of a bucket are in their original order
+            yield take(pa.concat_tables(_stream(path)).unify_dictionaries(), np.argsort(bucket_ranks))
             path.unlink()
 
 
@@ -353,9 +350,7 @@ def _stream(path: Path) -> Iterator[pa.Table]:
 
 
 def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
-    """Run a clustering task. Returns CorruptTable instead of raising it, so that undamaged units are still
-    completed.
-    """
+    """Run a clustering task. Returns CorruptTable instead of raising it, so that other units are still completed."""
     try:
         return task()
     except CorruptTable as problem:

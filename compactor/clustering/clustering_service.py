@@ -1,6 +1,6 @@
 """Table service that packs small files into larger files.
 
-Each turn packs only a few units, because logs may grow in the meantime and a writer should not wait long.
+Each turn packs only a few units, because logs may grow during the turn, and a writer should not wait long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _UNITS = 8
 def due(turn: Turn) -> bool:
     """Return whether small files should be packed now.
 
-    A worker packs after each change of the table. A writer packs every `clean_every` commits if no worker is alive,
+    A worker packs after each change of the table. If no worker is alive, a writer packs every `clean_every` commits,
     because many small commits leave small files.
     """
     if turn.duty:
@@ -23,7 +23,7 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Pack a few units of small files. Returns True if more units may be left."""
+    """Pack a few units of small files. Returns True if there may be more units."""
     from hoodoo.compactor.clustering.cluster import pack
 
     if turn.duty:

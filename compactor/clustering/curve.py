@@ -1,7 +1,7 @@
 """Sort values for rows over several columns: lexicographic (linear), Z-order or Hilbert curve.
 
-A space-filling curve keeps rows together that have similar values in all columns. The functions take columns and return
-one int64 sort value per row.
+A space-filling curve puts rows with similar values in all columns near each other. The functions take columns and
+return one int64 sort value per row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ _BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64
 
 
 def positions(columns: pa.Table, order: str) -> np.ndarray:
-    """Return an int64 sort value for each row of `columns`. A stable sort by this value puts the rows in the given
-    order.
+    """Return an int64 sort value for each row of `columns`. A stable sort by this value gives the requested order.
 
     Nulls come last in every column.
     """
@@ -32,9 +31,7 @@ def positions(columns: pa.Table, order: str) -> np.ndarray:
 
 
 def _dense_ranks(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the rank of each value in a column, from 0. Equal values have equal ranks. NaN follows all numbers, then
-    nulls.
-    """
+    """Return the dense rank of each value in a column, from 0. NaN comes after all numbers, and nulls come last."""
     ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     return ranks.to_numpy().astype(np.int64) - 1
 
@@ -49,24 +46,20 @@ def _lexicographic(axes: list[np.ndarray]) -> np.ndarray:
 def _bits(axes: list[np.ndarray]) -> int:
     """Return the number of bits per column in a sort value.
 
-    It is enough for the column with the most distinct values, but at most 63 bits for all columns.
+    It is large enough for the column with the most distinct values, up to 63 bits for all columns together.
     """
     needed = max(int(axis.max()).bit_length() for axis in axes)
     return max(1, min(needed, _BITS_MAX, 63 // len(axes)))
 
 
 def _stretched(axis: np.ndarray, bits: int) -> np.ndarray:
-    """Scale the ranks of a column to `bits` bits, so that columns with few distinct values have the same weight as
-    others.
-    """
+    """Scale the ranks of a column to `bits` bits, so that columns with few distinct values have the same weight."""
     values = int(axis.max()) + 1
     return (axis.astype(np.uint64) << np.uint64(bits)) // np.uint64(values)
 
 
 def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Combine the ranks of all columns bit by bit, highest bit first: column 0, column 1, ..., then the next
-    lower bit.
-    """
+    """Combine the ranks of all columns bit by bit: the highest bit of each column, then the next lower bits."""
     curve_values = np.zeros(axes.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
         for axis in axes:

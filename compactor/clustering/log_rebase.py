@@ -33,9 +33,7 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class LogRebaser:
-    """Log rebase of one clustering unit with the new base files `outputs`. It also creates the content of the unit's
-    slot.
-    """
+    """Log rebase of one clustering unit with the new base files `outputs`. It also drafts the slot of the unit."""
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
@@ -44,7 +42,7 @@ class LogRebaser:
         self.logs: list[DataFile] = []
 
     def draft(self, view: View) -> SlotDraft:
-        """Return the content of the unit's slot for the newest view, after writing newly logged changes into new logs.
+        """Return the content of the unit's slot for the newest view, after writing newly logged changes to new logs.
 
         Raises Conflict if an input file group was rewritten, the columns changed, or a change cannot be carried over.
         """
@@ -55,21 +53,28 @@ class LogRebaser:
         self._seen = view.seq
         ids = set(self._unit.ids)
         touches = WriteSet(rewrites=ids, replaces=ids, carried=dict.fromkeys(ids, view.seq))
-        gone = tuple((group.partition, group.file_id) for group in self._unit.groups)
-        return SlotDraft(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
+        replaced_groups = tuple((group.partition, group.file_id) for group in self._unit.groups)
+        return SlotDraft(CLUSTER, files=(*self._outputs, *self.logs), replaced=replaced_groups, touches=touches)
 
     # ---- changes since the last round
     def _since(self, view: View) -> KeyedChanges | None:
         """Return the changes that were logged to the input file groups since the last round, one per key, or None."""
-        found = []
-        for was in self._unit.groups:
-            now = view.group(was.partition, was.file_id)
-            if now is None or now.base is None or was.base is None or now.base.file.path != was.base.file.path:
-                raise Conflict(f"file group {was.file_id} was rewritten or replaced")
-            fresh = FileGroup(now.partition, now.file_id, None, tuple(log for log in now.logs if log.seq > self._seen))
-            if fresh.logs:
-                found.append(self._read(fresh))
-        return concat(found) if found else None
+        changes = []
+        for input_group in self._unit.groups:
+            current = view.group(input_group.partition, input_group.file_id)
+            if (
+                current is None
+                or current.base is None
+                or input_group.base is None
+                or current.base.file.path != input_group.base.file.path
+            ):
+                raise Conflict(f"file group {input_group.file_id} was rewritten or replaced")
+            new_logs = FileGroup(
+                current.partition, current.file_id, None, tuple(log for log in current.logs if log.seq > self._seen)
+            )
+            if new_logs.logs:
+                changes.append(self._read(new_logs))
+        return concat(changes) if changes else None
 
     def _read(self, group: FileGroup) -> KeyedChanges:
         if sum(log.file.size for log in group.logs) > _BYTES_MAX:
@@ -90,11 +95,11 @@ class LogRebaser:
         self._version += 1
         hashes = changes.key_hashes()
         changes = replace(changes, hashes=hashes)
-        homes = [self._index.holds(output.index, hashes) for output in self._outputs]
-        count = np.sum(homes, axis=0)
+        owners = [self._index.holds(output.index, hashes) for output in self._outputs]
+        count = np.sum(owners, axis=0)
         if (count > 1).any() or ((count == 0) & ~changes.delete).any():  # a delete of a missing key has no effect
             raise Conflict("a change does not belong to exactly one of the new file groups")
-        for output, mask in zip(self._outputs, homes, strict=True):
+        for output, mask in zip(self._outputs, owners, strict=True):
             if mask.any():
                 self._append(output, changes.take(np.flatnonzero(mask)))
 

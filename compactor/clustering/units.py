@@ -1,8 +1,8 @@
 """Clustering units: the file groups that one transaction rewrites, and the number of new file groups.
 
 A unit replaces some file groups of one partition with one or more new ones. Units are small, so that each takes only
-seconds. A file is not rewritten twice for the same reason: a packed file is no longer small, and a sorted file is
-marked as sorted. All functions are pure functions of a view.
+seconds. No file is rewritten twice for the same reason: a packed file is no longer small, and a sorted file is marked
+as sorted. All functions are pure functions of a view.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def _free(view: View, partition: str) -> list[FileGroup]:
 
 def packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
     """Return units that pack small file groups, below half the target size, into files of at most the target size."""
-    found = []
+    units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
             continue  # skip partitions with fewer than two small files
         small = [group for group in _free(view, partition) if group.base_bytes * 2 < target]
-        found += [Unit(partition, tuple(bin_)) for bin_ in _bins(small, target)]
-    return found
+        units += [Unit(partition, tuple(bin_)) for bin_ in _bins(small, target)]
+    return units
 
 
 def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
@@ -96,20 +96,20 @@ def _sum(groups: Iterable[FileGroup]) -> int:
     return sum(group.base_bytes for group in groups)
 
 
-def _tier(left: list[FileGroup]) -> list[FileGroup]:
+def _tier(groups: list[FileGroup]) -> list[FileGroup]:
     """Choose the smallest file groups to pack so that each of them ends up in a file of at least twice its size.
 
-    The result is the longest run of smallest file groups whose last one is at most as large as the others together. A
-    byte is therefore packed only a logarithmic number of times. Returns an empty list if fewer than four file groups
-    qualify.
+    The result is the longest run of the smallest file groups whose last one is at most as large as the others together.
+    Each byte is therefore packed only a logarithmic number of times. Returns an empty list if fewer than four file
+    groups qualify.
     """
-    ordered = sorted(left, key=lambda group: (group.base_bytes, group.file_id))
-    before, most = 0, 0
+    ordered = sorted(groups, key=lambda group: (group.base_bytes, group.file_id))
+    smaller_bytes, count = 0, 0
     for number, group in enumerate(ordered):
-        if number + 1 >= _FEW and group.base_bytes <= before:
-            most = number + 1
-        before += group.base_bytes
-    return ordered[:most]
+        if number + 1 >= _FEW and group.base_bytes <= smaller_bytes:
+            count = number + 1
+        smaller_bytes += group.base_bytes
+    return ordered[:count]
 
 
 def sorting(
@@ -119,26 +119,26 @@ def sorting(
     order: str,
     partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
-    """Return units that sort the rows of all partitions with more than a tenth of their bytes unsorted.
+    """Return units that sort the rows of all partitions in which more than a tenth of the bytes is unsorted.
 
-    A partition that fits into one unit is sorted as a whole. For a larger partition, only unsorted and small files are
+    A partition that fits into one unit is sorted as a whole. In a larger partition, only unsorted and small files are
     sorted, in units of files with adjacent values.
     """
     target = config.options.target_file_bytes
-    wanted, most = mark(by, order), _UNIT_FILES * target
-    found = []
+    sort_mark, max_bytes = mark(by, order), _UNIT_FILES * target
+    units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         groups = [group for group in _free(view, partition) if group.base and group.base.file.rows]
-        loose = [group for group in groups if group.base and config.order_of(group.base.file) != wanted]
-        if _sum(loose) <= _LOOSE_SHARE * _sum(groups):
+        unsorted_groups = [group for group in groups if group.base and config.order_of(group.base.file) != sort_mark]
+        if _sum(unsorted_groups) <= _LOOSE_SHARE * _sum(groups):
             continue
-        if _sum(groups) > most:
-            unsorted = {group.file_id for group in loose}
+        if _sum(groups) > max_bytes:
+            unsorted = {group.file_id for group in unsorted_groups}
             groups = [group for group in groups if group.file_id in unsorted or group.base_bytes * 2 < target]
-        for part in _parts_by_minimum(groups, config, by[0], most):
+        for part in _parts_by_minimum(groups, config, by[0], max_bytes):
             outputs = max(1, math.ceil(_sum(part) / (target * _OVERSHOOT)))
-            found.append(Unit(partition, tuple(part), outputs, tuple(by), order))
-    return found
+            units.append(Unit(partition, tuple(part), outputs, tuple(by), order))
+    return units
 
 
 def _parts_by_minimum(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:

@@ -1,3 +1,1 @@
-"""Compaction: choice of the file groups with too many log files, and merge of their logs into base files or larger
-logs.
-"""
+"""Compaction: chooses file groups with too many log files, and merges their logs into base files or larger logs."""

@@ -1,6 +1,6 @@
 """Table service that compacts file groups with too many log files.
 
-A worker first runs open plans. If no plan is open, it merges logs and plans the compaction of the file groups that are
+A worker first runs open plans. If no plan is open, it merges logs, and plans the compaction of the file groups that are
 due. A writer compacts file groups with at least `compact_after_logs` logs, but only if no worker is alive.
 
 A failing plan, or logs that cannot be merged, are retried separately and do not delay other work.
@@ -34,18 +34,16 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Run an open compaction plan, or compact the file groups that need it. Returns True if more work may be left."""
+    """Run an open compaction plan, or compact the file groups that are due. Returns True if there may be more work."""
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
 
 
 def postponed(duty: ServiceState | None) -> dict[str, Backoff]:
-    """Return the compaction plans that failed and that the worker retries later: the backoff of each plan, by
-    instant.
-    """
+    """Return the backoff of each compaction plan that failed and that the worker retries later, by instant."""
     parts = list(duty.parts.items()) if duty else []  # a copy, because metrics call this from another thread
-    return {name.removeprefix(_PLAN): tried for name, tried in parts if name.startswith(_PLAN)}
+    return {name.removeprefix(_PLAN): backoff for name, backoff in parts if name.startswith(_PLAN)}
 
 
 COMPACT = Service("compact", due, run, spares_writers=True)
@@ -69,8 +67,8 @@ def _compact_overdue(turn: Turn, limit: int) -> bool:
         is_held = held(context.store, plan.instant, turn.now_ms)
         if overdue & {group.file_id for group in plan.groups} and not is_held:
             plans.run(context, plan)
-    if fresh := plans.schedule(context, lambda view: plans.plan_behind(view, limit)):
-        plans.run(context, fresh)
+    if new_plan := plans.schedule(context, lambda view: plans.plan_behind(view, limit)):
+        plans.run(context, new_plan)
     return False
 
 
@@ -95,7 +93,7 @@ def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import plan_hint
 
-    began = turn.seconds()
+    start = turn.seconds()
     with turn.holding(plan_hint(plan.instant)) as is_ours:
         if not is_ours:
             return False
@@ -106,7 +104,7 @@ def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
             failure("plan_failed", problem, table=turn.table, instant=plan.instant, retry_s=wait)
             return False
     duty.succeeded(_PLAN + plan.instant)
-    seconds = round(turn.seconds() - began, 3)
+    seconds = round(turn.seconds() - start, 3)
     if not result.instants:
         left = "plan_left" if turn.stopped() else "plan_done_by_another"
         turn.tell(left, instant=plan.instant, seconds=seconds)
@@ -154,15 +152,14 @@ def _compact_due(turn: Turn, duty: ServiceState) -> bool:
 def _merge_light(
     turn: Turn, duty: ServiceState, light: Callable[[View], list[FileGroup]]
 ) -> tuple[bool, Exception | None]:
-    """Merge the logs of file groups whose compaction would be too expensive. Returns whether any were merged, and the
-    error.
+    """Merge the logs of file groups that are too expensive to compact. Returns whether it merged any, and the error.
 
     The error is returned instead of raised, so that the remaining work still runs. After a failure, the file groups
     whose logs remain are retried after a backoff.
     """
     history = turn.context.timeline.history
-    owed = {_LOGS + group.file_id for group in light(history.head())}
-    for part in [name for name in duty.parts if name.startswith(_LOGS) and name not in owed]:
+    expected_parts = {_LOGS + group.file_id for group in light(history.head())}
+    for part in [name for name in duty.parts if name.startswith(_LOGS) and name not in expected_parts]:
         del duty.parts[part]
 
     def choose(newest: View) -> list[FileGroup]:
@@ -177,17 +174,17 @@ def _merge_light(
 
 
 def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
-    """Merge the logs of the chosen file groups into larger logs, and return whether any were merged.
+    """Merge the logs of the chosen file groups into larger logs, and return whether any logs were merged.
 
     This is cheaper than a full compaction, which would rewrite a large base file for few changes.
     """
     from hoodoo.compactor.compaction import log_compaction
 
-    began = turn.seconds()
+    start = turn.seconds()
     result = log_compaction.compact_logs(turn.context, choose, turn.stopped, turn.limits)
     if not result.groups:
         return False
-    seconds = round(turn.seconds() - began, 3)
+    seconds = round(turn.seconds() - start, 3)
     turn.tell(
         "logs_merged",
         Work(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),

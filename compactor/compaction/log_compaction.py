@@ -1,8 +1,8 @@
 """Log compaction: the merge of many small logs of a file group into one log.
 
 It replaces a full compaction that would rewrite a large base file for few changes. A read then opens two files instead
-of many, and the base file stays. Log compaction is one short transaction without a plan. It skips a file group if a
-writer changed the group in the meantime. Records keep commit time and sequence number, so change readers do not see it.
+of many, and the base file stays. Log compaction is one short transaction without a plan. It skips a file group that a
+writer changes during the transaction. Records keep commit time and sequence number, so change readers do not see it.
 
 Under protocol rule 8, merging logs first gives the same rows as merging everything at once (merge/kernels.py). Logs of
 other engines need not follow the rule, and are not merged.
@@ -82,7 +82,7 @@ def _pays(group: FileGroup, limits: Limits) -> bool:
 def _ours(group: FileGroup) -> bool:
     """Return whether hoodoo wrote all logs of the file group, so that they can be merged.
 
-    Logs of another engine may reinsert keys that they delete, or contain partial updates.
+    Logs of another engine may insert keys again that they delete, or contain partial updates.
     """
     return all(log.file.digest and not log.file.origin for log in group.logs)
 
@@ -117,22 +117,23 @@ class MergeLogs:
     def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
         """Merge the changes of several logs into one set, if this does not increase the number of log blocks.
 
-        A merged set needs a block for each set of columns that its rows set. If there would be more of them than
-        `parts`, the parts are returned in order, without rows that another part deletes. Hudi also reads earlier logs,
-        and fails on a partial update of a deleted key.
+        A merged set needs a block for each set of columns that its rows set. If there would be more blocks than
+        `parts`, the parts are returned in order, without rows that another part deletes. This is necessary because Hudi
+        also reads earlier logs, and fails on a partial update of a deleted key.
         """
         merged = self.config.merge_policy.collapse(concat(parts))
         if sets_of_columns(self.config, merged) <= len(parts):
             return [merged]
-        gone = merged.rows[RECORD_KEY].filter(pa.array(merged.delete)).combine_chunks()
-        left = [part.take(np.flatnonzero(part.delete | ~slices.among(part.rows[RECORD_KEY], gone))) for part in parts]
-        return [part for part in left if len(part)]
+        deleted_keys = merged.rows[RECORD_KEY].filter(pa.array(merged.delete)).combine_chunks()
+        remaining_parts = [
+            part.take(np.flatnonzero(part.delete | ~slices.among(part.rows[RECORD_KEY], deleted_keys)))
+            for part in parts
+        ]
+        return [part for part in remaining_parts if len(part)]
 
 
 def _run(task: MergeLogs) -> DataFile | CorruptTable:
-    """Merge the logs of one file group. Returns CorruptTable instead of raising it, so that other groups are still
-    merged.
-    """
+    """Merge the logs of one file group. Returns CorruptTable instead of raising it, so that other groups continue."""
     try:
         return task()
     except CorruptTable as problem:
@@ -145,10 +146,10 @@ def compact_logs(
     stopped: Callable[[], bool] = never,
     limits: Limits = NO_LIMITS,
 ) -> LogCompactionResult:
-    """Merge the logs of each file group that `choose` picks, in one commit.
+    """Merge the logs of each file group that `choose` selects, in one commit.
 
-    File groups with logs of other engines are skipped. Returns an empty result if writers changed all file groups in
-    the meantime, or if `stopped` returns True.
+    File groups with logs of other engines are skipped. The result is empty if writers changed all chosen file groups
+    during the merge, or if `stopped` returns True.
 
     Raises:
         CorruptTable: A log is damaged. The undamaged groups have been merged.
@@ -163,7 +164,7 @@ def compact_logs(
 
     def inflight(base: View) -> bytes:
         groups.extend(chosen(base))
-        return commit_metadata.inflight(LOG_COMPACT, [(g.partition, g.file_id, "", 0, 0) for g in groups])
+        return commit_metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups])
 
     try:
         with context.timeline.attempt(DELTA_COMMIT, inflight=inflight) as attempt:
@@ -175,21 +176,21 @@ def compact_logs(
             }
 
             def draft(view: View) -> SlotDraft | None:
-                """Return the content of the slot without file groups that changed in the meantime, and delete the new
-                logs of these.
+                """Return the slot's content without file groups that changed, and delete their new logs.
 
                 Hudi would read such logs as additional changes after the commit is completed.
                 """
-                for was in groups:
-                    if was.file_id in kept and (
-                        view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()
+                for group_before in groups:
+                    if group_before.file_id in kept and (
+                        view.group(group_before.partition, group_before.file_id) != group_before
+                        or group_before.file_id in view.planned_ids()
                     ):
-                        _delete(context.store, kept.pop(was.file_id))
+                        _delete(context.store, kept.pop(group_before.file_id))
                 if not kept:
                     return None
-                gone = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
+                merged_paths = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
                 return SlotDraft(
-                    LOG_COMPACT, files=tuple(kept.values()), merged=gone, touches=WriteSet(rewrites=set(kept))
+                    LOG_COMPACT, files=tuple(kept.values()), merged=merged_paths, touches=WriteSet(rewrites=set(kept))
                 )
 
             slot = attempt.complete(draft) if kept else None
@@ -200,9 +201,13 @@ def compact_logs(
         raise damaged[0]  # otherwise the logs were compacted in the meantime, and cleaning deleted them
     if slot is None:
         return LogCompactionResult()
-    done = [group for group in groups if group.file_id in kept]
+    merged_groups = [group for group in groups if group.file_id in kept]
     return LogCompactionResult(
-        len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant
+        len(merged_groups),
+        len(slot.merged),
+        sum(map(log_bytes, merged_groups)),
+        sum(file.size for file in slot.files),
+        slot.instant,
     )
 
 
@@ -213,8 +218,7 @@ def _merged(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[DataFile | CorruptTable]:
-    """Write a new log for each file group. The result has CorruptTable in place of a file if a log of the group is
-    damaged.
+    """Write a new log for each file group. If a log of a group is damaged, its result is a CorruptTable.
 
     Raises Stopped.
     """
@@ -228,7 +232,7 @@ def _merged(
 
 
 def _outputs(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
-    """Return the paths of the files that merging the logs will write. They are known in advance."""
+    """Return the paths of the files that merging the logs will write. They are known before the merge."""
     paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
     return [*paths, *(deleted_entry_name(group.file_id, attempt.instant) for group in groups)]
 

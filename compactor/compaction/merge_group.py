@@ -1,13 +1,13 @@
 """Merge of the logs of one file group into a new base file, within a memory budget.
 
-Logs that fit the budget are held in memory. If the base file has hoodoo's own layout, winning changes take the
+Logs that fit into the budget are held in memory. If the base file has hoodoo's own layout, winning changes take the
 positions of the rows that they replace, and unchanged row groups are copied (writers/files/in_place.py). Otherwise the
 base file is read in batches. Replaced rows are left out, and the winning changes follow at the end, in order of
 arrival.
 
-For larger logs, only record keys and ordering values are held, for one part of the keys at a time. The winning changes
-are recorded as a mask of rows. Then the base file and the logs are read again to copy the rows. Larger logs with
-partial updates are read for each batch of the base file.
+For larger logs, only record keys and ordering values are held, for one part of the keys at a time. A mask of rows
+records the winning changes. Then the base file and the logs are read again to copy the rows. Larger logs with partial
+updates are read for each batch of the base file.
 
 Two things may exceed the budget: a single log block (hoodoo writes at most 8 MiB), and partial updates of another
 engine. They are decoded at once.
@@ -51,7 +51,7 @@ _ARRIVAL = "#arrival"  # extra column; Avro does not allow this name for table c
 
 
 class _KeysDiffer(Exception):
-    """Internal exception: the keys of the new base file differ from the keys of the old one."""
+    """Internal exception: the keys of the new base file differ from the keys of the old base file."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class MergeTask:
         return in_order(self.config, old, file) if old else file
 
     def _in_place(self, merging: GroupMerge) -> DataFile | None:
-        """Write the new base file with changed rows in their old positions, so that unchanged row groups are only
-        copied.
+        """Write the new base file with changed rows at their old positions, so that unchanged row groups are copied.
 
         Returns None if this is not possible.
         """
@@ -88,19 +87,19 @@ class MergeTask:
         changes = merging.held_changes()
         if changes is None:
             return None
-        base, most = self.group.base.file, self.memory_bytes // _SHARE
+        base, max_bytes = self.group.base.file, self.memory_bytes // _SHARE
         index, step = index_of(self.store, shared=True), partial(self.pace.spend, 0)
         with suppress(CannotCopy):
-            rewriter = Rewriter(self.store, self.config, index, most, step)
+            rewriter = Rewriter(self.store, self.config, index, max_bytes, step)
             return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
 
     def _merged(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
         """Write the new base file by decoding and encoding all rows."""
-        ours = not any(
+        is_own_log_only = not any(
             log.file.origin for log in self.group.logs
         )  # logs of hoodoo only update keys of the base file, and only their delete blocks remove keys
-        keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
+        keeps_keys = old is not None and is_own_log_only and not any(log.file.deletes for log in self.group.logs)
         grown = ExtendedKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
         try:
             return self._write(merging, grown)
@@ -131,7 +130,7 @@ class MergeTask:
 def _of_several_commits(group: FileGroup) -> bool:
     """Return whether the file group has logs of table version 6. Such a log may contain blocks of several commits.
 
-    Only a read of the whole file slice can tell valid blocks from invalid blocks.
+    Valid blocks can be told from invalid blocks only by reading the whole file slice.
     """
     return any(log.file.blocks for log in group.logs)
 
@@ -165,9 +164,9 @@ class GroupMerge:
             yield from self._with_large_logs()
 
     def _log_memory(self) -> float:
-        """Estimate the memory that the log records take as Arrow tables, in bytes.
+        """Estimate the memory that the log records need as Arrow tables, in bytes.
 
-        Small numbers and nulls take one byte in Avro, but their full width in Arrow.
+        Small numbers and nulls need one byte in Avro, but their full width in Arrow.
         """
         width = sum(_width(kind) for kind in self.config.stored_schema.types)
         files = [log.file for log in self.group.logs]
@@ -192,16 +191,16 @@ class GroupMerge:
     def _with_held_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
         parts = list(self._log_parts(wide)) if self._held is None else [self._held]
-        held = self.config.merge_policy.apply_streaming(parts) if parts else None
-        whole = held is None or not held.changes.unset
+        merge = self.config.merge_policy.apply_streaming(parts) if parts else None
+        is_complete = merge is None or not merge.changes.unset
         for batch in self._base(wide):
-            if held is None or whole:
-                yield batch.filter(pa.array(held.stays(batch))) if held else batch
+            if merge is None or is_complete:
+                yield batch.filter(pa.array(merge.stays(batch))) if merge else batch
             else:
-                yield held.applied(batch)
-        if held:
-            lives = held.live() if whole else held.live() & ~held.found & ~held.changes.partial
-            yield held.changes.rows.filter(pa.array(lives))
+                yield merge.applied(batch)
+        if merge:
+            wins = merge.live() if is_complete else merge.live() & ~merge.found & ~merge.changes.partial
+            yield merge.changes.rows.filter(pa.array(wins))
 
     def _with_large_partial_logs(self) -> Iterator[pa.Table]:
         """Yield the current rows, for logs that are too large for the memory and contain partial updates.
@@ -209,27 +208,29 @@ class GroupMerge:
         The logs are read once for each batch of the base file, and once more for new keys.
         """
         wide, policy = self.config.stored_schema, self.config.merge_policy
-        met = np.zeros(sum(log.file.rows for log in self.group.logs), bool)
+        matched = np.zeros(sum(log.file.rows for log in self.group.logs), bool)
         for batch in self._base(wide):
-            keys, mine = batch[RECORD_KEY].combine_chunks(), []
-            for part, at in _numbered(self._log_parts(wide)):
-                here = np.flatnonzero(slices.among(part.rows[RECORD_KEY], keys))
-                met[at + here] = True
-                mine.append(part.take(here))
-            yield policy.apply_streaming(mine).applied(batch)
+            keys, batch_changes = batch[RECORD_KEY].combine_chunks(), []
+            for part, offset in _numbered(self._log_parts(wide)):
+                positions = np.flatnonzero(slices.among(part.rows[RECORD_KEY], keys))
+                matched[offset + positions] = True
+                batch_changes.append(part.take(positions))
+            yield policy.apply_streaming(batch_changes).applied(batch)
         parts = _numbered(self._log_parts(wide))
-        others = policy.collapse(concat([part.take(np.flatnonzero(~met[at : at + len(part)])) for part, at in parts]))
-        yield others.rows.filter(pa.array(~others.delete & ~others.partial))
+        unmatched = policy.collapse(
+            concat([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
+        )
+        yield unmatched.rows.filter(pa.array(~unmatched.delete & ~unmatched.partial))
 
     def _with_large_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
-        stays, lives = self._decide()
-        at = 0
+        is_kept, wins = self._decide()
+        offset = 0
         for batch in self._base(wide):
-            yield batch.filter(pa.array(stays[at : at + len(batch)]))
-            at += len(batch)
-        for part, at in _numbered(self._log_parts(wide)):
-            yield part.rows.filter(pa.array(lives[at : at + len(part)]))
+            yield batch.filter(pa.array(is_kept[offset : offset + len(batch)]))
+            offset += len(batch)
+        for part, offset in _numbered(self._log_parts(wide)):
+            yield part.rows.filter(pa.array(wins[offset : offset + len(part)]))
 
     def _decide(self) -> tuple[np.ndarray, np.ndarray]:
         """Decide which base rows stay and which log records win, and return both as boolean masks.
@@ -237,20 +238,22 @@ class GroupMerge:
         Only keys and ordering values are read, and only one part of the keys is in memory at a time.
         """
         narrow = self._narrow()
-        stays = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
+        is_kept = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
         sizes = [(len(part), part.rows.nbytes) for part in self._log_parts(narrow)]
-        lives = np.zeros(sum(rows for rows, _ in sizes), bool)
-        held_bytes = sum(size for _, size in sizes) + _HELD_BYTES * len(lives)
+        wins = np.zeros(sum(rows for rows, _ in sizes), bool)
+        held_bytes = sum(size for _, size in sizes) + _HELD_BYTES * len(wins)
         count = max(1, int(np.ceil(held_bytes / self._share)))
         for number in range(count):
-            mine = [_of_part(part, at, number, count) for part, at in _numbered(self._log_parts(narrow))]
-            held = self.config.merge_policy.apply_streaming(mine)
-            at = 0
+            part_changes = [
+                _of_part(part, offset, number, count) for part, offset in _numbered(self._log_parts(narrow))
+            ]
+            merge = self.config.merge_policy.apply_streaming(part_changes)
+            offset = 0
             for batch in self._base(narrow):
-                stays[at : at + len(batch)] &= held.stays(batch)
-                at += len(batch)
-            lives[held.changes.rows[_ARRIVAL].to_numpy()[held.live()]] = True
-        return stays, lives
+                is_kept[offset : offset + len(batch)] &= merge.stays(batch)
+                offset += len(batch)
+            wins[merge.changes.rows[_ARRIVAL].to_numpy()[merge.live()]] = True
+        return is_kept, wins
 
     # ---- files
     def _narrow(self) -> pa.Schema:
@@ -302,9 +305,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def run_task(task: MergeTask) -> DataFile | CorruptTable:
-    """Merge one file group. Returns CorruptTable instead of raising it, so that undamaged groups are still
-    compacted.
-    """
+    """Merge one file group. Returns CorruptTable instead of raising it, so that other groups are still compacted."""
     try:
         return task()
     except CorruptTable as problem:
@@ -313,19 +314,17 @@ def run_task(task: MergeTask) -> DataFile | CorruptTable:
 
 def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int]]:
     """Yield each set of changes together with the number of changes in the sets before it."""
-    at = 0
+    offset = 0
     for part in parts:
-        yield part, at
-        at += len(part)
+        yield part, offset
+        offset += len(part)
 
 
-def _of_part(part: KeyedChanges, at: int, number: int, count: int) -> KeyedChanges:
-    """Return the changes whose keys belong to one of `count` parts of all keys, with their position among all log
-    records.
-    """
+def _of_part(part: KeyedChanges, offset: int, number: int, count: int) -> KeyedChanges:
+    """Return the changes whose keys belong to one of `count` key ranges, with their position among all log records."""
     hashes = part.key_hashes()
     positions = np.flatnonzero(hashes % np.uint64(count) == number)
-    rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))
+    rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(offset, offset + len(part))))
     return KeyedChanges(rows, part.delete, part.unconditional, hashes=hashes).take(positions)
 
 

@@ -1,4 +1,4 @@
-"""Compaction plans: choosing the file groups to compact, scheduling a plan in a slot, and running it.
+"""Compaction plans: choosing the file groups to compact, scheduling a plan in a slot, and running the plan.
 
 Any worker can run a plan at any time. The output of a plan has fixed names and contents, so two workers can run the
 same plan. One slot completes it, so only one run takes effect.
@@ -45,9 +45,7 @@ class CompactionResult:
 
 
 def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
-    """Plan a compaction of the file groups with at least `logs_min` logs, most log bytes first, as many as one plan
-    takes.
-    """
+    """Plan a compaction of the file groups with at least `logs_min` logs, most log bytes first, up to plan limits."""
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
@@ -79,7 +77,7 @@ def run(
 ) -> CompactionResult:
     """Run an open compaction plan: merge its file groups, and commit the new base files.
 
-    Returns an empty result if another worker completed the plan, or if `stopped` returns True before the end. A damaged
+    The result is empty if another worker completed the plan, or if `stopped` returns True before the end. A damaged
     file group is skipped and keeps its logs.
 
     Raises:
@@ -92,25 +90,27 @@ def run(
         config = attempt.config.with_schemas(attempt.base.schemas.up_to(plan.seq))
         tasks = merge_tasks(context, config, plan.instant, groups, stopped, limits)
         try:
-            made = context.engine.map(run_task, tasks, limits.groups_at_once)
+            results = context.engine.map(run_task, tasks, limits.groups_at_once)
         except Stopped:
             return CompactionResult()  # the next run of the plan reuses the files that were written
-        damaged = [file for file in made if isinstance(file, CorruptTable)]
-        files = {group.file_id: file for group, file in zip(groups, made, strict=True) if isinstance(file, DataFile)}
+        damaged = [file for file in results if isinstance(file, CorruptTable)]
+        files = {group.file_id: file for group, file in zip(groups, results, strict=True) if isinstance(file, DataFile)}
 
         def draft(view: View) -> SlotDraft | None:
             if plan.instant not in view.plans:
                 return None
-            kept = [
+            unchanged_groups = [
                 group
                 for group in groups
                 if group.file_id in files
-                and (now := view.group(group.partition, group.file_id))
-                and now.base == group.base
+                and (current := view.group(group.partition, group.file_id))
+                and current.base == group.base
             ]
-            if damaged and not kept:
+            if damaged and not unchanged_groups:
                 raise damaged[0]
-            return SlotDraft("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
+            return SlotDraft(
+                "COMPACT", files=tuple(files[group.file_id] for group in unchanged_groups), plan_seq=plan.seq
+            )
 
         try:
             slot = attempt.complete(draft)
@@ -128,19 +128,21 @@ def run(
 
 
 def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
-    """Delete new files of a plan that another worker has completed first, if the table does not refer to them.
+    """Delete new files of a plan that another worker completed first, if the table does not refer to these files.
 
-    Cleaning or a purge may have deleted the files of the other worker before this worker wrote them again. A leftover
-    file of a completed instant could contain rows that must stay deleted. While a lease holds an old snapshot, nothing
-    is deleted. Orphan removal then deletes the files later.
+    Cleaning or a purge may have deleted the other worker's files before this worker wrote them again. A leftover file
+    of a completed instant could contain rows that must stay deleted. While a lease needs an old snapshot, nothing is
+    deleted. Orphan removal then deletes the files later.
     """
     view = context.timeline.history.head()
-    known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
-    known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
+    referenced = {
+        name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)
+    }
+    referenced |= {name for entry in view.superseded for name in (entry.path, entry.index)}
     if any(seq < view.min_readable for seq in leases.held(context.store)):
         return
     for file in files:
-        for key in {file.path, file.index} - known:
+        for key in {file.path, file.index} - referenced:
             context.store.delete(key)
 
 
@@ -192,24 +194,26 @@ def compact(
     `strategy` divides the file groups into plans.
     """
     results = [run_open(context, context.timeline.heal().view, limits=limits)]
-    left = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
+    remaining_ids = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
 
     def choose(view: View) -> CompactionPlan:
-        return strategy.plan(view, [group for group in behind(view, logs_min) if group.file_id in left])
+        return strategy.plan(view, [group for group in behind(view, logs_min) if group.file_id in remaining_ids])
 
-    while left and (plan := schedule(context, choose)):  # logs that writers add meanwhile wait for the next call
+    while remaining_ids and (
+        plan := schedule(context, choose)
+    ):  # logs that writers add meanwhile wait for the next call
         results.append(run(context, plan, limits=limits))
-        left -= {group.file_id for group in plan.groups}
+        remaining_ids -= {group.file_id for group in plan.groups}
     return _sum(results)
 
 
 def _sum(results: Iterable[CompactionResult]) -> CompactionResult:
     total = CompactionResult()
-    for one in results:
+    for result in results:
         total = CompactionResult(
-            total.groups + one.groups,
-            total.bytes_read + one.bytes_read,
-            total.bytes_written + one.bytes_written,
-            total.instants + one.instants,
+            total.groups + result.groups,
+            total.bytes_read + result.bytes_read,
+            total.bytes_written + result.bytes_written,
+            total.instants + result.instants,
         )
     return total

@@ -50,19 +50,19 @@ def _by_log_size(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
 
 
 def _by_newest_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Order file groups by partition path, descending, so that partitions that are dates come newest first."""
+    """Order file groups by partition path, descending, so that partitions named by date come newest first."""
     return sorted(_by_log_size(view, due), key=lambda group: group.partition, reverse=True)
 
 
 def _by_whole_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Add all file groups with logs in the same partitions, so that whole partitions become free of logs.
+    """Add all file groups with logs in the same partitions, so that these partitions have no logs afterwards.
 
     Partitions with the most log bytes come first.
     """
-    named = {group.partition for group in due}
-    weight = {partition: sum(map(log_bytes, view.groups([partition]))) for partition in named}
+    due_partitions = {group.partition for group in due}
+    weight = {partition: sum(map(log_bytes, view.groups([partition]))) for partition in due_partitions}
     return sorted(
-        (group for group in behind(view) if group.partition in named),
+        (group for group in behind(view) if group.partition in due_partitions),
         key=lambda group: (-weight[group.partition], group.partition, -log_bytes(group)),
     )
 
@@ -91,20 +91,22 @@ class Strategy:
     def __post_init__(self) -> None:
         if not isinstance(self.order, str) or self.order not in STRATEGIES:
             raise OptionError(
-                f"Strategy {printable(self.order)} does not exist; known: "
+                f"Strategy {printable(self.order)} does not exist: expected one of "
                 f"{', '.join(STRATEGIES)}.{meant(self.order, tuple(STRATEGIES))}",
                 option="strategy",
             )
         if self.io_bytes < 1:
-            raise OptionError(f"io_bytes must be an integer from 1, got {self.io_bytes!r}.", option="io_bytes")
+            raise OptionError(
+                f"Option io_bytes is invalid: expected an integer from 1, got {self.io_bytes!r}.", option="io_bytes"
+            )
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
-        """Return a plan with the first of the file groups in `due`, as many as one plan takes."""
+        """Return a plan with the first of the file groups in `due`, up to the limits of a plan."""
         chosen: list[FileGroup] = []
-        left = self.io_bytes
+        remaining_bytes = self.io_bytes
         for group in STRATEGIES[self.order](view, list(due))[: self.groups]:
-            left -= io_bytes(group)
-            if left < 0 and chosen:
+            remaining_bytes -= io_bytes(group)
+            if remaining_bytes < 0 and chosen:
                 break
             chosen.append(group)
         return CompactionPlan(tuple(chosen))

@@ -1,4 +1,4 @@
-"""Triggers: four conditions that make a worker compact a file group. One condition is enough.
+"""Triggers: four conditions for which a worker compacts a file group. One of them is enough.
 
 The functions depend only on a view and the timeline. They do not compact anything.
 """
@@ -26,11 +26,12 @@ class Triggers:
 
     Attributes:
         logs: Minimum number of log files of the group.
-        age_s: Minimum age of the group's oldest log file, in seconds. 24 times this age if the base file is large
-            compared to the log files.
-        log_ratio: Limit on the bytes of the group's log files per byte of its base file. A group above it is due.
-        read_amplification: Limit on the bytes that a snapshot read takes per byte of base files. If the table exceeds
-            it, the groups with the most log bytes are due, until the rest is below the limit.
+        age_s: Minimum age of the group's oldest log file, in seconds. If the base file is large compared to the log
+            files, the minimum is 24 times this age.
+        log_ratio: Maximum ratio of the bytes of the group's log files to the bytes of its base file. A group above it
+            is due.
+        read_amplification: Maximum ratio of the bytes that a snapshot read needs to the bytes of base files. If the
+            table exceeds it, the groups with the most log bytes are due, until the rest is below the maximum.
     """
 
     logs: int | None = 5
@@ -40,7 +41,9 @@ class Triggers:
 
     def __post_init__(self) -> None:
         if self.logs is not None and self.logs < 1:
-            raise OptionError(f"logs_min must be an integer from 1, got {self.logs!r}.", option="logs_min")
+            raise OptionError(
+                f"Option logs_min is invalid: expected an integer from 1, got {self.logs!r}.", option="logs_min"
+            )
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
@@ -67,43 +70,39 @@ def costly(group: FileGroup) -> bool:
 
 
 def read_amplification(view: View) -> float:
-    """Return the bytes that a snapshot read takes per byte of base files: 1.0 for a table without logs."""
+    """Return the number of bytes that a snapshot read needs per byte of base files: 1.0 for a table without logs."""
     totals = view.totals
     return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """Return the file groups to compact: those with a base file and at least `logs_min` logs, and without an open
-    plan.
-    """
+    """Return the file groups with a base file and at least `logs_min` logs that are not in an open plan."""
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
-    """Return the file groups that a worker should compact now, because of any trigger. None of them is in an open
-    plan.
-    """
+    """Return the file groups that a worker should compact now because of any trigger, without those in an open plan."""
     waiting = behind(view)
-    old, ancient = (
+    old, very_old = (
         _committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
     )
-    found = {group.file_id for group in waiting if _is_due(group, triggers, ancient if costly(group) else old)}
+    due_ids = {group.file_id for group in waiting if _is_due(group, triggers, very_old if costly(group) else old)}
     if triggers.read_amplification is not None:
-        found |= set(_to_bring_below(view, waiting, triggers.read_amplification))
-    return [group for group in waiting if group.file_id in found]
+        due_ids |= set(_to_bring_below(view, waiting, triggers.read_amplification))
+    return [group for group in waiting if group.file_id in due_ids]
 
 
 def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
-    many = triggers.logs is not None and len(group.logs) >= triggers.logs
-    heavy = triggers.log_ratio is not None and log_bytes(group) > max(group.base_bytes * triggers.log_ratio, _BYTES_MIN)
-    return many or heavy or group.logs[0].seq <= old_seq
+    has_many = triggers.logs is not None and len(group.logs) >= triggers.logs
+    is_heavy = triggers.log_ratio is not None and log_bytes(group) > max(
+        group.base_bytes * triggers.log_ratio, _BYTES_MIN
+    )
+    return has_many or is_heavy or group.logs[0].seq <= old_seq
 
 
 def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> int:
-    """Return the newest slot that completed at least `age_s` seconds ago, or 0 without such a slot or without
-    `age_s`.
-    """
+    """Return the newest slot that completed at least `age_s` seconds ago, or 0 if there is none or `age_s` is None."""
     if age_s is None:
         return 0
     if not age_s:  # the time of a slot may be slightly ahead of the clock
@@ -118,10 +117,10 @@ def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> i
 
 def _to_bring_below(view: View, waiting: Iterable[FileGroup], limit: float) -> list[str]:
     base, logs = view.totals.base_bytes, view.totals.log_bytes
-    found = []
+    file_ids = []
     for group in sorted(waiting, key=log_bytes, reverse=True):
         if logs <= max(base * (limit - 1), _BYTES_MIN):
             break
-        found.append(group.file_id)
+        file_ids.append(group.file_id)
         logs -= log_bytes(group)
-    return found
+    return file_ids

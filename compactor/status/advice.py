@@ -35,11 +35,11 @@ class Services:
         figures: The figures about the services and the layout of the table.
         workers: Seconds since the last heartbeat of each worker, by worker name.
         plans: Seconds since a process last reported that it runs the plan, by instant of each open plan. None if no
-            process has.
+            process reported it.
         held: Bytes beyond retention that a savepoint, a pinned slot or a consumer keeps, by holder.
         advice: Recommended actions and the state of open plans, one sentence each. Empty if all services are up to
             date.
-        owners: The worker that runs the plan, by instant of each open plan. '' if no worker does.
+        owners: The worker that runs the plan, by instant of each open plan. '' if no worker runs it.
         plan_ages: Age of each open plan in seconds, by instant.
         dead: The names of workers whose last heartbeat is older than the option `worker_timeout_s`.
         problems: The last error of each failing service, newest first.
@@ -59,7 +59,7 @@ class Services:
 def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
     """Return the state of a table's services, from its newest view and from the hints of workers.
 
-    `path` is the table's path as it appears in recommended commands.
+    `path` is the table's path for the recommended commands.
     """
     return _StateOfServices(timeline, config, view, path).all()
 
@@ -78,24 +78,24 @@ class _StateOfServices:
 
     def all(self) -> Services:
         workers = {key[len(HEARTBEATS + WORKER) :]: self._age(key) for key, _ in self.store.list(HEARTBEATS + WORKER)}
-        known = {name: age for name, age in workers.items() if age is not None}
+        seen_workers = {name: age for name, age in workers.items() if age is not None}
         plans = {instant: self._age(plan_hint(instant)) for instant in self.view.plans}
         owners = {instant: heartbeats.holder(self.store, instant) for instant in plans}
         ages = {instant: max(0.0, (self.now - plan.planned_at) / 1000) for instant, plan in self.view.plans.items()}
-        dead = tuple(name for name, age in known.items() if age >= self.config.options.worker_timeout_s)
+        dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_s)
         problems = tuple(heartbeats.problems(self.store))
-        held = self._held()
+        held_bytes = self._held()
         advice = (
             *self._about_problems(problems),
-            *self._about_workers(known, dead),
-            *self._about_compaction(known),
+            *self._about_workers(seen_workers, dead),
+            *self._about_compaction(seen_workers),
             *self._about_plans(plans, owners),
-            *self._about_cleaning(held),
+            *self._about_cleaning(held_bytes),
             *self._about_consumers(),
-            *self._about_layout(set(known) - set(dead)),
+            *self._about_layout(set(seen_workers) - set(dead)),
             *self._about_exports(),
         )
-        return Services(self.figures, known, plans, held, advice, owners, ages, dead, problems)
+        return Services(self.figures, seen_workers, plans, held_bytes, advice, owners, ages, dead, problems)
 
     def _leased(self) -> set[int]:
         try:
@@ -108,46 +108,47 @@ class _StateOfServices:
             return set()
 
     def _age(self, key: str) -> float | None:
-        at = self.store.modified_ms(key)
-        return None if at is None else max(0.0, (self.now - at) / 1000)
+        modified_ms = self.store.modified_ms(key)
+        return None if modified_ms is None else max(0.0, (self.now - modified_ms) / 1000)
 
     # ---- workers and errors
     def _about_problems(self, problems: tuple[ServiceProblem, ...]) -> Iterator[str]:
-        for one in problems:
-            file = f" on {one.file}" if one.file and one.file not in one.message else ""
-            when = dt.datetime.fromtimestamp(one.at_ms / 1000, dt.timezone.utc).isoformat(timespec="seconds")
+        for problem in problems:
+            file = f" on {problem.file}" if problem.file and problem.file not in problem.message else ""
+            when = dt.datetime.fromtimestamp(problem.at_ms / 1000, dt.timezone.utc).isoformat(timespec="seconds")
             yield (
-                f"{one.service.capitalize()} failed in {one.worker} {span(max(0, self.now - one.at_ms) / 1000)} ago "
-                f"({when.replace('+00:00', 'Z')}){file}: {one.error}: {one.message}"
+                f"{problem.service.capitalize()} failed in {problem.worker} "
+                f"{span(max(0, self.now - problem.at_ms) / 1000)} ago ({when.replace('+00:00', 'Z')}){file}: "
+                f"{problem.error}: {problem.message}"
             )
 
     def _about_workers(self, workers: dict[str, float], dead: tuple[str, ...]) -> Iterator[str]:
         alive = len(workers) - len(dead)
         for name in dead:
-            instead = "others work" if alive else f"start another one: `hoodoo worker {self.path}`"
-            yield f"Worker {name} is dead or hangs: its last heartbeat was {span(workers[name])} ago; {instead}."
+            remedy = "other workers are alive" if alive else f"start another worker: `hoodoo worker {self.path}`"
+            yield f"Worker {name} is dead or hangs: its last heartbeat was {span(workers[name])} ago; {remedy}."
 
     # ---- compaction
     def _about_compaction(self, workers: dict[str, float]) -> Iterator[str]:
         figures, options = self.figures, self.config.options
         triggers = Triggers.of(options)
-        many = triggers.logs is not None and figures.logs_max >= triggers.logs * _PATIENCE
-        old = triggers.age_s is not None and figures.lag_seconds > triggers.age_s * _PATIENCE
+        has_many = triggers.logs is not None and figures.logs_max >= triggers.logs * _PATIENCE
+        is_old = triggers.age_s is not None and figures.lag_seconds > triggers.age_s * _PATIENCE
         alive = [age for age in workers.values() if age < options.worker_timeout_s]
-        if figures.groups_behind and (many or old):
+        if figures.groups_behind and (has_many or is_old):
             verb = "has" if figures.groups_behind == 1 else "have"
-            behind = (
+            lag_text = (
                 f"{_several(figures.groups_behind, 'file group')} {verb} logs, the oldest for "
                 f"{span(figures.lag_seconds)}"
             )
             if alive:
                 yield (
-                    f"{_several(len(alive), 'worker')} cannot keep up: {behind}, one with {figures.logs_max}: "
+                    f"{_several(len(alive), 'worker')} cannot keep up: {lag_text}, one with {figures.logs_max}: "
                     f"start more of `hoodoo worker {self.path}`, on other machines."
                 )
             else:
                 since = f"for {span(min(workers.values()))}" if workers else "here"
-                yield f"No worker has sent a heartbeat {since} and {behind}: start `hoodoo worker {self.path}`."
+                yield f"No worker has sent a heartbeat {since} and {lag_text}: start `hoodoo worker {self.path}`."
         if figures.backpressure:
             yield (
                 f"Writers wait after each commit: a file group has {figures.logs_max} logs, but "
@@ -180,19 +181,25 @@ class _StateOfServices:
     def _held(self) -> dict[str, int]:
         """Return the bytes that each savepoint, pinned slot or consumer keeps from being cleaned."""
         beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
-        free = {
+        cleanable_paths = {
             entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
         }
-        old = [entry for entry in self.view.superseded if entry.dropped <= beyond and entry.path not in free]
+        kept_files = [
+            entry for entry in self.view.superseded if entry.dropped <= beyond and entry.path not in cleanable_paths
+        ]
         holders = {f"savepoint {name}": seq for name, seq in self.view.savepoints.items()}
         holders |= {f"pinned slot {seq}": seq for seq in self.leased}
-        found = {name: sum(entry.size for entry in old if entry.in_snapshot(seq)) for name, seq in holders.items()}
-        for one in awaited(self.timeline, self.view, self.keep):
-            found[f"consumer {one.name}"] = sum(entry.size for entry in old if entry.dropped > one.position)
-        return {name: size for name, size in found.items() if size}
+        bytes_by_holder = {
+            name: sum(entry.size for entry in kept_files if entry.in_snapshot(seq)) for name, seq in holders.items()
+        }
+        for awaited_consumer in awaited(self.timeline, self.view, self.keep):
+            bytes_by_holder[f"consumer {awaited_consumer.name}"] = sum(
+                entry.size for entry in kept_files if entry.dropped > awaited_consumer.position
+            )
+        return {name: size for name, size in bytes_by_holder.items() if size}
 
     def _about_cleaning(self, held: dict[str, int]) -> Iterator[str]:
-        what = {
+        remedies = {
             "savepoint": "`hoodoo savepoint {path} {name} --delete` deletes the savepoint",
             "pinned": "they can be deleted after the reader releases its pin, or after the pin expires",
             "consumer": "the consumer must commit a newer position, or be dropped",
@@ -202,7 +209,7 @@ class _StateOfServices:
             verb = "holds" if kind != "consumer" else "has not read past"
             yield (
                 f"Cleaning cannot delete {amount(size)}: {holder} {verb} them; "
-                f"{what[kind].format(path=self.path, name=name)}."
+                f"{remedies[kind].format(path=self.path, name=name)}."
             )
         every = self.config.options.clean_every
         since = self.view.commits - self.view.cleaned_at_commit
@@ -220,13 +227,13 @@ class _StateOfServices:
 
     # ---- consumers and layout
     def _about_consumers(self) -> Iterator[str]:
-        waited = {one.name for one in awaited(self.timeline, self.view, self.keep)}
-        for one in consumers.all_of(self.store):
-            behind = self.view.seq - one.position
-            if one.position and one.name not in waited:
+        awaited_names = {awaited_consumer.name for awaited_consumer in awaited(self.timeline, self.view, self.keep)}
+        for awaited_consumer in consumers.all_of(self.store):
+            behind = self.view.seq - awaited_consumer.position
+            if awaited_consumer.position and awaited_consumer.name not in awaited_names:
                 yield (
-                    f"Consumer {one.name} lags by {_several(behind, 'slot')}, and cleaning no longer keeps "
-                    "files for it. Drop it, or register it again."
+                    f"Consumer {awaited_consumer.name} lags by {_several(behind, 'slot')}, and cleaning no longer "
+                    "keeps files for it. Drop it, or register it again."
                 )
 
     def _about_layout(self, workers: set[str]) -> Iterator[str]:
@@ -248,8 +255,8 @@ class _StateOfServices:
                 )
 
 
-def _several(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def span(seconds: float) -> str:

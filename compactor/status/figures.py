@@ -1,6 +1,6 @@
 """Figures about one table: pending work of table services, and the layout of its files.
 
-The figures come from a view, so that measuring does not list data files. Metrics and the command line show the figures.
+The figures come from a view, so no data files have to be listed. Metrics and the command line show the figures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Figures:
         logs: Number of log files of each file group, including groups without logs.
         log_bytes: Total size of the log files that wait for compaction, in bytes.
         base_bytes: Total size of the base files, in bytes.
-        read_amplification: Bytes that a snapshot read takes per byte of base files.
+        read_amplification: Number of bytes that a snapshot read needs per byte of base files.
         file_bytes_median: Median size of the base files, in bytes.
         small_files: Number of base files smaller than half the option `target_file_bytes`.
         lag_commits: Number of commits since the oldest log file that waits for compaction, including its own commit.
@@ -76,7 +76,7 @@ class Figures:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
-    """Compute the figures about a table as of a view.
+    """Compute the figures about a table at a view.
 
     Args:
         timeline: The timeline of the table.
@@ -92,27 +92,27 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
     logs = (0,) * (totals.groups - totals.behind) + tuple(
         number for number, groups in sorted(totals.by_logs.items()) for _ in range(groups)
     )
-    owed = lag.measure(timeline, view, config)
+    pending = lag.measure(timeline, view, config)
     oldest = lag.oldest_log(view)
     first = max(oldest, timeline.history.oldest_slot())
     states = dict.fromkeys((OPEN, RUNNING, POSTPONED), 0)
     for instant in view.plans:
-        held = heartbeats.held(timeline.store, instant, timeline.environment.now_ms())
-        states[RUNNING if held else POSTPONED if instant in postponed else OPEN] += 1
+        is_held = heartbeats.held(timeline.store, instant, timeline.environment.now_ms())
+        states[RUNNING if is_held else POSTPONED if instant in postponed else OPEN] += 1
     return Figures(
         head=view.seq,
         commits=view.commits,
         groups=totals.groups,
         logs=logs,
-        log_bytes=owed.log_bytes,
+        log_bytes=pending.log_bytes,
         base_bytes=totals.base_bytes,
         read_amplification=read_amplification(view),
         file_bytes_median=_median(view),
         small_files=view.bases_below(-(-options.target_file_bytes // 2)),
         lag_commits=sum(slot.writes_rows for slot in timeline.history.slots(first - 1, view.seq)) if oldest else 0,
-        lag_seconds=owed.oldest_delta_s,
+        lag_seconds=pending.oldest_delta_s,
         plans=states,
-        oldest_plan_seconds=owed.oldest_plan_s,
+        oldest_plan_seconds=pending.oldest_plan_s,
         cleanable_bytes=sum(entry.size for entry in cleanable(view, oldest_kept(timeline, view, retention(options)))),
         min_readable=view.min_readable,
         backpressure=options.slow_after_logs is not None and max(logs, default=0) >= options.slow_after_logs,

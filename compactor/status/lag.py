@@ -37,7 +37,7 @@ class Lag:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
-    """Compute the pending work of a table's services as of a view.
+    """Compute the pending work of a table's services at a view.
 
     Args:
         timeline: The timeline of the table.
@@ -64,5 +64,5 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 def oldest_log(view: View) -> int:
-    """Return the number of the slot with the oldest log file that waits for compaction, or 0 without log files."""
+    """Return the slot with the oldest log file that waits for compaction, or 0 if there are no log files."""
     return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -1,7 +1,7 @@
 """Prometheus metrics of a worker: figures of each table, and counters of the work done so far.
 
-The figures are measured on each scrape, from the newest view that the worker knows. Each worker has its own registry.
-The endpoint listens on 127.0.0.1 only. Put a proxy in front of it for access from other hosts.
+The figures are measured for each scrape, from the newest view that the worker knows. Each worker has its own registry.
+The endpoint listens on 127.0.0.1 only. Use a proxy for access from other hosts.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
 
 
 class TableCollector(Collector):
-    """Prometheus collector that measures each table on each scrape.
+    """Prometheus collector that measures each table for each scrape.
 
-    If measuring a table fails, the collector shows the table's last figures and sets `hoodoo_up` to 0.
+    If a table cannot be measured, the collector shows the table's last figures and sets `hoodoo_up` to 0.
     """
 
     def __init__(self, loops: Sequence[ServiceLoop]) -> None:
@@ -72,14 +72,14 @@ class TableCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:
-            found = [(loop.table.path, *self._measured(loop)) for loop in self._loops]
+            measured = [(loop.table.path, *self._measured(loop)) for loop in self._loops]
         up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services succeeded", labels=["table"])
         plans = GaugeMetricFamily(
             "hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"]
         )
         logs = HistogramMetricFamily("hoodoo_logs_per_file_group", "Logs of each file group", labels=["table"])
-        for path, figures, fine in found:
-            up.add_metric([path], float(fine))
+        for path, figures, is_up in measured:
+            up.add_metric([path], float(is_up))
             if figures:
                 for state, count in figures.plans.items():
                     plans.add_metric([path, state], count)
@@ -88,15 +88,15 @@ class TableCollector(Collector):
         yield from (up, plans, logs)
         for name, (text, value) in _GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["table"])
-            for path, figures, _ in found:
+            for path, figures, _ in measured:
                 if figures:
                     gauge.add_metric([path], value(figures))
             yield gauge
-        for name, (text, behind) in _EXPORT_GAUGES.items():
+        for name, (text, lag_value) in _EXPORT_GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["table", "format"])
-            for path, figures, _ in found:
+            for path, figures, _ in measured:
                 for format, lag in figures.exports.items() if figures else ():
-                    gauge.add_metric([path, format], behind(lag))
+                    gauge.add_metric([path, format], lag_value(lag))
             yield gauge
         for name, (text, amount) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=["table", "service"])
@@ -111,8 +111,10 @@ class TableCollector(Collector):
             return None, False
         context, config = seen
         try:
-            put_off = postponed(loop.duties.get("compact"))
-            self._last[path] = measure(context.timeline, context.timeline.history.known_head(), config, set(put_off))
+            postponed_plans = postponed(loop.duties.get("compact"))
+            self._last[path] = measure(
+                context.timeline, context.timeline.history.known_head(), config, set(postponed_plans)
+            )
         except (HoodooError, OSError):
             return self._last.get(path), False
         return self._last[path], not loop.failing
@@ -122,9 +124,7 @@ class Endpoint:
     """HTTP endpoint that serves Prometheus metrics until it is closed. `url` is its address."""
 
     def __init__(self, collector: Collector, port: int) -> None:
-        """Start to serve metrics on a port, or on any free port for 0. Raises OptionError if the port cannot be
-        used.
-        """
+        """Start to serve metrics on a port. 0 selects any free port. Raises OptionError if the port cannot be used."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         try:
@@ -132,7 +132,7 @@ class Endpoint:
         except OSError as problem:
             raise OptionError(
                 f"metrics_port (--metrics-port) {port} of {ADDRESS} cannot be served: {problem.strerror}. Choose "
-                "another one, or 0 for any that is free.",
+                "another port, or 0 for any free port.",
                 option="metrics_port",
             ) from None
         self.url = f"http://{ADDRESS}:{self._server.server_port}/metrics"

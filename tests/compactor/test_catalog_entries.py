@@ -116,7 +116,7 @@ def test_a_catalog_that_does_not_answer_is_a_failure_and_is_asked_once(
             loop.round()
             again_at_once(loop)
         assert loop.work["export"].failures == 3 and len(questions) == 1
-        assert "has not answered" in caplog.text
+        assert "has not responded" in caplog.text
         answer.set()
         questions[0]._thread.join()
         for failures, asked in ((4, 1), (5, 2)):
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_refused_as_the_worker_is_made(tmp_path: Path, given: 
 
 
 def test_a_table_alone_is_no_list_of_tables(tmp_path: Path) -> None:
-    with pytest.raises(hoodoo.OptionError, match="tables must be a list of open tables"):
+    with pytest.raises(hoodoo.OptionError, match="expected a list of open tables"):
         Worker(make(tmp_path / "t"))  # type: ignore[arg-type]
 
 

@@ -139,7 +139,7 @@ def test_a_failing_service_never_fails_the_commit(
     table.upsert(rows(("a", 1)))
     monkeypatch.setattr(plans, "schedule", broken)
     assert table.upsert(rows(("a", 2))).updated == 1
-    assert "the commit stands" in caplog.text and "abc" not in caplog.text
+    assert "the commit is final" in caplog.text and "abc" not in caplog.text
 
 
 def test_every_so_many_commits_a_writer_cleans(tmp_path: Path) -> None:

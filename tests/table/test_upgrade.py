@@ -30,7 +30,7 @@ IN_THE_WAY = {
     "v6_mor_virtual_by_1_2_0": "populate.meta.fields=false",
     "v6_mor_rolled_back": "deltacommit at [0-9]{17} is pending",
     "v6_mor_rolled_back_by_1_2_0": "deltacommit at [0-9]{17} is pending",
-    "v6_no_commits": "no commit: there is nothing to adopt",
+    "v6_no_commits": "no commit, so there is nothing to adopt",
 }
 ADOPTED = [name for name in golden.VERSION_6 if name not in IN_THE_WAY]
 

@@ -25,7 +25,7 @@ def attempted(request: Request, format: str, folder: str, remedy: str, run: Call
         format: 'delta' or 'iceberg'.
         folder: The folder of the format's metadata, such as '_delta_log/'.
         remedy: Advice for the error if a metadata file is permanently missing.
-        run: Exports the table up to a given slot.
+        run: Function that exports the table up to a given slot.
 
     Returns:
         The result of `run`.
@@ -34,17 +34,17 @@ def attempted(request: Request, format: str, folder: str, remedy: str, run: Call
         ForeignExport: Files of the format are permanently missing.
         TryAgainError: Concurrent changes interrupted all 20 attempts.
     """
-    until, there = request.until, None
+    until, names = request.until, None
     for _ in range(_ATTEMPTS):
         try:
             return run(until)
         except FileExistsError:  # another exporter or an external writer used the number
             continue
         except FileNotFoundError as problem:  # another exporter deleted the file, which its metadata does not need
-            was, there = there, request.store.names(folder)
-            if there == was:
+            previous_names, names = names, request.store.names(folder)
+            if names == previous_names:
                 raise ForeignExport(
-                    f"A file of the metadata in {folder} is missing: {problem}. {remedy}", format=format
+                    f"A metadata file in {folder} is missing: {problem}. {remedy}", format=format
                 ) from None
         except SnapshotExpired:  # slots that the export needs were archived
             until = request.history.head().seq
@@ -54,6 +54,6 @@ def attempted(request: Request, format: str, folder: str, remedy: str, run: Call
                 raise
             until = head.seq  # cleaning deleted the file
     raise TryAgainError(
-        f"Other exporters or cleaning changed {folder} in each attempt. Export again.",
+        f"Other exporters or cleaning changed {folder} during each of the {_ATTEMPTS} attempts. Export again.",
         format=format,
     )

@@ -20,7 +20,7 @@ AS_OF_COMPACTION = (
 )
 """Table comment in the exported metadata of a merge-on-read table, if logs are not exported."""
 IDLE_SLOTS = 100
-"""Number of slots without changed base files after which an export records its position.
+"""Number of slots without changed base files after which an export stores its position.
 
 The next export then skips these slots.
 """
@@ -31,7 +31,7 @@ _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 class BaseChanges:
     """Base files that one or more slots added and removed, by path.
 
-    `changes_rows` is True if readers of base files see other rows than before.
+    `changes_rows` is True if readers of base files see different rows than before.
     """
 
     added: Mapping[str, AddedFile] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class BaseChanges:
         return bool(self.added or self.removed)
 
     def then(self, later: BaseChanges) -> BaseChanges:
-        """Combine these changes with later ones. A file that was added and then removed is left out."""
+        """Combine these changes with later changes. A file that was added and later removed is left out."""
         added = {path: file for path, file in self.added.items() if path not in later.removed}
         added |= {path: file for path, file in later.added.items() if path not in self.removed}
         removed = {path: file for path, file in self.removed.items() if path not in later.added}
@@ -55,7 +55,7 @@ NOTHING = BaseChanges()
 
 @dataclass(frozen=True)
 class Step:
-    """Slot to export: the slot, the view after it, and the changes of base files since the previous step."""
+    """Slot to export, with the view after it and the changes of base files since the previous step."""
 
     slot: Slot
     view: View
@@ -70,42 +70,42 @@ def live(view: View) -> dict[str, AddedFile]:
 def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
     """Return the base files that a slot added and removed, given the views before and after the slot.
 
-    A compaction changes no rows of the table. Readers of base files see changed rows, because the contents of logs
-    become visible. So does any other rewrite of a file group with logs.
+    A compaction changes no rows of the table, but readers of base files see changed rows, because the contents of logs
+    become visible to them. Any other rewrite of a file group with logs has the same effect.
     """
     if slot.outcome != COMPLETED:
         return NOTHING
     added: dict[str, AddedFile] = {}
     removed: dict[str, AddedFile] = {}
     changes_rows = False
-    named = dict.fromkeys([*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
-    for partition, file_id in named:
+    group_keys = dict.fromkeys([*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
+    for partition, file_id in group_keys:
         old, new = before.group(partition, file_id), after.group(partition, file_id)
-        was, now = old.base if old else None, new.base if new else None
-        if (was.file.path if was else "") == (now.file.path if now else ""):
+        old_base, new_base = old.base if old else None, new.base if new else None
+        if (old_base.file.path if old_base else "") == (new_base.file.path if new_base else ""):
             continue
-        if was:
-            removed[was.file.path] = was
-        if now:
-            added[now.file.path] = now
+        if old_base:
+            removed[old_base.file.path] = old_base
+        if new_base:
+            added[new_base.file.path] = new_base
         changes_rows |= slot.operation not in _MOVES_ROWS or bool(old and old.logs)
     return BaseChanges(added, removed, changes_rows)
 
 
 def steps(history: History, after: int, until: int) -> Iterator[Step]:
-    """Yield the changes of base files by each slot with a number from `after` + 1 to `until`.
+    """Yield the changes of base files in each slot from `after` + 1 to `until`.
 
-    A slot that another engine rolled back is left out, because its files are gone. Its changes are part of the next
-    slot's changes. Raises SnapshotExpired if slots since `after` were archived.
+    A slot that another engine rolled back is left out, because its files no longer exist. Its changes are part of the
+    next slot's changes. Raises SnapshotExpired if slots since `after` were archived.
     """
     head = history.known_head()
     before, pending = (history.state(after) if after else View()), NOTHING
     for seq in range(after + 1, until + 1):
-        slot, now = history.slot(seq), history.state(seq)
-        pending = pending.then(changes_of(slot, before, now))
-        before = now
+        slot, after_slot = history.slot(seq), history.state(seq)
+        pending = pending.then(changes_of(slot, before, after_slot))
+        before = after_slot
         if seq == until or not head.is_undone(seq):
-            yield Step(slot, now, pending)
+            yield Step(slot, after_slot, pending)
             pending = NOTHING
 
 
@@ -121,7 +121,7 @@ def unchanged(history: History, after: int, until: int) -> bool:
 
 
 def first_slot(history: History) -> int:
-    """Return the first slot of a first export: the oldest existing slot whose snapshot is readable."""
+    """Return the first slot of a first export, which is the oldest existing slot with a readable snapshot."""
     head = history.known_head()
     seq = max(head.min_readable, history.oldest_slot(), 1)
     while seq < head.seq and head.is_undone(seq):
@@ -130,11 +130,10 @@ def first_slot(history: History) -> int:
 
 
 def continues_from(history: History, seq: int, instant: str) -> bool:
-    """Return whether a new export can continue from an earlier one, which ended at slot `seq` with the instant
-    `instant`.
+    """Return whether a new export can continue from an earlier export, which ended at slot `seq` with `instant`.
 
-    It cannot continue if the slots since then were archived, or if the table was restored from a backup, because other
-    slots now have these numbers.
+    It cannot continue if the slots since then were archived. It also cannot continue if the table was restored from a
+    backup, because other slots now have these numbers.
     """
     if not max(history.oldest_slot() - 1, 1) <= seq <= history.known_head().seq:
         return False
@@ -145,10 +144,10 @@ def continues_from(history: History, seq: int, instant: str) -> bool:
 
 
 def require_no_partition(view: View, folder: str) -> None:
-    """Raise PartitionValueError if a partition of the table is in the folder that an export needs for its metadata."""
+    """Raise PartitionValueError if a partition of the table has the folder that an export needs for its metadata."""
     if any(partition.split("/")[0] == folder for partition in view.partitions):
         raise PartitionValueError(
-            f"The table has a partition {folder!r}, and that is where the export would lie. Write the rows of this "
-            "partition under another value, or do not export this format.",
+            f"The table has a partition {folder!r}, but an export needs this folder for its metadata. Write the rows "
+            "of this partition under another value, or do not export this format.",
             partition=folder,
         )

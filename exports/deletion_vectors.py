@@ -1,7 +1,7 @@
 """Deletion vectors, which list the rows of a Parquet file that readers must skip, as bytes.
 
-Delta and Iceberg define the same bytes: "Deletion Vector Format" in the Delta protocol, `deletion-vector-v1` in the
-Puffin specification. They contain the bitmap that Hudi logs also use for positions.
+Delta and Iceberg define the same bytes: "Deletion Vector Format" in the Delta protocol, and `deletion-vector-v1` in the
+Puffin specification. They contain the same kind of bitmap that Hudi's logs use for positions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ _MAGIC = struct.pack("<I", 1681511377)
 
 
 def vector_bytes(positions: np.ndarray) -> bytes:
-    """Encode row positions as a deletion vector, with its length and checksum. Positions are int64, ascending, below
-    2^32.
-    """
+    """Encode row positions (int64, ascending, below 2^32) as a deletion vector, with its length and checksum."""
     vector = _MAGIC + bitmap(positions)
     return b"".join([struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])

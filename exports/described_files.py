@@ -1,4 +1,4 @@
-"""Search for the data files whose column bounds are in exported metadata, so that a purge can check them.
+"""Search for the data files whose column bounds are in exported metadata, so that a purge can check these bounds.
 
 All stored Delta and Iceberg metadata files are searched, not only current ones.
 """
@@ -47,13 +47,15 @@ def _delta_paths(key: str, data: bytes) -> set[str]:
         added = table["add"].to_pylist() if "add" in table.column_names else []
     else:
         added = [json.loads(line).get("add") for line in data.splitlines() if line.strip()]
-    return {unquote(one["path"]) for one in added if one and one.get("stats")}
+    return {unquote(action["path"]) for action in added if action and action.get("stats")}
 
 
 def _iceberg_paths(data: bytes, base: str) -> set[str]:
-    entries: list[Any] = [one.get("data_file") for one in fastavro.reader(io.BytesIO(data)) if isinstance(one, dict)]
+    entries: list[Any] = [
+        entry.get("data_file") for entry in fastavro.reader(io.BytesIO(data)) if isinstance(entry, dict)
+    ]
     return {
-        one["file_path"].removeprefix(base)
-        for one in entries
-        if one and (one.get("lower_bounds") or one.get("upper_bounds"))
+        entry["file_path"].removeprefix(base)
+        for entry in entries
+        if entry and (entry.get("lower_bounds") or entry.get("upper_bounds"))
     }

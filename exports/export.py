@@ -36,22 +36,22 @@ def export(
         history: The slots of the table.
         config: The configuration of the table.
         view: The newest view.
-        now_ms: The current time in ms since 1970. Decides which unused files are old enough to delete.
+        now_ms: The current time in ms since 1970. It decides which unused files are old enough to delete.
         delta: True exports a Delta log.
         iceberg: True exports Iceberg metadata.
-        rebuild: True replaces the existing metadata, whatever its contents.
+        rebuild: True replaces the existing metadata, even if another writer wrote it.
         mode: 'merged' exports the contents of logs as overlays. 'read_optimized' exports base files only.
         snapshots: 'newest' for one Iceberg snapshot per export, or 'all' for one per slot that changed base files.
-        iceberg_version: The version of the Iceberg format, 2 or 3. None keeps the version of the existing export, or
-            writes version 2 without one.
+        iceberg_version: The version of the Iceberg format, 2 or 3. None keeps the version of the existing export. A
+            first export then has version 2.
         change_feed: True enables the change data feed of the Delta log.
 
     Raises:
-        OptionError: `mode` is 'merged', and `snapshots` is 'all' or the Delta log has or gets a change data feed, or
-            the existing export has a newer `iceberg_version` and `rebuild` is False. Nothing was written.
+        OptionError: `mode` is 'merged', and `snapshots` is 'all' or the Delta log has or gets a change data feed. Or
+            the existing export has a newer `iceberg_version`, and `rebuild` is False. Nothing was written.
         SchemaError: A format cannot represent a column. Nothing was written.
-        PartitionValueError: A partition has the folder of a format. Nothing was written.
-        ForeignExport: Another writer committed to a format.
+        PartitionValueError: A partition has the folder that a format needs. Nothing was written.
+        ForeignExport: Another writer committed to the exported metadata of a format.
     """
     if (mode, snapshots) == (MERGED, ALL):
         raise OptionError(
@@ -86,8 +86,6 @@ def export(
 
 
 def _forget_overlays(request: Request) -> None:
-    """Delete the overlay files that this export wrote, if a purge or cleaning has made their slot unreadable
-    meanwhile.
-    """
+    """Delete the overlay files of this export if a purge or cleaning made their slot unreadable during the export."""
     if request.overlays and request.history.head().min_readable > request.until:
         request.overlays.forget_passed(request.history)

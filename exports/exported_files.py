@@ -11,23 +11,23 @@ from hoodoo.timeline.layout import VECTORS
 
 
 def exported_files(store: Store, keys: Collection[str]) -> set[str]:
-    """Return which of the files are exported metadata of hoodoo.
+    """Return which of the files are metadata that hoodoo exported.
 
-    If the newest version in a metadata folder is from another writer, no file of this folder is returned, because that
+    If another writer wrote the newest version in a metadata folder, no file of this folder is returned, because that
     version may need all of them.
 
     Args:
         store: The store of the table.
         keys: The paths of the files to choose from.
     """
-    found = {key for key in keys if key.startswith(VECTORS)}
+    own_files = {key for key in keys if key.startswith(VECTORS)}
     if any(key.startswith(log.FOLDER) for key in keys) and not log.newest(store).external:
-        found |= _named(keys, log.FOLDER, log.is_log_file)
+        own_files |= _named(keys, log.FOLDER, log.is_log_file)
     if any(key.startswith(metadata_files.FOLDER) for key in keys):
         version, metadata = metadata_files.newest(store)
         if not version or table_metadata.is_ours(metadata, version):
-            found |= _named(keys, metadata_files.FOLDER, metadata_files.is_metadata_file)
-    return found
+            own_files |= _named(keys, metadata_files.FOLDER, metadata_files.is_metadata_file)
+    return own_files
 
 
 def _named(keys: Collection[str], folder: str, is_wanted: Callable[[str], bool]) -> set[str]:

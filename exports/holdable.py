@@ -15,16 +15,16 @@ def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], na
 
     Args:
         columns: The columns of the table.
-        holds: Returns whether the format supports the type of a leaf column.
+        holds: Function that returns whether the format supports the type of a leaf column.
         name: The name of the format.
         advice: A remedy for the error message.
     """
-    refused = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name, holds)]
-    if refused:
-        said = ", ".join(f"{path!r} ({kind})" for path, kind in refused)
+    unsupported = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name, holds)]
+    if unsupported:
+        column_list = ", ".join(f"{path!r} ({kind})" for path, kind in unsupported)
         raise SchemaError(
-            f"{name} has no type for column {said}{advice}",
-            columns=[path for path, _ in refused],
+            f"{name} has no type for column {column_list}{advice}",
+            columns=[path for path, _ in unsupported],
             format=name.lower(),
         )
 

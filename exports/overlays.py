@@ -4,8 +4,8 @@ An overlay belongs to a file group with logs. It lists the dead rows of the base
 also has a small Parquet file with the rows that the logs wrote. A reader that skips the dead rows and adds the overlay
 rows gets the merged rows.
 
-The formats store the dead rows in their own way. The Parquet file is below `.hoodie`, because Hudi readers would take a
-Parquet file in a partition for a base file.
+Each format stores the dead rows in its own way. The Parquet file is below `.hoodie`, because Hudi readers would treat a
+Parquet file in a partition folder as a base file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Overlay:
         name: The name, which identifies the files of the file group and the columns of the table.
         base: The base file, or None if the file group only has logs.
         dead: Positions of the base rows that logs replace or delete: int64, ascending.
-        rows: The file with the rows that the logs wrote, or None without such rows.
+        rows: The file with the rows that the logs wrote, or None if there are no such rows.
     """
 
     name: str
@@ -56,8 +56,7 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """Return the name of a file group's overlay. It changes with the files of the file group and with the table's
-    columns.
+    """Return the name of a file group's overlay, which depends on the files of the file group and the table's columns.
 
     The name consists of the file group, the newest slot of its files, and the id of the columns. Each part has a fixed
     number of hexadecimal digits, so that the name is also a valid UUID.
@@ -74,18 +73,14 @@ def _group_part(group: FileGroup) -> str:
 
 
 def _newest_slot(group: FileGroup) -> int:
-    """Return the slot that added the newest file of a file group. The slot identifies the current files of the file
-    group.
-    """
+    """Return the slot that added the newest file of a file group. It identifies the group's current files."""
     return max(entry.seq for entry in group.files())
 
 
 def covered(view: View) -> list[FileGroup]:
-    """Return the file groups with logs, sorted by id. Without overlays, readers of an export do not see their current
-    rows.
-    """
-    found = [group for group in view.groups() if group.logs]
-    return sorted(found, key=lambda group: (group.file_id, group.partition))
+    """Return the file groups with logs, sorted by id. Without overlays, readers would not see their current rows."""
+    with_logs = [group for group in view.groups() if group.logs]
+    return sorted(with_logs, key=lambda group: (group.file_id, group.partition))
 
 
 class Overlays:
@@ -101,17 +96,17 @@ class Overlays:
 
         Raises CorruptTable if a file of a file group is damaged.
         """
-        wanted = {name_of(config, group): group for group in groups}
-        fresh = [(name, group) for name, group in wanted.items() if name not in self._made]
+        groups_by_name = {name_of(config, group): group for group in groups}
+        missing = [(name, group) for name, group in groups_by_name.items() if name not in self._made]
 
-        def make(named: tuple[str, FileGroup]) -> Overlay:
-            name, group = named
+        def make(item: tuple[str, FileGroup]) -> Overlay:
+            name, group = item
             dead, rows = _overlaid(self._store, config, group)
             return Overlay(name, group.base, dead, _write(writing, config, group, f"{OVERLAYS}{name}.parquet", rows))
 
-        self._keys |= {f"{OVERLAYS}{name}.parquet" for name, _ in fresh}
-        self._made |= {one.name: one for one in LocalEngine().map(make, fresh)}
-        return [self._made[name] for name in wanted]
+        self._keys |= {f"{OVERLAYS}{name}.parquet" for name, _ in missing}
+        self._made |= {overlay.name: overlay for overlay in LocalEngine().map(make, missing)}
+        return [self._made[name] for name in groups_by_name]
 
     @staticmethod
     def whole_key(config: TableConfig, group: FileGroup) -> str:
@@ -143,14 +138,16 @@ class Overlays:
 def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
     """Return the positions of the base rows that logs replace or delete, and the rows that the logs wrote.
 
-    The rows include record keys and partition, as in base files, because a purge searches for these.
+    The rows include record keys and partitions, as in base files, because a purge searches for them.
     """
     names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
     # includes logs that set none of the table's columns
-    asked = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)
-    parts = slices.log_parts(store, config, group, slices.schema_of(config, asked))
-    whole = not any(part.columns is not None or part.unset for part in parts)
-    dead, rows = _of_whole_rows(store, config, group, parts) if whole else _of_keys(store, config, group, parts)
+    needed = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)
+    parts = slices.log_parts(store, config, group, slices.schema_of(config, needed))
+    has_whole_rows = not any(part.columns is not None or part.unset for part in parts)
+    dead, rows = (
+        _of_whole_rows(store, config, group, parts) if has_whole_rows else _of_keys(store, config, group, parts)
+    )
     return dead, _placed(group, rows.select(names))
 
 
@@ -162,9 +159,7 @@ def _placed(group: FileGroup, rows: pa.Table) -> pa.Table:
 def _of_whole_rows(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Build the overlay of logs that contain only whole rows and deletes. Reads only keys and ordering values of the
-    base file.
-    """
+    """Build the overlay of logs without partial updates. Reads only keys and ordering values of the base file."""
     pending = config.merge_policy.apply_streaming(parts)
     dead = np.empty(0, np.int64)
     if group.base:
@@ -182,12 +177,12 @@ def _of_keys(
     if group.base:
         stored = slices.read_base(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]))
         dead = np.flatnonzero(slices.among(stored[RECORD_KEY], keys))
-    wanted = slices.schema_of(config, [RECORD_KEY, *(column.name for column in config.columns.columns)])
-    return dead, slices.read_slice(store, config, group, wanted, keys=keys)
+    schema = slices.schema_of(config, [RECORD_KEY, *(column.name for column in config.columns.columns)])
+    return dead, slices.read_slice(store, config, group, schema, keys=keys)
 
 
 def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table) -> AddedFile | None:
-    """Write rows to a Parquet file, and return it as an added file. Returns None without rows."""
+    """Write rows to a Parquet file, and return it as an added file. Returns None if there are no rows."""
     if not len(rows):
         return None
     schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])
@@ -203,8 +198,8 @@ def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, ro
     ) as writer:
         writer.write_table(rows.cast(schema))
     size = writing.first(key, sink.getvalue())
-    own = pa.schema([field for field in schema if field.name not in META_COLUMNS])
-    stats = statistics.of_parquet(collected[0], own)
+    table_columns = pa.schema([field for field in schema if field.name not in META_COLUMNS])
+    stats = statistics.of_parquet(collected[0], table_columns)
     file = DataFile(
         key, group.partition, group.file_id, BASE, size, "", len(rows), stats=stats, schema=config.schema_id
     )
@@ -219,8 +214,8 @@ def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
 def passed_overlays(history: History) -> Callable[[str], bool]:
     """Return a function that takes an overlay name, and returns whether no export of a readable slot uses the overlay.
 
-    An export uses the overlay of a file group as of its slot. An overlay is therefore unused if it is older than the
-    overlay of its file group at the oldest readable slot.
+    An export uses the overlay of a file group at the exported slot. An overlay is therefore unused if it is older than
+    the overlay of its file group at the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)
     newest = {_group_part(group): _newest_slot(group) for group in history.state(readable).groups()}
@@ -233,18 +228,14 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
 
 
 def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete the files of unused overlays that are older than a day. Readers of older exports may still use newer
-    files.
-    """
+    """Delete files of unused overlays that are older than a day. Readers of older exports may still use newer files."""
     for key, _ in passed_files(store, passed):
         if (store.modified_ms(key) or now_ms) < now_ms - _DAY_MS:
             store.delete(key)
 
 
 def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
-    """Return the path and size in bytes of each file of an unused overlay: Parquet files of rows, and deletion
-    vectors.
-    """
+    """Return the path and size of each file of an unused overlay, which are Parquet files and deletion vectors."""
     return [
         (key, size)
         for key, size in (*store.list(OVERLAYS), *store.list(VECTORS))

@@ -27,14 +27,14 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
     """Return the typed value of each partition column of a base file, or None if its rows have different values.
 
-    A null value is None. Nulls and empty strings share the default partition. The statistics of the file show whether
-    it contains nulls or empty strings.
+    A null value is None. Nulls and empty strings are both in the default partition. The statistics of the file show
+    which of them it contains.
     """
     names = partition_columns(config)
     if not names:
         return {}
-    found = partition_values(file.partition, names, config.schema, config.hive_style, config.url_encode)
-    for name, value in found.items():
+    values = partition_values(file.partition, names, config.schema, config.hive_style, config.url_encode)
+    for name, value in values.items():
         kind = config.schema.field(name).type
         if value is not None or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             continue
@@ -42,13 +42,12 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
         if stats is None or 0 < stats[2] < file.rows:
             return None
         if not stats[2]:
-            found[name] = "" if pa.types.is_string(kind) else b""
-    return found
+            values[name] = "" if pa.types.is_string(kind) else b""
+    return values
 
 
 def bounded_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the columns whose minimum and maximum are exported: key, ordering, partition columns and the first 32
-    columns.
+    """Return the columns whose bounds are exported: key, ordering and partition columns, and the first 32 columns.
 
     Bounds make up most of an export's size, and filters on a late column of a wide table are rare.
     """
@@ -59,9 +58,9 @@ def bounded_columns(config: TableConfig) -> tuple[str, ...]:
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
     """Return minimum, maximum and null count of each exported column of a base file, by current column name.
 
-    The values have the form of `statistics.to_json`. Nested columns are left out, because the formats only have
-    statistics for their fields.
+    The values have the form of `statistics.to_json`. Nested columns are left out, because the formats have statistics
+    only for their fields.
     """
-    found, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
-    wanted = (name for name in bounded_columns(config) if name in found and name in columns)
-    return {name: found[name] for name in wanted if not pa.types.is_nested(columns[name].arrow)}
+    stats, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
+    exported = (name for name in bounded_columns(config) if name in stats and name in columns)
+    return {name: stats[name] for name in exported if not pa.types.is_nested(columns[name].arrow)}

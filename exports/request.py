@@ -1,4 +1,4 @@
-"""Request for an export, which is the same for Delta and Iceberg."""
+"""Request for an export. It is the same for Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 
 NEWEST, ALL = "newest", "all"
-"""Slots that get Iceberg snapshots: the newest slot of an export ('newest'), or all that changed base files ('all')."""
+"""Slots that get Iceberg snapshots: the newest slot ('newest'), or all slots that changed base files ('all')."""
 HISTORIES = (NEWEST, ALL)
 ICEBERG_VERSIONS = (2, 3)
 """Versions of the Iceberg format that an export can write."""
@@ -25,11 +25,11 @@ class Request:
         history: The slots of the table.
         config: The configuration of the table.
         until: The slot to export, which readers will see.
-        now_ms: The current time in ms since 1970. Decides which unused files are old enough to delete.
-        rebuild: True replaces the existing metadata, whatever its contents.
+        now_ms: The current time in ms since 1970. It decides which unused files are old enough to delete.
+        rebuild: True replaces the existing metadata, even if another writer wrote it.
         overlays: The overlays that show the contents of logs to readers. None: logs are not exported.
-        each_slot: True creates a snapshot per slot, for formats that otherwise have one per export. Not allowed with
-            overlays.
+        each_slot: True creates one snapshot per slot instead of one per export, in formats with this choice. Not
+            allowed with overlays.
         iceberg_version: The version of the Iceberg format. None keeps the version of the existing export.
         change_feed: True enables the change data feed of the Delta log. An enabled feed stays enabled.
     """

@@ -19,9 +19,9 @@ class Writing:
         self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
-        """Create a metadata file. Succeeds if another exporter has already written the same bytes.
+        """Create a metadata file. Succeeds if another exporter already wrote the same bytes.
 
-        Raises FileExistsError if the file exists with other bytes, or if it was deleted in the meantime.
+        Raises FileExistsError if the file exists with other bytes, or if it was deleted during the call.
         """
         try:
             self.store.write_once(key, data)
@@ -30,9 +30,7 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create a metadata file unless it exists, and return its size in bytes. An existing file has equivalent
-        contents.
-        """
+        """Create a metadata file unless an equivalent file exists, and return the size of the file in bytes."""
         try:
             self.store.create(key, data)
         except FileExistsError:

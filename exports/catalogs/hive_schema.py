@@ -15,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import SchemaError
 
 _PART_LENGTH = 4_000
-"""Maximum number of characters of one parameter, which the databases of metastores limit."""
+"""Maximum number of characters of one parameter, because the databases of metastores limit its length."""
 _OF_HIVE = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
@@ -43,19 +43,19 @@ def hive_columns(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
 
     Raises SchemaError if two columns, or two fields of a struct, differ only in case.
     """
-    given = list(fields)
-    _require_distinct("", given)
-    return tuple((field.name.lower(), _hive_type(field.name, field.type)) for field in given)
+    columns = list(fields)
+    _require_distinct("", columns)
+    return tuple((field.name.lower(), _hive_type(field.name, field.type)) for field in columns)
 
 
 def _require_distinct(path: str, fields: Iterable[pa.Field]) -> None:
-    seen: dict[str, str] = {}
+    names_by_lower_case: dict[str, str] = {}
     for field in fields:
-        other = seen.setdefault(field.name.lower(), field.name)
+        other = names_by_lower_case.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise SchemaError(
-                f"A Hive metastore knows no case: columns '{path}{other}' and '{path}{field.name}' are one to it. "
-                "Rename one of them.",
+                f"Columns '{path}{other}' and '{path}{field.name}' differ only in case, which a Hive metastore "
+                "ignores. Rename one of them.",
                 column=f"{path}{field.name}",
             )
 
@@ -85,11 +85,11 @@ def spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str
     parts = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     names = list(partition_by)
     prefix = "spark.sql.sources."
-    found = {f"{prefix}provider": "hudi", f"{prefix}schema.numParts": str(len(parts))}
-    found |= {f"{prefix}schema.part.{number}": part for number, part in enumerate(parts)}
+    parameters = {f"{prefix}provider": "hudi", f"{prefix}schema.numParts": str(len(parts))}
+    parameters |= {f"{prefix}schema.part.{number}": part for number, part in enumerate(parts)}
     if names:
-        found[f"{prefix}schema.numPartCols"] = str(len(names))
-    return found | {f"{prefix}schema.partCol.{number}": name for number, name in enumerate(names)}
+        parameters[f"{prefix}schema.numPartCols"] = str(len(names))
+    return parameters | {f"{prefix}schema.partCol.{number}": name for number, name in enumerate(names)}
 
 
 def _spark_struct(fields: Iterable[pa.Field]) -> dict[str, Any]:

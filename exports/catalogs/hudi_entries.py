@@ -23,7 +23,7 @@ WITH_LOGS = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
 OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 REQUESTED, COMPLETED = "last_commit_time_sync", "last_commit_completion_time_sync"
-"""Parameters of a metastore entry that contain the newest commit that the entry describes."""
+"""Parameters of a metastore entry that contain the newest commit of the table that the entry describes."""
 SPARKS = "spark.sql.sources."
 """Prefix of the entry parameters that Spark reads."""
 Columns = tuple[tuple[str, str], ...]
@@ -38,8 +38,8 @@ class WantedEntry:
         location: The location of the table.
         columns: Names and types of Hudi's meta columns and of the table's columns, without partition columns.
         keys: Names and types of the partition columns.
-        input_format: The class that Hive uses to read files.
-        serde: Parameters of the class that Hive uses to read rows.
+        input_format: The Java class with which Hive reads files.
+        serde: Parameters of the Java class with which Hive reads rows.
         parameters: Parameters of the entry.
     """
 
@@ -53,7 +53,7 @@ class WantedEntry:
 
 
 def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEntry]:
-    """Return the metastore entries that a table should have, as of a view.
+    """Return the metastore entries that a table should have at a view.
 
     Raises:
         SchemaError: Column names differ only in case.
@@ -61,15 +61,15 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
     """
     if config.partition_by and not config.folders_tell_values:
         raise UnsupportedTable(
-            "The folders of this table's partitions do not tell the values of its partition columns: Apache Hudi's key "
-            f"generator {config.key_generator or 'of it'} made them. Register it by Hudi's own sync, with the "
-            "partition extractor that fits.",
+            "The partition folders of this table do not contain the values of its partition columns, because Apache "
+            f"Hudi's key generator {config.key_generator or '(unknown)'} created them. Register the table with Hudi's "
+            "own sync, and a partition extractor for this key generator.",
             property="hoodie.table.keygenerator.type",
         )
     inner = [field for field in config.file_schema if field.name not in config.partition_by]
     outer = [config.schema.field(name) for name in config.partition_by]
-    described = hive_columns([*inner, *outer])
-    columns, keys = described[: len(inner)], described[len(inner) :]
+    all_columns = hive_columns([*inner, *outer])
+    columns, keys = all_columns[: len(inner)], all_columns[len(inner) :]
     parameters = {
         "EXTERNAL": "TRUE",
         **spark_parameters(pa.schema([*inner, *outer]), config.partition_by),
@@ -95,9 +95,7 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
-    """Return the location of each partition, by its partition values as strings. Raises CorruptTable for an invalid
-    path.
-    """
+    """Return the location of each partition, by its partition values as strings. Raises CorruptTable for a bad path."""
     return {
         partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions

@@ -1,10 +1,10 @@
 """Registration of a Hudi table in a Hive metastore or Glue, for engines that find Hudi tables there.
 
-An entry records the newest commit that it describes. If this is the newest commit, nothing else is read.
+An entry contains the newest commit that it describes. If this is the newest commit, nothing else is read.
 
-Partitions are updated first, and then the entry. The entry is updated only if nobody changed it in the meantime. After
-an interruption or a concurrent change, the update starts again with the current table. An entry that claims to be up to
-date therefore is. Entries of other tables are not changed, and no entry is ever dropped.
+Partitions are updated first, and then the entry. The entry is updated only if nobody changed it since it was read.
+After an interruption or a concurrent change, the update starts again with the current table. An entry with the newest
+commit is therefore always complete. Entries of other tables are not changed, and no entry is ever dropped.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ Look = Callable[[], tuple[TableConfig, View]]
 
 def require_hudi_identifier(option: str, identifier: object) -> str:
     """Return the name of a table in a metastore. Raises OptionError unless it consists of one namespace and a name."""
-    named = require_identifier(option, identifier)
-    if named.count(".") > 1:
+    name = require_identifier(option, identifier)
+    if name.count(".") > 1:
         raise OptionError(
-            f"{option} takes one namespace and a table, as 'lake.rides', got {printable(named)}: Hive and Glue have no "
-            "namespaces within namespaces.",
+            f"Option {option} is invalid: expected one namespace and a table, such as 'lake.rides', got "
+            f"{printable(name)}. Hive and Glue do not support nested namespaces.",
             option=option,
         )
-    return named
+    return name
 
 
 def metastore_of(catalog: Any, identifier: str) -> Metastore:
     """Return the Hive metastore or Glue catalog behind a pyiceberg catalog.
 
-    Raises CatalogRefused for a kind of catalog that cannot store Hudi tables.
+    Raises CatalogRefused for a type of catalog that cannot store Hudi tables.
     """
-    kinds = {one.__name__ for one in type(catalog).__mro__}
+    kinds = {base_class.__name__ for base_class in type(catalog).__mro__}
     namespace = identifier.partition(".")[0]
     if "HiveCatalog" in kinds:
         return HiveEntries(catalog, namespace)
     if "GlueCatalog" in kinds:
         return GlueEntries(catalog, namespace)
     raise CatalogRefused(
-        f"A {type(catalog).__name__} holds no Hudi tables. Kinds that do: {', '.join(HUDI_KINDS)}. "
-        "The Iceberg entry of a table comes from export(iceberg=True, register=...).",
+        f"A {type(catalog).__name__} cannot store Hudi tables: expected a catalog of type {' or '.join(HUDI_KINDS)}. "
+        "To register the table as Iceberg, call export(iceberg=True, register=...).",
         identifier=identifier,
     )
 
@@ -90,7 +90,7 @@ class HudiRegistration:
 
         Args:
             store: The store of the table.
-            look: Returns the table's current configuration and view.
+            look: Function that returns the table's current configuration and view.
 
         Returns:
             The changes.
@@ -110,20 +110,20 @@ class HudiRegistration:
             raise
         except Exception as problem:  # each catalog raises its own errors
             raise CatalogRefused(
-                f"The catalog did not take the entry {self.identifier!r}: "
-                f"{(str(problem) or type(problem).__name__).rstrip('. ')}.",
+                f"The catalog rejected the entry {self.identifier!r}: "
+                f"{(str(problem) or type(problem).__name__).rstrip('. ')}. Check the catalog, then register again.",
                 identifier=self.identifier,
             ) from problem
 
     def _run(self, metastore: Metastore, location: str, look: Look) -> RegisterResult:
         config, view = look()
-        wanted = entries_of(config, view, location)
-        for entry in wanted:  # check all entries before the first one is written
-            found = metastore.find(self._name(entry.suffix))
-            if found:
-                self._require_ours(found, entry)
-        done = [self._bring(metastore, entry.suffix, location, (config, view), look) for entry in wanted]
-        return RegisterResult(view.seq, tuple(done))
+        wanted_entries = entries_of(config, view, location)
+        for entry in wanted_entries:  # check all entries before the first one is written
+            existing = metastore.find(self._name(entry.suffix))
+            if existing:
+                self._require_ours(existing, entry)
+        registered = [self._bring(metastore, entry.suffix, location, (config, view), look) for entry in wanted_entries]
+        return RegisterResult(view.seq, tuple(registered))
 
     def _name(self, suffix: str) -> str:
         return self.identifier.partition(".")[2].lower() + suffix
@@ -134,83 +134,86 @@ class HudiRegistration:
         """Create or update one metastore entry and its partitions."""
         name = self._name(suffix)
         identifier = f"{self.identifier.partition('.')[0]}.{name}"
-        change, touched = "refreshed", False
+        change, changed_partitions = "refreshed", False
         added = dropped = 0
         for _ in range(_ATTEMPTS):
             config, view = seen
-            found = metastore.find(name)
-            if not found:
+            existing = metastore.find(name)
+            if not existing:
                 if metastore.create(name, _without_newest_commit(_entry(config, view, location, suffix))):
                     change = "registered"
-                found = metastore.find(name)
-            if found:
-                spelled = _spelled(location, found)
-                entry = _entry(config, view, spelled, suffix)
-                self._require_ours(found, entry)
+                existing = metastore.find(name)
+            if existing:
+                entry_location = _spelled(location, existing)
+                entry = _entry(config, view, entry_location, suffix)
+                self._require_ours(existing, entry)
                 count = len(view.partitions) if entry.keys else 0
-                if not touched and found.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
+                if not changed_partitions and existing.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
                     return RegisteredEntry(identifier, "kept", count, added, dropped)
-                wanted = partitions_of(config, view, spelled)
-                there = metastore.partitions(name) if entry.keys else set()
-                new = {values: place for values, place in wanted.items() if values not in there}
-                gone = sorted(there - wanted.keys())
-                touched |= bool(new or gone)
+                partitions = partitions_of(config, view, entry_location)
+                known_partitions = metastore.partitions(name) if entry.keys else set()
+                new = {
+                    values: partition_location
+                    for values, partition_location in partitions.items()
+                    if values not in known_partitions
+                }
+                obsolete = sorted(known_partitions - partitions.keys())
+                changed_partitions |= bool(new or obsolete)
                 metastore.add(name, entry, new)
-                metastore.drop(name, gone)
-                added, dropped = added + len(new), dropped + len(gone)
-                if metastore.change(name, found, entry, _parameters(found, entry)):
+                metastore.drop(name, obsolete)
+                added, dropped = added + len(new), dropped + len(obsolete)
+                if metastore.change(name, existing, entry, _parameters(existing, entry)):
                     return RegisteredEntry(identifier, change, count, added, dropped)
             seen = look()
         raise TryAgainError(
-            f"Other processes changed the catalog's entry {identifier!r} in each attempt. Register again.",
+            f"Other processes changed the catalog entry {identifier!r} in each attempt. Register again.",
             identifier=identifier,
         )
 
-    def _require_ours(self, found: FoundEntry, entry: WantedEntry) -> None:
+    def _require_ours(self, existing: FoundEntry, entry: WantedEntry) -> None:
         """Raise CatalogRefused if an existing metastore entry does not belong to this table."""
         identifier = f"{self.identifier}{entry.suffix}"
-        if found.parameters.get("table_type", "").upper() == "ICEBERG":
+        if existing.parameters.get("table_type", "").upper() == "ICEBERG":
             raise CatalogRefused(
-                f"The catalog's entry {identifier!r} is an Iceberg table. Register under another name.",
+                f"Catalog entry {identifier!r} belongs to an Iceberg table. Register under another name.",
                 identifier=identifier,
             )
-        if _place(found.location) != _place(entry.location):
+        if _place(existing.location) != _place(entry.location):
             raise CatalogRefused(
-                f"The catalog's entry {identifier!r} is another table, at {found.location or 'no place'}. Register "
-                "under another name; or, if the table was moved here, drop that entry.",
+                f"Catalog entry {identifier!r} belongs to another table, at {existing.location or 'no location'}. "
+                "Register under another name. If the table was moved here, drop the entry.",
                 identifier=identifier,
             )
-        if not found.input_format.startswith(_HUDI):
+        if not existing.input_format.startswith(_HUDI):
             raise CatalogRefused(
-                f"The catalog's entry {identifier!r} is not a Hudi table: its files are read by "
-                f"{found.input_format or 'nothing'}. Register under another name, or drop that entry.",
+                f"Catalog entry {identifier!r} is not a Hudi table: its input format is "
+                f"{existing.input_format or 'empty'}. Register under another name, or drop the entry.",
                 identifier=identifier,
             )
-        if found.input_format != entry.input_format:
+        if existing.input_format != entry.input_format:
             raise CatalogRefused(
-                f"The catalog's entry {identifier!r} reads this table by {found.input_format}, as Hudi's sync may "
-                f"make it, and hoodoo's reads by {entry.input_format}. Register under another name, or drop "
-                "that entry.",
+                f"Catalog entry {identifier!r} has another input format for this table: expected "
+                f"{entry.input_format}, got {existing.input_format}, maybe from Hudi's sync. Register under another "
+                "name, or drop the entry.",
                 identifier=identifier,
             )
-        were, are = ([name for name, _ in keys] for keys in (found.keys, entry.keys))
-        if were != are:
+        entry_keys, table_keys = ([name for name, _ in keys] for keys in (existing.keys, entry.keys))
+        if entry_keys != table_keys:
             raise CatalogRefused(
-                f"The catalog's entry {identifier!r} is partitioned by {', '.join(were) or 'nothing'}, and the table "
-                f"by {', '.join(are) or 'nothing'}. No catalog can change that: drop that entry and register again.",
+                f"Catalog entry {identifier!r} has other partition columns: expected "
+                f"{', '.join(table_keys) or 'none'}, got {', '.join(entry_keys) or 'none'}. Catalogs cannot change "
+                "them: drop the entry and register again.",
                 identifier=identifier,
             )
 
 
 def _entry(config: TableConfig, view: View, location: str, suffix: str) -> WantedEntry:
-    return next(one for one in entries_of(config, view, location) if one.suffix == suffix)
+    return next(entry for entry in entries_of(config, view, location) if entry.suffix == suffix)
 
 
-def _spelled(location: str, found: FoundEntry) -> str:
-    """Return the table's location with the S3 scheme of the existing entry, because its readers may know only that
-    scheme.
-    """
-    return found.location if found.location.startswith(("s3a://", "s3n://")) else location
+def _spelled(location: str, existing: FoundEntry) -> str:
+    """Return the table's location with the S3 scheme of the existing entry. Readers may support only that scheme."""
+    return existing.location if existing.location.startswith(("s3a://", "s3n://")) else location
 
 
 def _place(location: str) -> str:
@@ -219,14 +222,14 @@ def _place(location: str) -> str:
 
 
 def _without_newest_commit(entry: WantedEntry) -> WantedEntry:
-    """Return a new entry without the newest commit in its parameters, because it does not have partitions yet."""
+    """Return a new entry without the newest commit in its parameters, because its partitions do not exist yet."""
     return replace(
         entry,
         parameters={name: value for name, value in entry.parameters.items() if name not in (REQUESTED, COMPLETED)},
     )
 
 
-def _parameters(found: FoundEntry, entry: WantedEntry) -> dict[str, str]:
+def _parameters(existing: FoundEntry, entry: WantedEntry) -> dict[str, str]:
     """Merge hoodoo's parameters into the parameters of an existing entry. Old parameters for Spark are removed."""
-    theirs = {name: value for name, value in found.parameters.items() if not name.startswith(SPARKS)}
-    return {**theirs, **entry.parameters}
+    kept = {name: value for name, value in existing.parameters.items() if not name.startswith(SPARKS)}
+    return {**kept, **entry.parameters}

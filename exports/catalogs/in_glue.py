@@ -64,18 +64,20 @@ class GlueEntries:
 
     def _change_partitions(self, name: str, entry: WantedEntry) -> None:
         """Set the columns of all partitions in Glue to the columns of the entry."""
-        there = [
+        entries = [
             {
-                "PartitionValueList": one["Values"],
-                "PartitionInput": _glue_partition(entry, one["Values"], one["StorageDescriptor"]["Location"]),
+                "PartitionValueList": partition["Values"],
+                "PartitionInput": _glue_partition(
+                    entry, partition["Values"], partition["StorageDescriptor"]["Location"]
+                ),
             }
-            for one in self._pages(name)
+            for partition in self._pages(name)
         ]
-        for chunk in chunks(there, _UPDATED):
-            answer = self._glue.batch_update_partition(
+        for chunk in chunks(entries, _UPDATED):
+            response = self._glue.batch_update_partition(
                 DatabaseName=self._namespace, TableName=name, Entries=list(chunk)
             )
-            self._require_none(name, answer, "EntityNotFoundException")
+            self._require_none(name, response, "EntityNotFoundException")
 
     def _pages(self, name: str) -> Iterator[Any]:
         pages = self._glue.get_paginator("get_partitions")
@@ -83,33 +85,33 @@ class GlueEntries:
             yield from page["Partitions"]
 
     def partitions(self, name: str) -> set[Values]:
-        return {tuple(one["Values"]) for one in self._pages(name)}
+        return {tuple(partition["Values"]) for partition in self._pages(name)}
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
         for chunk in chunks(list(partitions.items()), _CREATED):
-            answer = self._glue.batch_create_partition(
+            response = self._glue.batch_create_partition(
                 DatabaseName=self._namespace,
                 TableName=name,
                 PartitionInputList=[_glue_partition(entry, values, location) for values, location in chunk],
             )
-            self._require_none(name, answer, "AlreadyExistsException")
+            self._require_none(name, response, "AlreadyExistsException")
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
         for chunk in chunks(partitions, _DELETED):
-            answer = self._glue.batch_delete_partition(
+            response = self._glue.batch_delete_partition(
                 DatabaseName=self._namespace,
                 TableName=name,
                 PartitionsToDelete=[{"Values": list(values)} for values in chunk],
             )
-            self._require_none(name, answer, "EntityNotFoundException")
+            self._require_none(name, response, "EntityNotFoundException")
 
-    def _require_none(self, name: str, answer: Any, fine: str) -> None:
-        """Raise CatalogRefused for the first error in a batch response of Glue, except errors with the code `fine`."""
-        for one in answer.get("Errors", ()):
-            detail = one.get("ErrorDetail", {})
-            if detail.get("ErrorCode") != fine:
+    def _require_none(self, name: str, response: Any, expected_code: str) -> None:
+        """Raise CatalogRefused for the first error in a Glue batch response whose code is not `expected_code`."""
+        for error in response.get("Errors", ()):
+            detail = error.get("ErrorDetail", {})
+            if detail.get("ErrorCode") != expected_code:
                 raise CatalogRefused(
-                    f"Glue does not take the partition {one.get('PartitionValues', one.get('PartitionValueList'))} of "
+                    f"Glue rejected the partition {error.get('PartitionValues', error.get('PartitionValueList'))} of "
                     f"{self._namespace}.{name}: {detail.get('ErrorCode')} {detail.get('ErrorMessage', '')}".rstrip(),
                     identifier=f"{self._namespace}.{name}",
                 )
@@ -117,11 +119,11 @@ class GlueEntries:
 
 def _owned() -> dict[str, str]:
     """Return the field Owner for a new entry, or {} if the owner is unknown, because Glue rejects an empty name."""
-    return {"Owner": found} if (found := owner()) else {}
+    return {"Owner": name} if (name := owner()) else {}
 
 
 def _glue_columns(columns: Any) -> Columns:
-    return tuple((one["Name"], one.get("Type", "")) for one in columns)
+    return tuple((column["Name"], column.get("Type", "")) for column in columns)
 
 
 def _glue_table(entry: WantedEntry, location: str, parameters: Mapping[str, str]) -> dict[str, Any]:

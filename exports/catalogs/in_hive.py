@@ -24,30 +24,31 @@ class HiveEntries:
         self._client, self._namespace = catalog._client, namespace
 
     def _ask(
-        self, name: str, what: str, question: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
+        self, name: str, action: str, request: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
     ) -> Any:
         """Send a request about an entry to the Hive metastore, and return the response.
 
-        `what` describes the request for error messages. Returns `_NO` if the metastore raises an `expected` exception.
+        `action` describes the request for error messages. Returns `_NO` if the metastore raises an `expected`
+        exception.
         """
         from thrift.Thrift import TException
 
         with self._client as client:
             try:
-                return question(client)
+                return request(client)
             except expected:
                 return _NO
             except TException as problem:  # a `with` block cannot re-raise Thrift exceptions: they take no traceback
-                said = getattr(problem, "message", "") or type(problem).__name__
+                message = getattr(problem, "message", "") or type(problem).__name__
         advice = ""
-        if _OF_COLUMNS.search(said):
+        if _OF_COLUMNS.search(message):
             advice = (
-                " A metastore compares columns by their places. Set hive.metastore.disallow.incompatible.col.type."
+                " The metastore compares columns by position. Set hive.metastore.disallow.incompatible.col.type."
                 "changes=false there, or drop the entry and register the table again."
             )
         identifier = f"{self._namespace}.{name}"
         raise CatalogRefused(
-            f"The Hive metastore does not {what} {identifier}: {said.rstrip('. ')}.{advice}", identifier=identifier
+            f"The Hive metastore did not {action} {identifier}: {message.rstrip('. ')}.{advice}", identifier=identifier
         )
 
     def find(self, name: str) -> FoundEntry | None:
@@ -55,17 +56,17 @@ class HiveEntries:
 
         table = self._ask(
             name,
-            "tell of",
+            "return",
             lambda client: client.get_table(self._namespace, name),
             (NoSuchObjectException,),
         )
         if table is _NO:
             return None
-        sd = table.sd
+        descriptor = table.sd
         return FoundEntry(
-            (sd and sd.location) or "",
-            (sd and sd.inputFormat) or "",
-            _columns(sd.cols if sd else ()),
+            (descriptor and descriptor.location) or "",
+            (descriptor and descriptor.inputFormat) or "",
+            _columns(descriptor.cols if descriptor else ()),
             _columns(table.partitionKeys or ()),
             table.parameters or {},
             table,
@@ -83,8 +84,8 @@ class HiveEntries:
             parameters=dict(entry.parameters),
             tableType=ENTRY_TYPE,
         )
-        asked = self._ask(name, "create", lambda client: client.create_table(table), (AlreadyExistsException,))
-        return asked is not _NO
+        response = self._ask(name, "create", lambda client: client.create_table(table), (AlreadyExistsException,))
+        return response is not _NO
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         from hive_metastore.ttypes import EnvironmentContext, MetaException
@@ -96,9 +97,12 @@ class HiveEntries:
                 properties = {"expected_parameter_key": key, "expected_parameter_value": found.parameters[key]}
         if entry.columns != found.columns and entry.keys:
             properties["CASCADE"] = "true"  # also changes the columns of all partitions
-        sd = _descriptor(entry, found.location)
-        table.sd.cols, table.parameters = sd.cols, dict(parameters)
-        table.sd.outputFormat, table.sd.serdeInfo.serializationLib = sd.outputFormat, sd.serdeInfo.serializationLib
+        descriptor = _descriptor(entry, found.location)
+        table.sd.cols, table.parameters = descriptor.cols, dict(parameters)
+        table.sd.outputFormat, table.sd.serdeInfo.serializationLib = (
+            descriptor.outputFormat,
+            descriptor.serdeInfo.serializationLib,
+        )
         table.sd.serdeInfo.parameters = {**(table.sd.serdeInfo.parameters or {}), **entry.serde}
 
         def asked(client: Any) -> bool:
@@ -120,7 +124,9 @@ class HiveEntries:
             "list the partitions of",
             lambda client: client.get_partition_names(self._namespace, name, -1),
         )
-        return {tuple(unquote(part.partition("=")[2]) for part in one.split("/")) for one in names}
+        return {
+            tuple(unquote(part.partition("=")[2]) for part in partition_name.split("/")) for partition_name in names
+        }
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
         from hive_metastore.ttypes import AddPartitionsRequest, Partition

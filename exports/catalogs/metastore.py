@@ -20,8 +20,8 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 class FoundEntry:
     """Entry of a table as stored in a metastore.
 
-    `location` and `input_format` are '' if the entry lacks them. `raw` is the object that the client of the catalog
-    returned.
+    `location` and `input_format` are '' if the entry does not have them. `raw` is the object that the client of the
+    catalog returned.
     """
 
     location: str
@@ -54,9 +54,7 @@ class Metastore(Protocol):
         """Return the partition values of each partition in an entry."""
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
-        """Add partitions to an entry, as a mapping from partition values to locations. Existing partitions stay
-        unchanged.
-        """
+        """Add partitions to an entry. Existing partitions stay unchanged. `partitions` maps values to locations."""
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
         """Remove partitions from an entry. Missing partitions are ignored."""

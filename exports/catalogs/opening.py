@@ -16,7 +16,8 @@ def require_identifier(option: str, identifier: object) -> str:
     """Return the name of a table in a catalog. Raises OptionError unless it has the form 'namespace.table'."""
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
-            f"{option} must be the table in the catalog as 'namespace.table', got {printable(identifier)}.",
+            f"Option {option} is invalid: expected the table in the catalog as 'namespace.table', got "
+            f"{printable(identifier)}.",
             option=option,
         )
     return identifier
@@ -36,11 +37,11 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
         EngineError: pyiceberg is not installed.
         OptionError: An argument has the wrong type.
     """
-    given = {} if properties is None else properties
-    if not isinstance(given, Mapping):
+    settings = {} if properties is None else properties
+    if not isinstance(settings, Mapping):
         raise OptionError(
-            "catalog_properties takes names and values, as {'type': 'sql', 'uri': '...'}, got "
-            f"{printable(properties)}.",
+            "Option catalog_properties is invalid: expected names and values, such as {'type': 'sql', 'uri': "
+            f"'...'}}, got {printable(properties)}.",
             option="catalog_properties",
         )
     try:
@@ -49,24 +50,24 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
         raise EngineError(
             "Catalogs need pyiceberg. Install it: pip install 'hoodoo[iceberg]'.", library="pyiceberg"
         ) from None
-    named = "default" if catalog is None else catalog
-    if isinstance(named, Catalog):
-        return lambda: named
-    if not isinstance(named, str) or not named:
+    source = "default" if catalog is None else catalog
+    if isinstance(source, Catalog):
+        return lambda: source
+    if not isinstance(source, str) or not source:
         raise OptionError(
-            "catalog must be a pyiceberg catalog, or the name of a catalog in its configuration, got "
-            f"{printable(catalog)}.",
+            "Option catalog is invalid: expected a pyiceberg catalog, or the name of a catalog in pyiceberg's "
+            f"configuration, got {printable(catalog)}.",
             option="catalog",
         )
 
     def opened() -> Any:
         try:
-            return load_catalog(named, **given)
+            return load_catalog(source, **settings)
         except Exception as problem:  # each catalog raises its own errors
             raise OptionError(
-                f"pyiceberg cannot open the catalog {printable(named)}: {str(problem).rstrip('. ')}. Its properties "
-                "stand in pyiceberg's configuration (.pyiceberg.yaml), or are given as --catalog-property NAME=VALUE, "
-                "such as type=sql and uri=...",
+                f"pyiceberg cannot open the catalog {printable(source)}: {str(problem).rstrip('. ')}. Set its "
+                "properties in pyiceberg's configuration (.pyiceberg.yaml), or pass them as --catalog-property "
+                "NAME=VALUE, such as type=sql and uri=...",
                 option="catalog",
             ) from problem
 
@@ -77,14 +78,14 @@ def require_namespace(catalog: Any, identifier: str) -> None:
     """Raise CatalogRefused if the catalog does not contain the namespace of the entry, or cannot be reached."""
     namespace = identifier.rpartition(".")[0]
     try:
-        there = catalog.namespace_exists(namespace)
+        exists = catalog.namespace_exists(namespace)
     except Exception as problem:  # each catalog raises its own errors
         raise CatalogRefused(
-            f"The catalog did not respond for its namespace {namespace!r}: "
+            f"The catalog did not respond to a request for its namespace {namespace!r}: "
             f"{(str(problem) or type(problem).__name__).rstrip('. ')}. Check the catalog, then try again.",
             identifier=identifier,
         ) from problem
-    if not there:
+    if not exists:
         raise CatalogRefused(
-            f"The catalog lacks namespace {namespace!r}. Create it there first.", identifier=identifier
+            f"Namespace {namespace!r} does not exist in the catalog. Create it there first.", identifier=identifier
         )

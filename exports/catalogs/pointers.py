@@ -1,8 +1,8 @@
 """Atomic updates of an Iceberg table's metadata location in a catalog, for each type of catalog.
 
-The location is changed only if nobody changed it since it was read. A mover takes the catalog, the entry as pyiceberg
-loaded it, hoodoo's newest metadata and their location. It returns the new location of the entry, or '' if another
-process was faster.
+The location is changed only if nobody changed it since it was read. A mover receives the catalog, the entry as
+pyiceberg loaded it, hoodoo's newest metadata, and the location of this metadata. It returns the new location of the
+entry, or '' if another process was faster.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ _OLD, _NEW = "previous_metadata_location", "metadata_location"
 
 
 def mover_of(catalog: Any) -> Mover:
-    """Return the function that updates entries of this type of catalog. Raises CatalogRefused for an unsupported
-    type.
-    """
-    kinds = {one.__name__ for one in type(catalog).__mro__}
+    """Return the function that updates entries of this type of catalog. Raises CatalogRefused for unsupported types."""
+    kinds = {base_class.__name__ for base_class in type(catalog).__mro__}
     for name, mover in _MOVERS.items():
         if name in kinds:
             return mover
     raise CatalogRefused(
-        f"hoodoo does not know how to move the pointer of a {type(catalog).__name__} safely. Kinds that it knows: sql, "
-        "glue, hive, rest.",
+        f"Entries of a {type(catalog).__name__} cannot be updated atomically by hoodoo: expected a catalog of type "
+        "sql, glue, hive or rest. Use a catalog of one of these types.",
         identifier="",
     )
 
@@ -37,14 +35,12 @@ def writes_own_metadata(catalog: Any) -> bool:
     return mover_of(catalog) is _in_rest
 
 
-def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """Update the metadata location in a SQL catalog: one UPDATE of the row, on condition that it has the old
-    location.
-    """
+def _in_sql(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+    """Update the metadata location in a SQL catalog, on condition that the row still has the old location."""
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import update
 
-    namespace, name = _names(catalog, there)
+    namespace, name = _names(catalog, entry)
     row = IcebergTables
     statement = (
         update(row)
@@ -52,28 +48,28 @@ def _in_sql(catalog: Any, there: Any, ours: Json, location: str) -> str:
             row.catalog_name == catalog.name,
             row.table_namespace == namespace,
             row.table_name == name,
-            row.metadata_location == there.metadata_location,
+            row.metadata_location == entry.metadata_location,
         )
-        .values({_NEW: location, _OLD: there.metadata_location})
+        .values({_NEW: location, _OLD: entry.metadata_location})
     )
     with catalog.engine.begin() as connection:
         return location if connection.execute(statement).rowcount == 1 else ""
 
 
-def _in_glue(catalog: Any, there: Any, ours: Json, location: str) -> str:
+def _in_glue(catalog: Any, entry: Any, ours: Json, location: str) -> str:
     """Update the metadata location in Glue, on condition that Glue's version number of the table is unchanged."""
-    namespace, name = _names(catalog, there)
-    found = catalog.glue.get_table(DatabaseName=namespace, Name=name)["Table"]
-    if found["Parameters"].get(_NEW) != there.metadata_location:
+    namespace, name = _names(catalog, entry)
+    glue_table = catalog.glue.get_table(DatabaseName=namespace, Name=name)["Table"]
+    if glue_table["Parameters"].get(_NEW) != entry.metadata_location:
         return ""
-    kept = {key: found[key] for key in _OF_GLUE if key in found}
-    parameters = {**found["Parameters"], _NEW: location, _OLD: there.metadata_location}
+    kept = {key: glue_table[key] for key in _OF_GLUE if key in glue_table}
+    parameters = {**glue_table["Parameters"], _NEW: location, _OLD: entry.metadata_location}
     try:
         catalog.glue.update_table(
             DatabaseName=namespace,
             TableInput={**kept, "Parameters": parameters},
             SkipArchive=True,
-            VersionId=found.get("VersionId", "0"),
+            VersionId=glue_table.get("VersionId", "0"),
         )
     except catalog.glue.exceptions.ConcurrentModificationException:
         return ""
@@ -84,36 +80,39 @@ _OF_GLUE = ("Name", "Description", "Owner", "Retention", "StorageDescriptor", "P
 """Fields of a Glue table that an update sends back to Glue unchanged."""
 
 
-def _in_hive(catalog: Any, there: Any, ours: Json, location: str) -> str:
+def _in_hive(catalog: Any, entry: Any, ours: Json, location: str) -> str:
     """Update the metadata location in a Hive metastore, on condition that it still has the old location.
 
-    Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at once, the slower one may restore
-    an older location. The next export corrects it.
+    Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at the same time, the slower export
+    may restore an older location. The next export corrects it.
     """
     from hive_metastore.ttypes import EnvironmentContext, MetaException
 
-    namespace, name = _names(catalog, there)
-    condition = {"expected_parameter_key": _NEW, "expected_parameter_value": there.metadata_location}
+    namespace, name = _names(catalog, entry)
+    condition = {"expected_parameter_key": _NEW, "expected_parameter_value": entry.metadata_location}
     with catalog._client as client:
         table = catalog._get_hive_table(client, namespace, name)
-        if table.parameters.get(_NEW) != there.metadata_location:
+        if table.parameters.get(_NEW) != entry.metadata_location:
             return ""
-        table.parameters = {**table.parameters, _NEW: location, _OLD: there.metadata_location}
+        table.parameters = {**table.parameters, _NEW: location, _OLD: entry.metadata_location}
         try:
             client.alter_table_with_environment_context(
                 namespace, name, table, EnvironmentContext(properties=condition)
             )
         except MetaException as problem:  # a `with` block cannot re-raise Thrift exceptions: they take no traceback
-            said = str(problem.message)
+            message = str(problem.message)
         else:
             return location
-    if _NEW in said:  # the parameter has another value by now
+    if _NEW in message:  # the parameter has another value by now
         return ""
-    raise CatalogRefused(f"The Hive metastore does not move the entry: {said}", identifier=".".join(there.name()))
+    raise CatalogRefused(
+        f"The Hive metastore rejected the update of the entry: {message}. Check the metastore, then export again.",
+        identifier=".".join(entry.name()),
+    )
 
 
-def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
-    """Commit the difference between hoodoo's metadata and the table in a REST catalog.
+def _in_rest(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+    """Commit the difference between hoodoo's metadata and the table to a REST catalog.
 
     The server writes its own metadata file for hoodoo's manifests. It checks that the newest snapshot is still the one
     that was read.
@@ -134,60 +133,62 @@ def _in_rest(catalog: Any, there: Any, ours: Json, location: str) -> str:
         UpgradeFormatVersionUpdate,
     )
 
-    new, old = TableMetadataUtil.parse_obj(ours), there.metadata
+    new, old = TableMetadataUtil.parse_obj(ours), entry.metadata
     if new.format_version < old.format_version:
         raise CatalogRefused(
-            f"The entry has a newer version of the Iceberg format: expected at most {new.format_version}, got "
-            f"{old.format_version}. Drop the entry, then export again.",
-            identifier=".".join(there.name()),
+            f"Entry of the catalog has a newer version of the Iceberg format: expected at most {new.format_version}, "
+            f"got {old.format_version}. Drop the entry, then export again.",
+            identifier=".".join(entry.name()),
         )
-    numbers, unknown = _schema_numbers(new.schemas, old.schemas)
-    updates: list[Any] = [AddSchemaUpdate(schema=schema) for schema in unknown]
-    if numbers[new.current_schema_id] != old.current_schema_id:
-        updates.append(SetCurrentSchemaUpdate(schema_id=numbers[new.current_schema_id]))
+    schema_ids, new_schemas = _schema_numbers(new.schemas, old.schemas)
+    updates: list[Any] = [AddSchemaUpdate(schema=schema) for schema in new_schemas]
+    if schema_ids[new.current_schema_id] != old.current_schema_id:
+        updates.append(SetCurrentSchemaUpdate(schema_id=schema_ids[new.current_schema_id]))
     if new.location != old.location:
         updates.append(SetLocationUpdate(location=new.location))
-    have = {snapshot.snapshot_id for snapshot in old.snapshots}
-    wanted = {snapshot.snapshot_id for snapshot in new.snapshots}
-    fresh = [_under(one, numbers) for one in new.snapshots if one.snapshot_id not in have]
+    old_ids = {snapshot.snapshot_id for snapshot in old.snapshots}
+    new_ids = {snapshot.snapshot_id for snapshot in new.snapshots}
+    new_snapshots = [_under(snapshot, schema_ids) for snapshot in new.snapshots if snapshot.snapshot_id not in old_ids]
     # snapshots from before the upgrade have no row ids, which the server requires after it
-    updates += [AddSnapshotUpdate(snapshot=one) for one in fresh if one.first_row_id is None]
+    updates += [AddSnapshotUpdate(snapshot=snapshot) for snapshot in new_snapshots if snapshot.first_row_id is None]
     if new.format_version > old.format_version:
         updates.append(UpgradeFormatVersionUpdate(format_version=new.format_version))
-    updates += [AddSnapshotUpdate(snapshot=one) for one in fresh if one.first_row_id is not None]
+    updates += [AddSnapshotUpdate(snapshot=snapshot) for snapshot in new_snapshots if snapshot.first_row_id is not None]
     if new.current_snapshot_id != old.current_snapshot_id:
         updates.append(SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=new.current_snapshot_id))
-    if gone := sorted(have - wanted):
-        updates.append(RemoveSnapshotsUpdate(snapshot_ids=gone))
-    said = {key: value for key, value in new.properties.items() if old.properties.get(key) != value}
-    updates.append(SetPropertiesUpdate(updates=said))
-    if dropped := sorted(key for key in old.properties.keys() - new.properties.keys() if key.startswith("hoodoo.")):
-        updates.append(RemovePropertiesUpdate(removals=dropped))
+    if removed_ids := sorted(old_ids - new_ids):
+        updates.append(RemoveSnapshotsUpdate(snapshot_ids=removed_ids))
+    changed_properties = {key: value for key, value in new.properties.items() if old.properties.get(key) != value}
+    updates.append(SetPropertiesUpdate(updates=changed_properties))
+    if removed_properties := sorted(
+        key for key in old.properties.keys() - new.properties.keys() if key.startswith("hoodoo.")
+    ):
+        updates.append(RemovePropertiesUpdate(removals=removed_properties))
     conditions = (
         AssertTableUUID(uuid=old.table_uuid),
         AssertRefSnapshotId(ref="main", snapshot_id=old.current_snapshot_id),
     )
     try:
-        return str(catalog.commit_table(there, conditions, tuple(updates)).metadata_location)
+        return str(catalog.commit_table(entry, conditions, tuple(updates)).metadata_location)
     except CommitFailedException:
         return ""
 
 
 def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[int, int], list[Any]]:
-    """Return the REST server's id for each of hoodoo's schemas, and the schemas that the server does not know.
+    """Return the REST server's id for each of hoodoo's schemas, and the schemas that the server does not have.
 
-    The server assigns the next id to a new schema, whatever id the schema has.
+    The server assigns the next free id to a new schema, regardless of the schema's own id.
     """
     numbers: dict[int, int] = {}
-    unknown = []
+    new_schemas = []
     highest = max((schema.schema_id for schema in theirs), default=-1)
     for schema in ours:
-        same = [other.schema_id for other in theirs if other == schema]
-        if not same:
+        matching = [other.schema_id for other in theirs if other == schema]
+        if not matching:
             highest += 1
-            unknown.append(schema)
-        numbers[schema.schema_id] = same[0] if same else highest
-    return numbers, unknown
+            new_schemas.append(schema)
+        numbers[schema.schema_id] = matching[0] if matching else highest
+    return numbers, new_schemas
 
 
 def _under(snapshot: Any, numbers: Mapping[int, int]) -> Any:
@@ -195,8 +196,8 @@ def _under(snapshot: Any, numbers: Mapping[int, int]) -> Any:
     return snapshot.model_copy(update={"schema_id": numbers.get(snapshot.schema_id)})
 
 
-def _names(catalog: Any, there: Any) -> tuple[str, str]:
-    *namespace, name = there.name()
+def _names(catalog: Any, entry: Any) -> tuple[str, str]:
+    *namespace, name = entry.name()
     return ".".join(namespace), name
 
 

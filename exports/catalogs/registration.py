@@ -1,8 +1,8 @@
 """Registration of the exported Iceberg table in a catalog, and updates of its entry to the newest metadata file.
 
 A catalog entry points to one metadata file. The pointer is moved only by a conditional update. It is never dropped and
-registered again, because readers would find no table in between, and grants would be lost. If another exporter has
-moved the pointer further, it stays. `pointers.py` implements the conditional update for each kind of catalog.
+registered again, because readers would find no table in between, and grants would be lost. If another exporter moved
+the pointer to a newer file, it stays there. `pointers.py` implements the conditional update for each type of catalog.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Registration:
         except HoodooError:
             raise
         except Exception as problem:  # each catalog raises its own errors
-            said = (str(problem) or type(problem).__name__).rstrip(". ")
+            message = (str(problem) or type(problem).__name__).rstrip(". ")
             raise CatalogRefused(
-                f"The catalog rejected the entry {self.identifier!r}: {said}. {_advice(problem)}",
+                f"The catalog rejected the entry {self.identifier!r}: {message}. {_advice(problem)}",
                 identifier=self.identifier,
             ) from problem
 
@@ -69,7 +69,7 @@ class Registration:
         move = mover_of(self.catalog)
         for _ in range(_ATTEMPTS):
             try:
-                there = self.catalog.load_table(self.identifier)
+                entry = self.catalog.load_table(self.identifier)
             except NoSuchTableError:
                 require_namespace(self.catalog, self.identifier)
                 try:
@@ -77,48 +77,48 @@ class Registration:
                 except TableAlreadyExistsError:  # another process was faster
                     continue
                 return CatalogEntry(self.identifier, location, "registered")
-            self._require_ours(there, ours)
-            version, newest = int(there.properties.get(VERSION, 0)), int(ours["properties"][VERSION])
-            if version > newest or (version == newest and self._shows(there, ours, location)):
-                return CatalogEntry(self.identifier, there.metadata_location, "kept")
-            if moved := move(self.catalog, there, ours, location):
-                return CatalogEntry(self.identifier, moved, "moved")
+            self._require_ours(entry, ours)
+            version, newest = int(entry.properties.get(VERSION, 0)), int(ours["properties"][VERSION])
+            if version > newest or (version == newest and self._shows(entry, ours, location)):
+                return CatalogEntry(self.identifier, entry.metadata_location, "kept")
+            if new_location := move(self.catalog, entry, ours, location):
+                return CatalogEntry(self.identifier, new_location, "moved")
         raise TryAgainError(
-            f"Other processes changed the catalog's entry {self.identifier!r} in each attempt. Export again.",
+            f"Other processes changed the catalog entry {self.identifier!r} in each attempt. Export again.",
             identifier=self.identifier,
         )
 
-    def _shows(self, there: Any, ours: Json, location: str) -> bool:
+    def _shows(self, entry: Any, ours: Json, location: str) -> bool:
         """Return whether the catalog entry shows hoodoo's metadata, and another engine has not committed to it since.
 
         A REST server has metadata files of its own, so snapshots and columns are compared.
         """
-        if there.metadata_location == location:
+        if entry.metadata_location == location:
             return True
         schema = next(one for one in ours["schemas"] if one["schema-id"] == ours["current-schema-id"])
         return (
             writes_own_metadata(self.catalog)
-            and there.metadata.current_snapshot_id == ours["current-snapshot-id"]
-            and [field.name for field in there.schema().fields] == [field["name"] for field in schema["fields"]]
+            and entry.metadata.current_snapshot_id == ours["current-snapshot-id"]
+            and [field.name for field in entry.schema().fields] == [field["name"] for field in schema["fields"]]
         )
 
-    def _require_ours(self, there: Any, ours: Json) -> None:
+    def _require_ours(self, entry: Any, ours: Json) -> None:
         """Raise CatalogRefused if the catalog entry belongs to another table, or to the original of a copied table.
 
         In the second case, the entry has another location, where the table still exists. A copy of a table must not
         replace the entry of its original.
         """
-        if str(there.metadata.table_uuid) != ours["table-uuid"]:
+        if str(entry.metadata.table_uuid) != ours["table-uuid"]:
             raise CatalogRefused(
-                f"The catalog's entry {self.identifier!r} is another table, at {there.metadata.location}. Register "
-                "under another name, or drop that entry.",
+                f"Catalog entry {self.identifier!r} belongs to another table, at {entry.metadata.location}. Register "
+                "under another name, or drop the entry.",
                 identifier=self.identifier,
             )
-        old = there.metadata.location
-        if old != ours["location"] and there.io.new_input(f"{old}/{HINT}").exists():
+        entry_location = entry.metadata.location
+        if entry_location != ours["location"] and entry.io.new_input(f"{entry_location}/{HINT}").exists():
             raise CatalogRefused(
-                f"Entry {self.identifier!r} of the catalog belongs to the table at {old}, and this table is a copy. "
-                "Register the copy under another name. If the copy replaces the table, drop the entry first.",
+                f"Catalog entry {self.identifier!r} belongs to the table at {entry_location}, of which this table is "
+                "a copy. Register the copy under another name. If the copy replaces the table, drop the entry first.",
                 identifier=self.identifier,
             )
 
@@ -126,11 +126,11 @@ class Registration:
 def _advice(problem: Exception) -> str:
     """Return advice for an error of the catalog.
 
-    If the catalog is only unreachable, dropping the entry is not suggested, since its grants would be lost.
+    If the catalog is only unreachable, the advice is not to drop the entry, because its grants would be lost.
     """
-    kinds = {one.__name__ for one in type(problem).__mro__}
+    kinds = {base_class.__name__ for base_class in type(problem).__mro__}
     if kinds & {"NoSuchIcebergTableError", "NoSuchPropertyException"}:
         return "The entry is not an Iceberg table. Register under another name."
     if isinstance(problem, FileNotFoundError) or "NotFoundException" in str(problem):  # the latter: a REST server
-        return "If the table was moved here, drop that entry and export again."
+        return "If the table was moved here, drop the entry and export again."
     return "Check the catalog, then export again."

@@ -45,14 +45,14 @@ def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
 
     `merges` is True if files have deletion vectors, and `feed` if the change data feed is enabled.
     """
-    asked = ["deletionVectors"] if merges else []
-    asked += ["timestampNtz"] if has_local_times(config.columns) else []
-    changes = ["changeDataFeed"] if feed else []
-    writer = ["appendOnly", "invariants", "inCommitTimestamp", *changes, *asked, _GUARD]
-    if not asked:
-        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}}
+    reader_features = ["deletionVectors"] if merges else []
+    reader_features += ["timestampNtz"] if has_local_times(config.columns) else []
+    feed_feature = ["changeDataFeed"] if feed else []
+    writer_features = ["appendOnly", "invariants", "inCommitTimestamp", *feed_feature, *reader_features, _GUARD]
+    if not reader_features:
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer_features}}
     versions = {"minReaderVersion": 3, "minWriterVersion": 7}
-    return {"protocol": versions | {"readerFeatures": asked, "writerFeatures": writer}}
+    return {"protocol": versions | {"readerFeatures": reader_features, "writerFeatures": writer_features}}
 
 
 def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, feed: bool) -> Json:
@@ -61,14 +61,14 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, f
     `table` is the table's id. `merges` is True if files have deletion vectors, and `feed` if the change data feed is
     enabled.
     """
-    described = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
+    description = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     vectors = {"delta.enableDeletionVectors": "true"} if merges else {}
     changes = {"delta.enableChangeDataFeed": "true"} if feed else {}
     return {
         "metaData": {
             "id": str(uuid.UUID(hex=table)),
             "name": config.name,
-            **described,
+            **description,
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_text(config.columns),
             "partitionColumns": list(partition_columns(config)) if partitioned else [],
@@ -83,10 +83,10 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, f
     }
 
 
-def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json:
+def commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Json:
     """Return the Delta action `commitInfo`, which must be the first action in a version with an in-commit timestamp.
 
-    `at_ms` is the in-commit timestamp, and `more` contains hoodoo's own fields.
+    `at_ms` is the in-commit timestamp, and `fields` contains hoodoo's own fields.
     """
     return {
         "commitInfo": {
@@ -96,7 +96,7 @@ def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json
             "operationParameters": {},
             "isBlindAppend": is_append,
             "engineInfo": "hoodoo",
-            **more,
+            **fields,
         }
     }
 
@@ -139,15 +139,15 @@ def with_vector(added: Json, vector: Json) -> Json:
 
     The column bounds in the action still cover all rows of the file, so they are marked as not tight.
     """
-    said = added["add"]
-    stats = said["stats"][:-1] + ',"tightBounds":false}'
-    return {"add": {**said, "stats": stats, "deletionVector": vector}}
+    add_action = added["add"]
+    stats = add_action["stats"][:-1] + ',"tightBounds":false}'
+    return {"add": {**add_action, "stats": stats, "deletionVector": vector}}
 
 
 def removal(added: Json, at_ms: int) -> Json:
     """Return the `remove` action for a file that an `add` action added, including its deletion vector.
 
-    In a Delta log, a file with another deletion vector counts as another file.
+    A file with another deletion vector is another file in a Delta log.
     """
     vector = {"deletionVector": added["deletionVector"]} if added.get("deletionVector") else {}
     return {
@@ -166,7 +166,7 @@ def removal(added: Json, at_ms: int) -> Json:
 def path_text(path: str) -> str:
     """Encode a file path for a Delta log.
 
-    It is a URI, so encoded characters in a folder name are encoded again.
+    Delta paths are URIs, so characters that are already encoded in a folder name are encoded again.
     """
     return quote(path, safe="/=-_.~")
 
@@ -180,18 +180,21 @@ def statistics_text(config: TableConfig, file: DataFile, without: Collection[str
 
     Columns in `without` are left out. Decimals are JSON numbers with all digits.
     """
-    least: list[str] = []
-    greatest: list[str] = []
+    lower_bounds: list[str] = []
+    upper_bounds: list[str] = []
     nulls: list[str] = []
     for name, (low, high, missing) in bounds_of(config, file).items():
         if name in without:
             continue
         kind, key = config.columns.by_name[name].arrow, _text(name)
         nulls.append(f"{key}:{missing}")
-        for bounds, value, is_upper in ((least, low, False), (greatest, high, True)):
+        for bounds, value, is_upper in ((lower_bounds, low, False), (upper_bounds, high, True)):
             if text := _bound_text(value, kind, is_upper):
                 bounds.append(f"{key}:{text}")
-    parts = (f'"{key}":{{{",".join(found)}}}' for key, found in zip(_BOUNDS, (least, greatest, nulls), strict=True))
+    parts = (
+        f'"{key}":{{{",".join(values)}}}'
+        for key, values in zip(_BOUNDS, (lower_bounds, upper_bounds, nulls), strict=True)
+    )
     return f'{{"numRecords":{file.rows},{",".join(parts)}}}'
 
 
@@ -203,28 +206,28 @@ _LAST_TEXT = "\U0010ffff" * 16
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
     """Encode a column bound as JSON for an `add` action. Returns '' if no bound should be written.
 
-    deltalake's filters skip a file if a bound of their column is missing. A wide bound is therefore written for unknown
-    bounds. Examples are strings that are too long for statistics, and upper bounds of floats. Floats may be NaN, which
-    is the greatest number in Delta, and which Parquet's bounds ignore.
+    deltalake's filters skip a file if a bound of their column is missing. For an unknown bound, a wide bound is
+    therefore written. Unknown bounds are those of strings that are too long for statistics, and upper bounds of floats.
+    A float may be NaN, which is the greatest number in Delta, but which Parquet's bounds ignore.
     """
-    t = pa.types
+    types = pa.types
     if value is None:
-        return _text(_LAST_TEXT if is_upper else "") if t.is_string(kind) else ""
-    if t.is_floating(kind):
+        return _text(_LAST_TEXT if is_upper else "") if types.is_string(kind) else ""
+    if types.is_floating(kind):
         return _text(_LARGEST if is_upper else value) if math.isfinite(value) else ""
-    if t.is_decimal(kind):
+    if types.is_decimal(kind):
         return _decimal(value)
     try:
         # in milliseconds, as other writers do; rounded outwards, so that the bounds still include the values
-        if t.is_timestamp(kind):
+        if types.is_timestamp(kind):
             ms = -(-value // 1000) if is_upper else value // 1000
             text = (_EPOCH + dt.timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
             return _text(text + "Z" if kind.tz else text)
-        if t.is_date(kind):
+        if types.is_date(kind):
             return _text((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
     except OverflowError:  # the year has no four-digit form
         return ""
-    return _text(bool(value) if t.is_boolean(kind) else value)
+    return _text(bool(value) if types.is_boolean(kind) else value)
 
 
 def _decimal(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Checkpoints of a Delta log, which contain all files of the table as of a version in one Parquet file.
+"""Checkpoints of a Delta log. A checkpoint contains all files of the table at one version in one Parquet file.
 
 A checkpoint is built from all actions, or from the previous checkpoint and the changes since then. Removed files are
-left out, because they are only needed for Delta's VACUUM, which the export prevents.
+left out, because only Delta's VACUUM needs them, which the export prevents.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Checkpoint(NamedTuple):
 def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
     """Build a Delta checkpoint from actions, and return its bytes.
 
-    `heads` are the actions `protocol`, `metaData` and `txn`. `adds` are the actions of files.
+    `heads` are the actions `protocol`, `metaData` and `txn`. `adds` are the `add` actions of all files.
     """
     return _bytes(_rows([*heads, *adds]))
 
@@ -115,11 +115,17 @@ def checkpoint_after(
         raise pa.ArrowInvalid("the checkpoint was written by another engine")
     files = table.filter(pc.field("add").is_valid())
     paths = pc.struct_field(files["add"], "path")
-    named = pc.is_in(paths, pa.array([path for path, _ in changed], pa.string()))
-    some = files.filter(named)
-    stays = [identity(said) not in changed for said in some["add"].to_pylist()]
-    added = [{"add": {**said, "dataChange": False}} for _, said in sorted(changed.items()) if said is not None]
-    kept = pa.concat_tables([files.filter(pc.invert(named)), some.filter(pa.array(stays, pa.bool_())), _rows(added)])
+    is_changed = pc.is_in(paths, pa.array([path for path, _ in changed], pa.string()))
+    changed_rows = files.filter(is_changed)
+    is_kept = [identity(add_action) not in changed for add_action in changed_rows["add"].to_pylist()]
+    added = [
+        {"add": {**add_action, "dataChange": False}}
+        for _, add_action in sorted(changed.items())
+        if add_action is not None
+    ]
+    kept = pa.concat_tables(
+        [files.filter(pc.invert(is_changed)), changed_rows.filter(pa.array(is_kept, pa.bool_())), _rows(added)]
+    )
     kept = kept.take(pc.sort_indices(pc.struct_field(kept["add"], "path")))
     return Checkpoint(_bytes(pa.concat_tables([_rows(heads), kept])), len(kept))
 
@@ -136,15 +142,15 @@ def _bytes(rows: pa.Table) -> bytes:
 
 def _with_pairs(action: Json) -> Json:
     """Convert the maps in a Delta action to lists of pairs, which Arrow requires."""
-    [(name, said)] = action.items()
+    [(name, content)] = action.items()
     if name == "metaData":
-        kind = {**said["format"], "options": list(said["format"]["options"].items())}
-        return {name: {**said, "format": kind, "configuration": list(said["configuration"].items())}}
+        kind = {**content["format"], "options": list(content["format"]["options"].items())}
+        return {name: {**content, "format": kind, "configuration": list(content["configuration"].items())}}
     if name == "add":
-        return {name: {**said, "partitionValues": list(said["partitionValues"].items())}}
+        return {name: {**content, "partitionValues": list(content["partitionValues"].items())}}
     return action
 
 
 def last_checkpoint(version: int, adds: int, heads: int) -> bytes:
-    """Return the content of the file `_last_checkpoint`, which names the newest Delta checkpoint."""
+    """Return the content of the file `_last_checkpoint`, which contains the version of the newest Delta checkpoint."""
     return json.dumps({"version": version, "size": adds + heads, "numOfAddFiles": adds}).encode()

@@ -30,7 +30,7 @@ def file_of(positions: np.ndarray) -> bytes:
 
 
 def key_of(number: uuid.UUID) -> str:
-    """Return the path of a deletion vector file. Delta readers derive the path from the UUID."""
+    """Return the path of a deletion vector file. Delta readers derive the path from its UUID."""
     return f"{VECTORS}{number}.bin"
 
 

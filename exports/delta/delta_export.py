@@ -2,7 +2,7 @@
 
 A version is created only if it does not exist, and its bytes depend only on slots. Exporters therefore need no
 coordination: a slower exporter finds its own bytes, or continues from the existing version. A crash between two writes
-leaves a log of complete versions that the next export continues from.
+leaves a log of complete versions, and the next export continues from this log.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def require_exportable(config: TableConfig, view: View) -> None:
 
 
 def export(request: Request) -> tuple[DeltaExport, int]:
-    """Export the table to its Delta log, by writing the missing versions.
+    """Export the table to its Delta log by writing the missing versions.
 
     If logs are merged, one version covers all slots since the last export. Returns the export result, and the slot that
     readers now see. Raises ForeignExport if another writer committed to the Delta log, or if the log belongs to another
     table.
     """
-    remedy = f"Delete the folder {FOLDER} of the table and export again; no row is in it."
+    remedy = f"Delete the folder {FOLDER} of the table and export again; the folder contains no rows."
     return attempted(request, DELTA, FOLDER, remedy, _Exporter(request).run)
 
 
@@ -93,27 +93,27 @@ class _Exporter:
         self.change_feed = request.change_feed
 
     def run(self, until: int) -> tuple[DeltaExport, int]:
-        was, goes_on = newest(self.store), False
-        if was.feed and self.overlays:
+        existing, can_continue = newest(self.store), False
+        if existing.feed and self.overlays:
             raise OptionError(_NO_MERGED_FEED, option="mode")
         # a slow exporter named a checkpoint that another one had deleted; without the hint, readers list the log
-        if was.misled:
+        if existing.misled:
             self.store.delete(NEWEST_CHECKPOINT)
-        if was.version >= 0 and not self.rebuild:
-            _require_ours(was, self.history.known_head().table)
-            goes_on = continues_from(self.history, was.slot, was.instant)
+        if existing.version >= 0 and not self.rebuild:
+            _require_ours(existing, self.history.known_head().table)
+            can_continue = continues_from(self.history, existing.slot, existing.instant)
             # another exporter has exported newer slots, or slots that are now archived
-            if was.slot > until or not goes_on:
+            if existing.slot > until or not can_continue:
                 until = self.history.head().seq
-                goes_on = continues_from(self.history, was.slot, was.instant)
+                can_continue = continues_from(self.history, existing.slot, existing.instant)
         head = self.history.state(until)
-        state = was
+        state = existing
         if self.overlays:
-            state = self._merged(self.overlays, was, head, goes_on)
-        elif was.version < 0:
-            state = self._whole(replace(was, feed=self.change_feed), self.history.state(self._first(until)))
-        elif was.overlays or not goes_on:
-            state = self._whole(was, head)
+            state = self._merged(self.overlays, existing, head, can_continue)
+        elif existing.version < 0:
+            state = self._whole(replace(existing, feed=self.change_feed), self.history.state(self._first(until)))
+        elif existing.overlays or not can_continue:
+            state = self._whole(existing, head)
         if self.change_feed and not state.feed:
             state = self._with_feed(state, self.history.state(state.slot))
         if state.slot < until and not self.overlays:
@@ -125,7 +125,7 @@ class _Exporter:
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
     def _first(self, until: int) -> int:
-        """Return the first slot of a first export: the oldest readable one after which Delta supports all columns."""
+        """Return the first slot of a first export: the oldest readable slot after which Delta supports all columns."""
         first = min(first_slot(self.history), until)
         entries = self.config.schemas.entries
         for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
@@ -138,67 +138,80 @@ class _Exporter:
         return self.config.with_schemas(view.schemas)
 
     # ---- versions
-    def _with_feed(self, was: LogState, view: View) -> LogState:
-        """Write a Delta version with the files of `was`, which enables the change data feed for later versions."""
-        state = replace(was, version=was.version + 1, at_ms=was.at_ms + 1, feed=True)
+    def _with_feed(self, existing: LogState, view: View) -> LogState:
+        """Write a Delta version that enables the change data feed for later versions and changes no files."""
+        state = replace(existing, version=existing.version + 1, at_ms=existing.at_ms + 1, feed=True)
         info = actions.commit_info(_ENABLE_FEED, state.at_ms, False, state.said())
         self._commit(state, [info, *self._heads(state, self._config(view), view)])
         return self._checkpointed(state, view)
 
-    def _whole(self, was: LogState, view: View) -> LogState:
-        """Write a Delta version that replaces the contents of the log by exactly the base files of the view."""
+    def _whole(self, existing: LogState, view: View) -> LogState:
+        """Write a Delta version after which the log contains exactly the base files of the view."""
         config, files = self._config(view), live(view)
         partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
-        partitioned &= was.partitioned or not was.feed or was.version < 0  # Spark's feed would lose partition values
-        state = self._next(was, config, view, partitioned)
+        partitioned &= (
+            existing.partitioned or not existing.feed or existing.version < 0
+        )  # Spark's feed would lose partition values
+        state = self._next(existing, config, view, partitioned)
         wanted = _adds(config, partitioned, state.at_ms, sorted(files.items()), True)
-        there = live_files(self.store, was.version) if was.version >= 0 else {}
-        self._commit(state, self._exactly(state, config, view, there, wanted))
-        return self._checkpointed(state, view, at_once=was.version >= 0)
+        log_files = live_files(self.store, existing.version) if existing.version >= 0 else {}
+        self._commit(state, self._exactly(state, config, view, log_files, wanted))
+        return self._checkpointed(state, view, at_once=existing.version >= 0)
 
-    def _merged(self, overlays: Overlays, was: LogState, view: View, goes_on: bool) -> LogState:
+    def _merged(self, overlays: Overlays, existing: LogState, view: View, goes_on: bool) -> LogState:
         """Write a Delta version with the base files of the view, and with overlays for file groups with logs.
 
-        Returns `was` if the Delta log already has these contents. `goes_on` is True if the export can continue from it.
+        Returns `existing` if the Delta log already has these contents. `can_continue` is True if the export can
+        continue from it.
         """
         config, groups = self._config(view), covered(view)
-        said = digest_of(config, groups)
-        if goes_on and (was.slot, was.overlays) == (view.seq, said):
-            return was
-        state = replace(self._next(was, config, view, partitioned=False), overlays=said)
-        there = live_files(self.store, was.version) if was.version >= 0 else {}
-        as_now = goes_on and bool(was.overlays) and not was.partitioned and was.schema == state.schema
-        wanted = overlaid_adds(self.writing, overlays, config, view, groups, there if as_now else {}, state.at_ms)
-        same = as_now and {identity(one["add"]) for one in wanted} == there.keys()
-        if same and view.seq - was.slot < IDLE_SLOTS:
-            return was
-        self._commit(state, self._exactly(state, config, view, there, wanted, named_anew=not as_now))
-        return self._checkpointed(state, view, at_once=was.version >= 0 and not goes_on)
+        digest = digest_of(config, groups)
+        if goes_on and (existing.slot, existing.overlays) == (view.seq, digest):
+            return existing
+        state = replace(self._next(existing, config, view, partitioned=False), overlays=digest)
+        log_files = live_files(self.store, existing.version) if existing.version >= 0 else {}
+        is_comparable = (
+            goes_on and bool(existing.overlays) and not existing.partitioned and existing.schema == state.schema
+        )
+        wanted = overlaid_adds(
+            self.writing, overlays, config, view, groups, log_files if is_comparable else {}, state.at_ms
+        )
+        is_unchanged = (
+            is_comparable and {identity(wanted_action["add"]) for wanted_action in wanted} == log_files.keys()
+        )
+        if is_unchanged and view.seq - existing.slot < IDLE_SLOTS:
+            return existing
+        self._commit(state, self._exactly(state, config, view, log_files, wanted, rewrites_all=not is_comparable))
+        return self._checkpointed(state, view, at_once=existing.version >= 0 and not goes_on)
 
     def _exactly(
         self,
         state: LogState,
         config: TableConfig,
         view: View,
-        there: Mapping[Identity, Json],
+        log_files: Mapping[Identity, Json],
         wanted: Sequence[Json],
-        named_anew: bool = True,
+        rewrites_all: bool = True,
     ) -> list[Json]:
-        """Return the actions of a Delta version that makes `wanted` the only files in the log.
+        """Return the actions of a Delta version after which `wanted` are the only files in the log.
 
-        `there` are the files in the log before. `named_anew` also writes the actions of unchanged files again, because
-        columns or partitions differ.
+        `log_files` are the files in the log before this version. If `rewrites_all` is True, the actions of unchanged
+        files are written again, because columns or partitions differ.
         """
-        kept = {identity(one["add"]) for one in wanted} & there.keys()
+        kept = {identity(action["add"]) for action in wanted} & log_files.keys()
         heads = self._heads(state, config, view)
         return [
             actions.commit_info(_WHOLE, state.at_ms, False, state.said()),
-            *(heads if named_anew else heads[-1:]),
-            *(actions.removal(one, state.at_ms) for known, one in sorted(there.items()) if known not in kept),
+            *(heads if rewrites_all else heads[-1:]),
             *(
-                {"add": {**one["add"], "dataChange": identity(one["add"]) not in kept}}
-                for one in wanted
-                if named_anew or identity(one["add"]) not in kept
+                actions.removal(action, state.at_ms)
+                for log_identity, action in sorted(log_files.items())
+                if log_identity not in kept
+            ),
+            *(
+                {"add": {**action["add"], "dataChange": identity(action["add"]) not in kept}}
+                for action in wanted
+                if rewrites_all or identity(action["add"]) not in kept
             ),
         ]
 
@@ -212,25 +225,27 @@ class _Exporter:
             actions.transaction(state.slot, state.at_ms),
         ]
 
-    def _step(self, was: LogState, step: Step) -> LogState:
-        """Write the Delta version of one slot. Returns `was` if the slot changed nothing that a Delta reader sees."""
+    def _step(self, existing: LogState, step: Step) -> LogState:
+        """Write the Delta version of one slot. Returns `existing` if the slot changed nothing for Delta readers."""
         view, changes = step.view, step.changes
         config = self._config(view)
-        reshaped = config.columns.id != was.schema
-        if not changes and not reshaped and view.seq - was.slot < IDLE_SLOTS:
-            return was
-        partitioned = was.partitioned and _can_declare(config, changes.added.values())
-        state = self._next(was, config, view, partitioned)
+        reshaped = config.columns.id != existing.schema
+        if not changes and not reshaped and view.seq - existing.slot < IDLE_SLOTS:
+            return existing
+        partitioned = existing.partitioned and _can_declare(config, changes.added.values())
+        state = self._next(existing, config, view, partitioned)
         at_ms, slot = state.at_ms, step.slot
-        said = [actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())]
+        version_actions = [
+            actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())
+        ]
         heads = self._heads(state, config, view)
-        said += heads if reshaped or partitioned != was.partitioned else heads[-1:]
-        said += self._files(config, state, changes)
+        version_actions += heads if reshaped or partitioned != existing.partitioned else heads[-1:]
+        version_actions += self._files(config, state, changes)
         # write the other files again, because their bounds or partitions differ
-        if reshaped or partitioned != was.partitioned:
+        if reshaped or partitioned != existing.partitioned:
             others = {path: file for path, file in live(view).items() if path not in changes.added}
-            said += _adds(config, partitioned, at_ms, others.items(), False)
-        self._commit(state, said)
+            version_actions += _adds(config, partitioned, at_ms, others.items(), False)
+        self._commit(state, version_actions)
         return self._checkpointed(state, view)
 
     def _files(self, config: TableConfig, state: LogState, changes: BaseChanges) -> list[Json]:
@@ -241,29 +256,27 @@ class _Exporter:
             *_adds(config, state.partitioned, at_ms, sorted(changes.added.items()), rows),
         ]
 
-    def _next(self, was: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
+    def _next(self, existing: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
         """Return the state of the next Delta version. Its in-commit timestamp is greater than the previous one."""
         return LogState(
-            was.version + 1,
-            max(view.completed_at, was.at_ms + 1),
+            existing.version + 1,
+            max(view.completed_at, existing.at_ms + 1),
             view.table,
             view.seq,
             view.instant,
             config.columns.id,
             partitioned,
-            feed=was.feed,
-            checkpoint=was.checkpoint,
+            feed=existing.feed,
+            checkpoint=existing.checkpoint,
         )
 
-    def _commit(self, state: LogState, said: Sequence[Json]) -> None:
-        self.writing.once(version_key(state.version), actions.encode(said))
+    def _commit(self, state: LogState, version_actions: Sequence[Json]) -> None:
+        self.writing.once(version_key(state.version), actions.encode(version_actions))
         self.versions += 1
 
     # ---- checkpoints, and deletion of old versions
     def _checkpointed(self, state: LogState, view: View, at_once: bool = False) -> LogState:
-        """Write a Delta checkpoint if it is due or if `at_once` is True, so that readers need not read earlier
-        versions.
-        """
+        """Write a Delta checkpoint, which replaces earlier versions for readers, if it is due or `at_once` is True."""
         since = state.version - max(state.checkpoint, 0)
         if not at_once and since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
             return state
@@ -273,15 +286,15 @@ class _Exporter:
     def _checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
         """Write the Delta checkpoint of the version in `state`.
 
-        With `from_log`, it is built from the previous checkpoint and the versions since then. This takes a tenth of the
-        time that building it from the view takes.
+        If `from_log` is True, it is built from the previous checkpoint and the versions since then. This takes a tenth
+        of the time that it takes to build it from the view.
         """
         config = self._config(view)
         heads = self._heads(state, config, view)
-        made = (self._from_log(state, view, heads) if from_log else None) or self._from_view(state, view, heads)
-        self.writing.replace(checkpoint_key(state.version), made.data)
+        content = (self._from_log(state, view, heads) if from_log else None) or self._from_view(state, view, heads)
+        self.writing.replace(checkpoint_key(state.version), content.data)
         if is_newest:
-            self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, made.files, len(heads)))
+            self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, content.files, len(heads)))
 
     def _from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
         """Build a Delta checkpoint from the previous checkpoint and the versions after it.
@@ -291,14 +304,14 @@ class _Exporter:
         with suppress(FileNotFoundError, pa.ArrowException, OSError):
             before = self.store.get(checkpoint_key(state.checkpoint)) if state.checkpoint >= 0 else None
             changed = changed_files(self.store, state.checkpoint + 1, state.version + 1)
-            made = checkpoint_after(before, heads, changed)
-            return made if state.overlays or made.files == len(live(view)) else None
+            content = checkpoint_after(before, heads, changed)
+            return content if state.overlays or content.files == len(live(view)) else None
         return None
 
     def _from_view(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint:
         if state.overlays:
-            found = live_files(self.store, state.version)
-            adds = [{"add": {**one, "dataChange": False}} for _, one in sorted(found.items())]
+            files = live_files(self.store, state.version)
+            adds = [{"add": {**add_action, "dataChange": False}} for _, add_action in sorted(files.items())]
         else:
             adds = _adds(self._config(view), state.partitioned, view.completed_at, sorted(live(view).items()), False)
         return Checkpoint(checkpoint(heads, adds), len(adds))
@@ -306,8 +319,8 @@ class _Exporter:
     def _retain(self, readable: int) -> None:
         """Delete old Delta versions whose data files cleaning may have deleted.
 
-        The oldest remaining version is the one that shows slot `readable`, or the first later one if no version shows
-        this slot. It gets a checkpoint first.
+        The oldest remaining version is the one that shows slot `readable`, or else the first later version. It gets a
+        checkpoint first.
         """
         names = self.store.names(FOLDER)
         versions, checkpoints = versions_among(names), checkpoints_among(names)
@@ -332,7 +345,12 @@ class _Exporter:
                 view = self.history.state(kept.slot)
             except SnapshotExpired:
                 return  # a later export keeps a newer version
-            self._checkpoint(kept, view, is_newest=not any(one > kept.version for one in checkpoints), from_log=False)
+            self._checkpoint(
+                kept,
+                view,
+                is_newest=not any(checkpoint_version > kept.version for checkpoint_version in checkpoints),
+                from_log=False,
+            )
         for version in versions:
             if version < kept.version:
                 self.store.delete(version_key(version))
@@ -364,16 +382,16 @@ def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
 def _require_ours(state: LogState, table: str) -> None:
     if state.external:
         raise ForeignExport(
-            f"Version {state.version} of the Delta log was written by another writer, so that it may show other rows "
-            "than this table. Give others no permission to write here, and export with rebuild=True (hoodoo export "
-            "PATH --delta --rebuild): it writes a version that shows this table again.",
+            f"Version {state.version} of the Delta log was written by another writer, so its rows may differ from "
+            "those of this table. Remove the write permission of other writers, and export with rebuild=True (hoodoo "
+            "export PATH --delta --rebuild) to write a version that shows this table again.",
             format="delta",
             version=state.version,
         )
     if state.table != table:
         raise ForeignExport(
-            f"The Delta log is that of another table ({state.table}). Export with rebuild=True (hoodoo export PATH "
-            "--delta --rebuild) to make it this table's.",
+            f"The Delta log belongs to another table ({state.table}). Export with rebuild=True (hoodoo export PATH "
+            "--delta --rebuild) to replace its contents by this table.",
             format="delta",
             version=state.version,
         )

@@ -37,35 +37,35 @@ def require_holdable(columns: TableSchema) -> None:
         columns,
         lambda kind: not pa.types.is_time(kind),
         "Delta",
-        ". Export Iceberg, which has one for times of day, or give the column another type.",
+        ". Export to Iceberg, which supports times of day in microseconds, or change the type of the column.",
     )
-    seen: dict[str, str] = {}
+    names_by_lower_case: dict[str, str] = {}
     for column in columns.columns:
-        other = seen.setdefault(column.name.lower(), column.name)
+        other = names_by_lower_case.setdefault(column.name.lower(), column.name)
         if other != column.name:
             raise SchemaError(
-                f"Delta takes the columns {other!r} and {column.name!r} for one, since it does not tell case. Rename "
-                "one of them, or export Iceberg.",
+                f"Columns {other!r} and {column.name!r} differ only in case, which Delta ignores. Rename one of them, "
+                "or export to Iceberg.",
                 columns=[other, column.name],
                 format="delta",
             )
 
 
 def has_local_times(columns: TableSchema) -> bool:
-    """Return whether a column has timestamps without a time zone, which are a separate feature in Delta."""
-    kinds = [one.kind for one in columns.by_id.values() if not isinstance(one.kind, str)]
+    """Return whether a column has timestamps without a time zone, which are a separate table feature in Delta."""
+    kinds = [column.kind for column in columns.by_id.values() if not isinstance(column.kind, str)]
     return any(pa.types.is_timestamp(kind) and kind.tz is None for kind in kinds)
 
 
 def may_declare_partitions(config: TableConfig) -> bool:
     """Return whether all Delta readers read the partition columns correctly from the text in the log.
 
-    Some readers misread negative decimals, timestamps or binary values.
+    Some readers misread negative decimals, timestamps and binary values.
     """
-    t = pa.types
+    types = pa.types
     kinds = [config.schema.field(name).type for name in partition_columns(config)]
-    right = (t.is_string, t.is_int32, t.is_int64, t.is_date, t.is_boolean)
-    return bool(kinds) and all(any(is_kind(kind) for is_kind in right) for kind in kinds)
+    supported = (types.is_string, types.is_int32, types.is_int64, types.is_date, types.is_boolean)
+    return bool(kinds) and all(any(is_kind(kind) for is_kind in supported) for kind in kinds)
 
 
 def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:

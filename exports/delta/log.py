@@ -1,6 +1,6 @@
 """Reader of an existing Delta log: its newest version, hoodoo's state in it, and its files.
 
-The state is stored in the Delta log itself, so that any exporter can continue from there.
+The state is stored in the Delta log itself, so that any exporter can continue from this log.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def is_log_file(name: str) -> bool:
 
 @dataclass(frozen=True)
 class LogState:
-    """State of the newest version in a Delta log. An export continues from it.
+    """State of the newest version in a Delta log. The next export continues from it.
 
     Attributes:
-        version: The version, or -1 without a log.
+        version: The version, or -1 if there is no log.
         at_ms: The in-commit timestamp of the version.
         table: The id of the exported table.
         slot: The slot that the version shows.
@@ -57,9 +57,9 @@ class LogState:
         partitioned: True if the log declares partition columns.
         overlays: The digest of the overlays, or '' if logs are not exported.
         feed: True if the change data feed is enabled.
-        checkpoint: The version of the newest checkpoint, or -1 without one.
+        checkpoint: The version of the newest checkpoint, or -1 if there is none.
         misled: True if `_last_checkpoint` names a missing checkpoint.
-        external: True if another writer wrote the version. Then only version, at_ms, checkpoint and misled are known.
+        external: True if another writer wrote the version. Only version, at_ms, checkpoint and misled are then known.
     """
 
     version: int = -1
@@ -82,7 +82,7 @@ class LogState:
 
 
 def newest(store: Store) -> LogState:
-    """Return the state of the newest Delta version. Without a Delta log, its version is -1."""
+    """Return the state of the newest Delta version. If there is no Delta log, its version is -1."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = checkpoints_among(names)
@@ -91,7 +91,9 @@ def newest(store: Store) -> LogState:
         names = store.names(FOLDER)
         checkpoints = checkpoints_among(names)
     version = max(versions_among(names), default=-1)
-    checkpoint = max((one for one in checkpoints if one <= version), default=-1)
+    checkpoint = max(
+        (checkpoint_version for checkpoint_version in checkpoints if checkpoint_version <= version), default=-1
+    )
     return replace(state_of(store, version, checkpoint), misled=misled) if version >= 0 else LogState()
 
 
@@ -103,18 +105,18 @@ def _hinted(store: Store) -> int:
 
 def versions_among(names: Sequence[str]) -> list[int]:
     """Return the Delta versions whose commit files are in a list of file names, ascending."""
-    return [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
+    return [int(match[1]) for name in names if (match := _VERSION.fullmatch(name))]
 
 
 def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
     """Return the file names of each complete Delta checkpoint in a list of file names, by version."""
-    found: dict[int, list[str]] = {}
+    files: dict[int, list[str]] = {}
     parts: dict[int, int] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
-            found.setdefault(int(match[1]), []).append(name)
+            files.setdefault(int(match[1]), []).append(name)
             parts[int(match[1])] = int(match[3] or 1)
-    return {version: of for version, of in found.items() if len(of) >= parts[version]}
+    return {version: file_names for version, file_names in files.items() if len(file_names) >= parts[version]}
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
@@ -123,13 +125,13 @@ def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
     at_ms = _whole(info.get("inCommitTimestamp", info.get("timestamp")))
-    ours = any(_said(action, "txn").get("appId") == APPLICATION for action in actions)
-    said = {name: info.get(f"hoodoo{name.capitalize()}") for name in _COLUMNS}
-    said |= {name: getattr(LogState(), name) for name in _OPTIONAL if said[name] is None}
+    is_own = any(_said(action, "txn").get("appId") == APPLICATION for action in actions)
+    fields = {name: info.get(f"hoodoo{name.capitalize()}") for name in _COLUMNS}
+    fields |= {name: getattr(LogState(), name) for name in _OPTIONAL if fields[name] is None}
     kinds = {name: type(getattr(LogState(), name)) for name in _COLUMNS}
-    if not ours or any(type(value) is not kinds[name] for name, value in said.items()):
+    if not is_own or any(type(value) is not kinds[name] for name, value in fields.items()):
         return LogState(version, at_ms, checkpoint=checkpoint, external=True)
-    return LogState(version, at_ms, checkpoint=checkpoint, **said)  # type: ignore[arg-type]
+    return LogState(version, at_ms, checkpoint=checkpoint, **fields)  # type: ignore[arg-type]
 
 
 def _whole(value: object) -> int:
@@ -137,8 +139,8 @@ def _whole(value: object) -> int:
 
 
 def _said(action: Json, name: str) -> Json:
-    found = action.get(name) if isinstance(action, dict) else None
-    return found if isinstance(found, dict) else {}
+    content = action.get(name) if isinstance(action, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 def _actions(store: Store, version: int) -> list[Json]:
@@ -149,38 +151,38 @@ def _actions(store: Store, version: int) -> list[Json]:
 
 
 Identity = tuple[str, str]
-"""Identity of a file in a Delta log: its encoded path, and the identity of its deletion vector ('' without one)."""
+"""Identity of a file in a Delta log: its encoded path, and the identity of its deletion vector ('' if it has none)."""
 
 
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
-    """Return the files of the table as of a Delta version, with the contents of their `add` actions.
+    """Return the files of the table at a Delta version, with the contents of their `add` actions.
 
     Raises ForeignExport if the Delta log cannot be read, and FileNotFoundError if one of its files is missing.
     """
     names = store.names(FOLDER)
     checkpoints, versions = checkpoints_among(names), set(versions_among(names))
-    start = max((one for one in checkpoints if one <= version), default=-1)
+    start = max((candidate for candidate in checkpoints if candidate <= version), default=-1)
     missing = sorted(set(range(start + 1, version + 1)) - versions)
-    found: dict[Identity, Json] = {}
+    files: dict[Identity, Json] = {}
     if missing:
         raise FileNotFoundError(version_key(missing[0]))
     try:
         for name in checkpoints.get(start, ()):
-            found |= {identity(one): one for one in _checkpointed(store, FOLDER + name)}
+            files |= {identity(candidate): candidate for candidate in _checkpointed(store, FOLDER + name)}
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError) as problem:
         raise ForeignExport(
-            f"The Delta log cannot be read as of version {version}: {problem}. Delete the folder {FOLDER} of the table "
-            "and export again; no row is in it.",
+            f"The Delta log cannot be read at version {version}: {problem}. Delete the folder {FOLDER} of the table "
+            "and export again; the folder contains no rows.",
             format="delta",
             version=version,
         ) from None
-    for known, said in changed_files(store, start + 1, version + 1).items():
-        found.pop(known, None)
-        if said is not None:
-            found[known] = said
-    return found
+    for known, add_action in changed_files(store, start + 1, version + 1).items():
+        files.pop(known, None)
+        if add_action is not None:
+            files[known] = add_action
+    return files
 
 
 def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
@@ -188,22 +190,22 @@ def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | N
 
     The value is None for a removed file. The range starts with `first` and ends before `end`.
     """
-    found: dict[Identity, Json | None] = {}
+    changed: dict[Identity, Json | None] = {}
     for version in range(first, end):
         changes = _actions(store, version)
         for action in changes:
-            if said := _said(action, "remove"):
-                found[identity(said)] = None
+            if content := _said(action, "remove"):
+                changed[identity(content)] = None
         for action in changes:
-            if said := _said(action, "add"):
-                found[identity(said)] = said
-    return found
+            if content := _said(action, "add"):
+                changed[identity(content)] = content
+    return changed
 
 
-def identity(said: Json) -> Identity:
+def identity(content: Json) -> Identity:
     """Return the identity of a data file from the contents of its `add` or `remove` action."""
-    vector = said.get("deletionVector")
-    return str(said.get("path", "")), named_vector(vector) if isinstance(vector, dict) else ""
+    vector = content.get("deletionVector")
+    return str(content.get("path", "")), named_vector(vector) if isinstance(vector, dict) else ""
 
 
 def named_vector(vector: Json) -> str:
@@ -215,8 +217,8 @@ def _checkpointed(store: Store, key: str) -> list[Json]:
     """Return the `add` actions of a Delta checkpoint, in the same structure as the actions of a commit file."""
     table = read_small(store.get(key))
     added: list[Json] = table["add"].combine_chunks().drop_null().to_pylist()
-    there = ({name: value for name, value in one.items() if value is not None} for one in added)
-    return [{**one, "partitionValues": dict(one.get("partitionValues", ()))} for one in there]
+    compact_actions = ({name: value for name, value in action.items() if value is not None} for action in added)
+    return [{**action, "partitionValues": dict(action.get("partitionValues", ()))} for action in compact_actions]
 
 
 __all__ = [

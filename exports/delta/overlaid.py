@@ -26,7 +26,7 @@ def overlaid_adds(
     config: TableConfig,
     view: View,
     groups: Sequence[FileGroup],
-    there: Mapping[Identity, Json],
+    log_files: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
     """Return the `add` actions of all base files of a view, and of the overlays of file groups with logs.
@@ -35,37 +35,43 @@ def overlaid_adds(
     """
     adds = {}
     for path, (_, file) in sorted(live(view).items()):
-        known = there.get((actions.path_text(path), ""))
-        adds[path] = {"add": known} if known else actions.add(config, file, False, at_ms, True)
-    by_path: dict[str, Json] = {path: one for (path, _), one in there.items()}
-    unknown = []
+        add_action = log_files.get((actions.path_text(path), ""))
+        adds[path] = {"add": add_action} if add_action else actions.add(config, file, False, at_ms, True)
+    by_path: dict[str, Json] = {path: log_action for (path, _), log_action in log_files.items()}
+    missing_overlays = []
     rows: list[Json] = []
     for group in groups:
         if not _may_have_vector(group):
             del adds[group.base_path]
-            own = by_path.get(overlays.whole_key(config, group))
-            made = None if own else overlays.whole(writing, config, group)
-            rows += [{"add": own}] if own else [actions.add(config, made.file, False, at_ms, True)] if made else []
+            overlay_action = by_path.get(overlays.whole_key(config, group))
+            written = None if overlay_action else overlays.whole(writing, config, group)
+            rows += (
+                [{"add": overlay_action}]
+                if overlay_action
+                else [actions.add(config, written.file, False, at_ms, True)]
+                if written
+                else []
+            )
             continue
         name = name_of(config, group)
-        base, own = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{OVERLAYS}{name}.parquet")
+        base, overlay_action = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{OVERLAYS}{name}.parquet")
         overlaid = base is not None and identity(base)[1] == _vector_name(name)
-        if not overlaid and own is None:
-            unknown.append(group)
+        if not overlaid and overlay_action is None:
+            missing_overlays.append(group)
         if base is not None and overlaid:
             adds[group.base_path] = {"add": base}
-        if own is not None:
-            rows.append({"add": own})
-    for overlay in overlays.of(writing, config, unknown):
+        if overlay_action is not None:
+            rows.append({"add": overlay_action})
+    for overlay in overlays.of(writing, config, missing_overlays):
         if overlay.rows:
             rows.append(actions.add(config, overlay.rows.file, False, at_ms, True))
         if overlay.base and len(overlay.dead):
             number = uuid.UUID(hex=overlay.name)
             data = vectors.file_of(overlay.dead)
             writing.first(vectors.key_of(number), data)
-            said = vectors.descriptor(number, len(data), len(overlay.dead))
+            vector = vectors.descriptor(number, len(data), len(overlay.dead))
             path = overlay.base.file.path
-            adds[path] = actions.with_vector(adds[path], said)
+            adds[path] = actions.with_vector(adds[path], vector)
     return [*adds.values(), *rows]
 
 

@@ -10,7 +10,7 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in
 
 _SMALL_MANIFESTS = 20
-"""If more manifests than this number are less than half full, they are merged."""
+"""Small manifests, which are less than half full, are merged if there are more than this number."""
 
 
 def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
@@ -20,22 +20,22 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChang
     a removed file are rewritten. New files go into new manifests.
     """
     removed = {path: entry.seq for path, entry in changes.removed.items()}
-    gone = {writer.files.path_of(path) for path in removed}
-    found = []
+    removed_paths = {writer.files.path_of(path) for path in removed}
+    kept = []
     for manifest in before:
         if any(_may_hold(manifest, path, seq) for path, seq in removed.items()):
             entries = writer.files.read(manifest)
-            if any(path_in(entry) in gone for entry in entries if entry["status"] != avro.DELETED):
-                found.append(_without(writer, manifest, entries, gone))
+            if any(path_in(entry) in removed_paths for entry in entries if entry["status"] != avro.DELETED):
+                kept.append(_without(writer, manifest, entries, removed_paths))
                 continue
         if avro.files_in(manifest):  # otherwise it only lists files that the previous snapshot removed
-            found.append(manifest)
-    return _merged(writer, [*found, *_added(writer, changes)])
+            kept.append(manifest)
+    return _merged(writer, [*kept, *_added(writer, changes)])
 
 
-def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], gone: set[str]) -> Json:
+def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], removed_paths: set[str]) -> Json:
     alive = avro.live_entries(entries, manifest)
-    marked = [writer.deleted(entry) if path_in(entry) in gone else entry for entry in alive]
+    marked = [writer.deleted(entry) if path_in(entry) in removed_paths else entry for entry in alive]
     return writer.write(manifest["partition_spec_id"], marked, manifest["range"][:2])
 
 
@@ -45,43 +45,43 @@ def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
     for _, added in sorted(changes.added.items()):
         spec, data_file = writer.files.data_file(added.file)
         by_spec.setdefault(spec, []).append((added.seq, writer.added(data_file)))
-    found = []
+    written = []
     for spec, pairs in sorted(by_spec.items()):
-        for at in range(0, len(pairs), ENTRIES_MAX):
-            part = pairs[at : at + ENTRIES_MAX]
+        for start in range(0, len(pairs), ENTRIES_MAX):
+            part = pairs[start : start + ENTRIES_MAX]
             slots = [seq for seq, _ in part]
-            found.append(writer.write(spec, [entry for _, entry in part], [min(slots), max(slots)]))
-    return found
+            written.append(writer.write(spec, [entry for _, entry in part], [min(slots), max(slots)]))
+    return written
 
 
 def _merged(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
-    """Merge small manifests into full ones if there are many. Manifests with files that this snapshot removed are
-    kept.
-    """
+    """Merge small manifests into full ones if there are many. Manifests with files that this snapshot removed stay."""
     for spec in sorted(writer.specs):
         small = [
-            one
-            for one in manifests
-            if one["partition_spec_id"] == spec
-            and not (one["deleted_files_count"] and one["added_snapshot_id"] == writer.number)
-            and avro.files_in(one) * 2 < ENTRIES_MAX
+            manifest
+            for manifest in manifests
+            if manifest["partition_spec_id"] == spec
+            and not (manifest["deleted_files_count"] and manifest["added_snapshot_id"] == writer.number)
+            and avro.files_in(manifest) * 2 < ENTRIES_MAX
         ]
         if len(small) > _SMALL_MANIFESTS:
-            paths = {one["manifest_path"] for one in small}
-            manifests = [one for one in manifests if one["manifest_path"] not in paths]
+            paths = {manifest["manifest_path"] for manifest in small}
+            manifests = [manifest for manifest in manifests if manifest["manifest_path"] not in paths]
             manifests += _together(writer, spec, small)
     return manifests
 
 
 def _together(writer: ManifestWriter, spec: int, small: Sequence[Json]) -> list[Json]:
     entries: list[Json] = []
-    for one in small:
-        read = writer.files.read(one)
-        is_new = one["added_snapshot_id"] == writer.number  # files that this snapshot adds keep their status
-        entries += read if is_new else avro.live_entries(read, one)
+    for manifest in small:
+        read = writer.files.read(manifest)
+        is_new = manifest["added_snapshot_id"] == writer.number  # files that this snapshot adds keep their status
+        entries += read if is_new else avro.live_entries(read, manifest)
     entries.sort(key=path_in)
-    slots = [min(one["range"][0] for one in small), max(one["range"][1] for one in small)]
-    return [writer.write(spec, entries[at : at + ENTRIES_MAX], slots) for at in range(0, len(entries), ENTRIES_MAX)]
+    slots = [min(manifest["range"][0] for manifest in small), max(manifest["range"][1] for manifest in small)]
+    return [
+        writer.write(spec, entries[start : start + ENTRIES_MAX], slots) for start in range(0, len(entries), ENTRIES_MAX)
+    ]
 
 
 def _may_hold(manifest: Json, path: str, seq: int) -> bool:

@@ -1,10 +1,10 @@
 """Export of a table as Iceberg metadata, up to its newest slot.
 
-An export adds one snapshot if base files changed, or one snapshot per slot that changed them.
+An export adds one snapshot if base files changed, or one snapshot for each slot that changed them.
 
-The names of manifests and manifest lists are derived from their bytes. A metadata file is created only if it does not
-exist, and references all of them. A crash therefore leaves only unreferenced files. If two exporters run at once, the
-slower one finds the files of the other one and continues from there.
+The names of manifests and manifest lists are derived from their bytes. A metadata file references all of them, and is
+created only if it does not exist. A crash therefore leaves only unreferenced files. If two exporters run at the same
+time, the slower one finds the files of the other one and continues from there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
 _SNAPSHOTS_AT_ONCE = 100
-"""Number of snapshots after which a metadata file is written, so that a crash loses no more snapshots than that."""
+"""Number of snapshots after which a metadata file is written. A crash loses at most this number of snapshots."""
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
@@ -68,13 +68,13 @@ def require_version(store: Store, version: int | None, rebuild: bool) -> None:
         _format_version(version, files.newest(store)[1], rebuild)
 
 
-def _format_version(version: int | None, there: Json | None, rebuild: bool) -> int:
-    """Return the version of the Iceberg format to write: the requested version, or else that of the existing metadata.
+def _format_version(version: int | None, metadata: Json | None, rebuild: bool) -> int:
+    """Return the version of the Iceberg format to write: the requested version, or that of the existing metadata.
 
     Raises OptionError as `require_version` does.
     """
-    found = (there or {}).get("format-version")
-    existing = found if found in ICEBERG_VERSIONS else documents.OLDEST_VERSION
+    found_version = (metadata or {}).get("format-version")
+    existing = found_version if found_version in ICEBERG_VERSIONS else documents.OLDEST_VERSION
     if version is not None and version < existing and not rebuild:
         raise OptionError(
             f"iceberg_version is older than the existing export: expected {existing}, got {version}. Leave out "
@@ -105,59 +105,57 @@ class _Exporter:
         self.manifests = ManifestFiles(self.writing, self.config)
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
-        version, there = files.newest(self.store)
-        format_version = _format_version(self.asked_version, there, self.rebuild)
-        was: Json | None = None  # the metadata that the export continues from
+        version, existing = files.newest(self.store)
+        format_version = _format_version(self.asked_version, existing, self.rebuild)
+        previous: Json | None = None  # the metadata that the export continues from
         if version and not self.rebuild:
-            ours = self._ours(version, there)
-            was = ours if self._goes_on(ours) else None
+            own = self._ours(version, existing)
+            previous = own if self._goes_on(own) else None
             # another exporter has exported newer slots, or slots that are now archived
-            if was is None or self._at(was) > until:
+            if previous is None or self._at(previous) > until:
                 until = self.history.head().seq
-                was = ours if self._goes_on(ours) else None
+                previous = own if self._goes_on(own) else None
         view = self.history.state(until)
         self.config = self.config.with_schemas(view.schemas)
         groups = covered(view) if self.overlays else []
-        said = digest_of(self.config, groups) if self.overlays else ""
+        overlay_digest = digest_of(self.config, groups) if self.overlays else ""
         overlaid = (
-            was is not None
-            and documents.overlays_of(was) == said
-            and (was["format-version"] == format_version)  # an upgrade writes a snapshot
+            previous is not None
+            and documents.overlays_of(previous) == overlay_digest
+            and (previous["format-version"] == format_version)  # an upgrade writes a snapshot
         )
-        if was is not None and overlaid and self._at(was) == until:
-            return self._done(version, was, 0), until
-        before = was or self._anew(there, view.table)
-        row_ids_from = _whole_number((there or {}).get("next-row-id"))
+        if previous is not None and overlaid and self._at(previous) == until:
+            return self._done(version, previous, 0), until
+        before = previous or self._anew(existing, view.table)
+        row_ids_from = _whole_number((existing or {}).get("next-row-id"))
         metadata = documents.with_version(before, format_version, row_ids_from)
         number, written = version, 0
-        for shown, changes in self._shown(was, view):
+        for shown, changes in self._shown(previous, view):
             self.config = self.config.with_schemas(shown.schemas)
             metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
             if changes or not overlaid or not metadata["snapshots"]:
-                metadata = self._with_snapshot(metadata, shown, changes, groups, said)
+                metadata = self._with_snapshot(metadata, shown, changes, groups, overlay_digest)
                 overlaid, written = True, written + 1
             if written == _SNAPSHOTS_AT_ONCE * (number - version + 1) and shown.seq < until:
-                metadata, number = self._put(number, metadata, shown, said, view.min_readable), number + 1
+                metadata, number = self._put(number, metadata, shown, overlay_digest, view.min_readable), number + 1
         kept = documents.without_expired(metadata, view.min_readable, self._unchanged)
-        if was is not None and kept == was and until - self._at(was) < IDLE_SLOTS:
-            return self._done(version, was, 0), until
-        metadata, number = self._put(number, metadata, view, said, view.min_readable), number + 1
+        if previous is not None and kept == previous and until - self._at(previous) < IDLE_SLOTS:
+            return self._done(version, previous, 0), until
+        metadata, number = self._put(number, metadata, view, overlay_digest, view.min_readable), number + 1
         expires = len(metadata["snapshots"]) < len(before["snapshots"]) + written or self.rebuild
         return self._done(number, metadata, written, expires or number % _SWEEP_EVERY == 0), until
 
     def _put(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
-        """Write the Iceberg metadata file after number `number`, as of a view, and return its contents."""
+        """Write the Iceberg metadata file after number `number`, at a view, and return its contents."""
         previous = self._path_of(files.metadata_key(number)) if number else ""
         kept = documents.without_expired(metadata, readable, self._unchanged)
-        said = documents.at_slot(kept, view, number + 1, previous, overlaid)
-        data = json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
+        document = documents.at_slot(kept, view, number + 1, previous, overlaid)
+        data = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
         self.writing.once(files.metadata_key(number + 1), data)
-        return said
+        return document
 
     def _unchanged(self, after: int, until: int) -> bool:
-        """Return whether readers see the same rows at two slots. If logs are exported, each commit counts as a
-        change.
-        """
+        """Return whether readers see the same rows at two slots. If logs are exported, any commit is a change."""
         return self.overlays is None and unchanged(self.history, after, until)
 
     def _path_of(self, key: str) -> str:
@@ -166,8 +164,8 @@ class _Exporter:
     def _done(self, version: int, metadata: Json, snapshots: int, sweeps: bool = False) -> IcebergExport:
         """Finish the export: update Iceberg's version hint if needed, delete unused files, and return the result.
 
-        The hint may also lag because another exporter died before it updated the hint. Some readers only follow the
-        hint.
+        The hint may be too low because another exporter stopped before it updated the hint. Some readers only follow
+        the hint.
         """
         if files.hinted(self.store) != version:
             self.writing.replace(files.HINT, str(version).encode())
@@ -181,60 +179,59 @@ class _Exporter:
     def _at(metadata: Json) -> int:
         return int(metadata["properties"][documents.SLOT])
 
-    def _goes_on(self, was: Json) -> bool:
+    def _goes_on(self, previous: Json) -> bool:
         """Return whether the export can continue from existing metadata.
 
-        After a move of the table it cannot, since Iceberg paths are absolute.
+        It cannot continue after the table was moved, because Iceberg paths are absolute.
         """
-        instant = was["properties"].get(documents.INSTANT, "")
-        return was.get("location") == self.location and continues_from(self.history, self._at(was), instant)
+        instant = previous["properties"].get(documents.INSTANT, "")
+        return previous.get("location") == self.location and continues_from(self.history, self._at(previous), instant)
 
-    def _ours(self, version: int, was: Any) -> Json:
-        """Return the existing metadata if an export of this table wrote it. Raises ForeignExport otherwise."""
-        if not documents.is_ours(was, version):
+    def _ours(self, version: int, existing: Any) -> Json:
+        """Return the existing metadata if an export of this table wrote it. If not, raises ForeignExport."""
+        if not documents.is_ours(existing, version):
             raise ForeignExport(
-                f"{files.metadata_key(version)} was written by another writer, so that it may show other rows than "
-                "this table. Give others no permission to write here, and export with rebuild=True (hoodoo export PATH "
-                "--iceberg --rebuild): it writes metadata that shows this table again.",
+                f"{files.metadata_key(version)} was written by another writer, so its rows may differ from those of "
+                "this table. Remove the write permission of other writers, and export with rebuild=True (hoodoo export "
+                "PATH --iceberg --rebuild) to write metadata that shows this table again.",
                 format="iceberg",
                 version=version,
             )
-        if was["properties"].get(documents.TABLE) != self.history.known_head().table:
+        if existing["properties"].get(documents.TABLE) != self.history.known_head().table:
             raise ForeignExport(
-                "The Iceberg metadata is that of another table. Export with rebuild=True (hoodoo export PATH --iceberg "
-                "--rebuild) to make it this table's.",
+                "The Iceberg metadata belongs to another table. Export with rebuild=True (hoodoo export PATH --iceberg "
+                "--rebuild) to replace its contents by this table.",
                 format="iceberg",
                 version=version,
             )
-        ours: Json = was
-        return ours
+        own: Json = existing
+        return own
 
-    def _anew(self, was: Json | None, table: str) -> Json:
+    def _anew(self, existing: Json | None, table: str) -> Json:
         """Return new Iceberg metadata without snapshots.
 
         Sequence numbers continue from the old metadata, because they must never decrease.
         """
-        return documents.first(self.location, table, _whole_number((was or {}).get("last-sequence-number")))
+        return documents.first(self.location, table, _whole_number((existing or {}).get("last-sequence-number")))
 
     # ---- slots to show
-    def _shown(self, was: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
-        """Yield the views that may need an Iceberg snapshot, ending with `view`, and the changes since the previous
-        one.
+    def _shown(self, previous: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
+        """Yield the views that may need an Iceberg snapshot, up to `view`, and the changes since the previous view.
 
-        `was` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg cannot
-        represent, are skipped.
+        `previous` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg
+        cannot represent, are skipped.
         """
-        if was is None:
+        if previous is None:
             first = self._first(view)
             yield first, BaseChanges(live(first), {}, True)
-        after, changes = self._at(was) if was is not None else first.seq, NOTHING
+        after, changes = self._at(previous) if previous is not None else first.seq, NOTHING
         for step in steps(self.history, after, view.seq):
             changes = changes.then(step.changes)
             is_last = step.slot.seq == view.seq
             if is_last or changes and self.each_slot and step.slot.seq >= view.min_readable and self._holds(step.view):
                 yield step.view, changes
                 changes = NOTHING
-        if was is not None and after == view.seq:  # the mode or the format version has changed
+        if previous is not None and after == view.seq:  # the mode or the format version has changed
             yield view, NOTHING
 
     def _first(self, view: View) -> View:
@@ -260,9 +257,11 @@ class _Exporter:
         files_of = self.manifests = self.manifests.after(self.config)
         writer = ManifestWriter(files_of, metadata, view.seq, number, sequence)
         before = files_of.read_list(metadata["snapshots"][-1]) if metadata["snapshots"] else []
-        of_overlays = [one for one in before if overlay_manifests.is_of_overlays(one)]
+        of_overlays = [manifest for manifest in before if overlay_manifests.is_of_overlays(manifest)]
         manifests = [
-            *base_manifests.manifests(writer, [one for one in before if one not in of_overlays], changes),
+            *base_manifests.manifests(
+                writer, [manifest for manifest in before if manifest not in of_overlays], changes
+            ),
             *overlay_manifests.manifests(writer, of_overlays, self.overlays, groups),
         ]
         lineage: Json = {}
@@ -289,41 +288,42 @@ class _Exporter:
     def _number(metadata: Json, view: View, overlaid: str) -> int:
         """Return the id of a new Iceberg snapshot.
 
-        It is derived from the slot and its overlays. If this id is already used, another one is derived.
+        The id is derived from the slot and its overlays. If this id is already used, another one is derived.
         """
-        taken = {one["snapshot-id"] for one in metadata["snapshots"]}
-        said = f"{view.table} {view.seq} {overlaid}".rstrip()
-        while (number := int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big") >> 1) in taken:
-            said += " again"
+        used_ids = {snapshot["snapshot-id"] for snapshot in metadata["snapshots"]}
+        seed = f"{view.table} {view.seq} {overlaid}".rstrip()
+        while (number := int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") >> 1) in used_ids:
+            seed += " again"
         return number
 
     # ---- deletion of unused files
     def _sweep(self, version: int, metadata: Json) -> None:
         reader = ManifestFiles(self.writing, self.config)
-        named: set[str] = set()
+        needed_keys: set[str] = set()
         for snapshot in metadata["snapshots"]:
             manifests = reader.read_list(snapshot)
-            named |= {reader.key(snapshot["manifest-list"]), *(reader.key(one["manifest_path"]) for one in manifests)}
+            needed_keys |= {
+                reader.key(snapshot["manifest-list"]),
+                *(reader.key(manifest["manifest_path"]) for manifest in manifests),
+            }
         passed = passed_overlays(self.history)
-        files.sweep(self.store, version, documents.METADATA_KEPT, named, passed, self.now_ms)
+        files.sweep(self.store, version, documents.METADATA_KEPT, needed_keys, passed, self.now_ms)
         sweep_overlays(self.store, passed, self.now_ms)
 
 
 def _whole_number(value: Any) -> int:
-    """Return a number of existing metadata, or 0 if another writer wrote something else."""
+    """Return `value` if it is an integer. Existing metadata may contain another value, for which the result is 0."""
     return value if isinstance(value, int) else 0
 
 
 def _summary(view: View, manifests: Sequence[Json], number: int, changes_rows: bool) -> Json:
-    """Return the `summary` of the Iceberg snapshot with the id `number`. The operation `replace` means that no row
-    changed.
-    """
+    """Return the `summary` of the Iceberg snapshot with the id `number`. Operation `replace` means: no row changed."""
     data = [one for one in manifests if one["content"] == avro.DATA]
     deletes = [one for one in manifests if one["content"] == avro.POSITION_DELETES]
 
-    def count(of: Sequence[Json], what: str) -> int:
-        """Return the sum of a count in the manifests that this snapshot added."""
-        return sum(one[what] for one in of if one["added_snapshot_id"] == number)
+    def count(counted: Sequence[Json], field: str) -> int:
+        """Return the sum of a count over the manifests that this snapshot added."""
+        return sum(manifest[field] for manifest in counted if manifest["added_snapshot_id"] == number)
 
     added, removed = count(data, "added_files_count"), count(data, "deleted_files_count")
     dead = count(deletes, "added_files_count") + count(deletes, "deleted_files_count")
@@ -344,7 +344,7 @@ def _summary(view: View, manifests: Sequence[Json], number: int, changes_rows: b
         "total-delete-files": sum(avro.files_in(one) for one in deletes),
         "total-position-deletes": sum(map(avro.rows_in, deletes)),
     }
-    said = {
+    texts = {
         name: str(value) for name, value in figures.items() if value or "delete-files" not in name or "total" in name
     }
-    return {"operation": operation, **said, documents.SLOT: str(view.seq), documents.INSTANT: view.instant}
+    return {"operation": operation, **texts, documents.SLOT: str(view.seq), documents.INSTANT: view.instant}

@@ -1,7 +1,7 @@
 """Columns of a table as an Iceberg schema: types, ids and the name mapping. Also checks which types Iceberg supports.
 
 The ids come from hoodoo's slots, and hoodoo's base files contain them too. Base files of other engines contain no ids,
-so readers find their columns by the name mapping.
+so readers find the columns of these files by the name mapping.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def require_holdable(columns: TableSchema) -> None:
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
         "Iceberg",
-        ": its times of day are in microseconds. Drop the column, or write it as another type.",
+        ", because Iceberg stores times of day in microseconds. Drop the column, or write it as another type.",
     )
 
 
@@ -40,36 +40,35 @@ def require_promotable(file: TableSchema, now: TableSchema) -> None:
 
     `file` is the schema of the files, and `now` is the current schema.
     """
-    for number, column in now.by_id.items():
-        was = file.by_id.get(number)
+    for column_id, column in now.by_id.items():
+        was = file.by_id.get(column_id)
         if was is None or isinstance(was.kind, str) or isinstance(column.kind, str):
             continue
         if not _is_promotable(was.kind, column.kind):
             raise SchemaError(
-                f"Column {column.name!r} is {column.kind}, and base files from before have it as {was.kind}, which "
-                f"Iceberg does not read as {column.kind}. Rewrite these files, for example by "
-                f"maintenance.cluster(by={column.name!r}), "
-                "and export again.",
+                f"Column {column.name!r} is {column.kind} now, but {was.kind} in older base files, which Iceberg "
+                f"cannot read as {column.kind}. Rewrite these files, for example with "
+                f"maintenance.cluster(by={column.name!r}), and export again.",
                 columns=[column.name],
                 format="iceberg",
             )
 
 
 def _is_promotable(was: pa.DataType, now: pa.DataType) -> bool:
-    t = pa.types
-    if was == now or t.is_int32(was) and t.is_int64(now) or t.is_float32(was) and t.is_float64(now):
+    types = pa.types
+    if was == now or types.is_int32(was) and types.is_int64(now) or types.is_float32(was) and types.is_float64(now):
         return True
-    if t.is_timestamp(was) and t.is_timestamp(now):
+    if types.is_timestamp(was) and types.is_timestamp(now):
         return bool(was.tz) == bool(now.tz)
-    decimals = t.is_decimal(was) and t.is_decimal(now)
+    decimals = types.is_decimal(was) and types.is_decimal(now)
     return decimals and was.scale == now.scale and was.precision <= now.precision
 
 
 def name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
     """Return Iceberg's name mapping, which gives readers the column ids for files without ids.
 
-    `schemas` are the schemas of the base files, newest first. If two columns had the same name one after the other, the
-    name maps to the newer one. Hudi's meta columns get ids that are in no schema, so that readers ignore them.
+    `schemas` are the schemas of the base files, newest first. If two columns had the same name at different times, the
+    name maps to the newer column. Hudi's meta columns get ids that are in no schema, so that readers ignore them.
     """
     levels = [schema.columns for schema in schemas]
     return [
@@ -85,11 +84,11 @@ def _mapping(levels: Iterable[Iterable[Column]]) -> list[Json]:
         for column in level:
             names.setdefault(column.name, column.id)
             versions.setdefault(column.id, []).append(column)
-    found = []
-    for number, columns in versions.items():
-        if of := [name for name, owner in names.items() if owner == number]:
-            found.append(_mapped(number, of, columns))
-    return found
+    mapped = []
+    for column_id, columns in versions.items():
+        if column_names := [name for name, owner in names.items() if owner == column_id]:
+            mapped.append(_mapped(column_id, column_names, columns))
+    return mapped
 
 
 def _mapped(number: int, names: list[str], columns: list[Column]) -> Json:
@@ -101,8 +100,8 @@ def _mapped(number: int, names: list[str], columns: list[Column]) -> Json:
     inner = ("element", "array", "item"), ("key",), ("value",)
     roles = inner[:1] if columns[0].kind == "list" else inner[1:]
     children = [
-        _mapped(nested[0].children[at].id, list(role), [column.children[at] for column in nested])
-        for at, role in enumerate(roles)
+        _mapped(nested[0].children[index].id, list(role), [column.children[index] for column in nested])
+        for index, role in enumerate(roles)
     ]
     return {"field-id": number, "names": names, "fields": children}
 

@@ -17,11 +17,11 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 ENTRIES_MAX = 200
-"""Maximum number of entries in a manifest. A small number makes it cheap to remove a file and rewrite its manifest."""
+"""Maximum number of entries in a manifest. It is small so that rewriting a manifest to remove a file is cheap."""
 
 
 def location_of(store: Store) -> str:
-    """Return the location of the table as a URI, which Iceberg paths start with."""
+    """Return the location of the table as a URI, with which Iceberg paths start."""
     return store.uri if "://" in store.uri else f"file://{store.uri}"
 
 
@@ -37,9 +37,9 @@ class ManifestFiles:
 
     def after(self, config: TableConfig) -> ManifestFiles:
         """Return a reader for the next snapshot, which may have other columns. It reuses the cached manifests."""
-        found = ManifestFiles(self.writing, config)
-        found._before = self._entries
-        return found
+        next_files = ManifestFiles(self.writing, config)
+        next_files._before = self._entries
+        return next_files
 
     def path_of(self, key: str) -> str:
         """Convert a path relative to the table to an absolute Iceberg path."""
@@ -53,8 +53,8 @@ class ManifestFiles:
         """Return the entries of an Iceberg manifest, as stored."""
         path = manifest["manifest_path"]
         if path not in self._entries:
-            known = self._before.get(path)
-            self._entries[path] = avro.decode(self.store.get(self.key(path))) if known is None else known
+            cached = self._before.get(path)
+            self._entries[path] = avro.decode(self.store.get(self.key(path))) if cached is None else cached
         return self._entries[path]
 
     def remember(self, path: str, entries: Sequence[Json]) -> None:
@@ -114,7 +114,9 @@ class ManifestWriter:
     def __init__(self, files: ManifestFiles, metadata: Json, slot: int, number: int, sequence: int) -> None:
         self.files, self.slot, self.number, self.sequence = files, slot, number, sequence
         self.version: int = metadata["format-version"]
-        self.schema = next(one for one in metadata["schemas"] if one["schema-id"] == metadata["current-schema-id"])
+        self.schema = next(
+            schema for schema in metadata["schemas"] if schema["schema-id"] == metadata["current-schema-id"]
+        )
         self.specs = {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
 
     def added(self, data_file: Json) -> Json:
@@ -130,7 +132,7 @@ class ManifestWriter:
     def deleted(self, live_entry: Json) -> Json:
         """Convert the manifest entry of a live file to the entry of a file that this snapshot removes.
 
-        Bounds are dropped. No reader prunes by them, and they may contain keys that were purged.
+        Bounds are dropped, because no reader prunes by them, and they may contain keys that were purged.
         """
         unbounded = {**live_entry["data_file"], "lower_bounds": None, "upper_bounds": None}
         return {**live_entry, "status": avro.DELETED, "snapshot_id": self.number, "data_file": unbounded}
@@ -143,7 +145,7 @@ class ManifestWriter:
         Args:
             spec: The id of the partition spec of its files.
             entries: The entries of the manifest.
-            slots: The least and the greatest slot that added one of its files.
+            slots: The smallest and the largest slot that added one of its files.
             kind: The prefix of the file name.
             content: DATA or POSITION_DELETES.
         """

@@ -24,7 +24,7 @@ ROW_LINEAGE = 3
 """The first format version with row ids and deletion vectors."""
 FIRST_PARTITION_ID = 1000
 RANGES = "hoodoo.ranges"
-"""Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest.
+"""Header of a manifest list: [smallest slot, largest slot, first path, last path] of the files of each manifest.
 
 It shows which manifests may contain a file, so that other manifests need not be read. Readers ignore unknown headers.
 """
@@ -40,8 +40,8 @@ def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, ve
     if lineage and deletes:
         deletes += [_optional("content_offset", "long", 144), _optional("content_size_in_bytes", "long", 145)]
     partition = [
-        _optional(name, partition_type(kind, FIRST_PARTITION_ID + at), FIRST_PARTITION_ID + at)
-        for at, (name, kind) in enumerate(columns)
+        _optional(name, partition_type(kind, FIRST_PARTITION_ID + index), FIRST_PARTITION_ID + index)
+        for index, (name, kind) in enumerate(columns)
     ]
     data_file = {
         "type": "record",
@@ -161,7 +161,7 @@ def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, se
     Args:
         manifests: The manifests, as results of `listed`.
         snapshot: The id of the snapshot.
-        parent: The id of the previous snapshot, or None without one.
+        parent: The id of the previous snapshot, or None if there is none.
         sequence: The sequence number of the snapshot.
         version: The format version of the table.
     """
@@ -170,7 +170,7 @@ def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, se
         "parent-snapshot-id": "null" if parent is None else str(parent),
         "sequence-number": str(sequence),
         "format-version": str(version),
-        RANGES: json.dumps([one["range"] for one in manifests], separators=(",", ":")),
+        RANGES: json.dumps([manifest["range"] for manifest in manifests], separators=(",", ":")),
     }
     lineage = [_optional("first_row_id", "long", 520)] if version >= ROW_LINEAGE else []
     return _avro({**_LIST_SCHEMA, "fields": [*_LIST_SCHEMA["fields"], *lineage]}, manifests, header)
@@ -196,15 +196,15 @@ def decode_list(data: bytes) -> list[Json]:
     """Decode an Iceberg manifest list that hoodoo wrote. The entries include the ranges in its header."""
     reader = fastavro.reader(io.BytesIO(data))
     ranges = json.loads(reader.metadata[RANGES])
-    return [{**one, "range": span} for one, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
+    return [{**manifest, "range": span} for manifest, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
 def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
-    """Return the entries of the files that are still live, for rewriting a manifest in a later snapshot.
+    """Return the entries of the files that are still live, to rewrite a manifest in a later snapshot.
 
     Inherited sequence numbers and row ids are filled in.
     """
-    found = []
+    live = []
     next_row_id = manifest.get("first_row_id")
     for entry in entries:
         if entry["status"] == DELETED:
@@ -219,23 +219,23 @@ def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
             "file_sequence_number": _first(entry["file_sequence_number"], manifest["sequence_number"]),
             "data_file": data_file,
         }
-        found.append({**entry, **inherited})
-    return found
+        live.append({**entry, **inherited})
+    return live
 
 
 def with_row_ids(manifests: Iterable[Json], next_row_id: int) -> tuple[list[Json], int]:
-    """Assign a first row id to each data manifest without one.
+    """Assign a first row id to each data manifest that does not have one.
 
-    `next_row_id` is the first unused row id. Returns all manifests, and the first row id that is still unused.
+    `next_row_id` is the first unused row id. Returns all manifests, and the first row id that is unused afterwards.
     """
-    found = []
+    numbered = []
     for manifest in manifests:
         if manifest["content"] == DATA and manifest.get("first_row_id") is None:
-            found.append({**manifest, "first_row_id": next_row_id})
+            numbered.append({**manifest, "first_row_id": next_row_id})
             next_row_id += rows_in(manifest)
         else:
-            found.append(manifest)
-    return found, next_row_id
+            numbered.append(manifest)
+    return numbered, next_row_id
 
 
 def _first(number: int | None, inherited: int) -> int:

@@ -32,27 +32,27 @@ def is_metadata_file(name: str) -> bool:
 
 
 def newest(store: Store) -> tuple[int, Json | None]:
-    """Find the newest Iceberg metadata file, and return its number (0 without one) and its contents.
+    """Find the newest Iceberg metadata file, and return its number (0 if there is none) and its contents.
 
-    The contents are None if the file is not valid JSON. The search starts at the version hint and goes upwards, as in
-    Iceberg.
+    The contents are None if the file is not valid JSON. As in Iceberg, the search starts at the version hint and goes
+    upwards.
     """
     version = hinted(store)
     if version <= 0 or not store.exists(metadata_key(version)):
-        numbers = [int(found[1]) for name in store.names(FOLDER) if (found := _METADATA.fullmatch(name))]
+        numbers = [int(value[1]) for name in store.names(FOLDER) if (value := _METADATA.fullmatch(name))]
         version = max(numbers, default=0)
     while version and store.exists(metadata_key(version + 1)):
         version += 1
     if not version:
         return 0, None
     with suppress(ValueError):
-        found = json.loads(store.get(metadata_key(version)))
-        return version, found if isinstance(found, dict) else None
+        value = json.loads(store.get(metadata_key(version)))
+        return version, value if isinstance(value, dict) else None
     return version, None
 
 
 def hinted(store: Store) -> int:
-    """Return the number in Iceberg's version hint file, or 0 without a valid hint."""
+    """Return the number in Iceberg's version hint file, or 0 if there is no valid hint."""
     with suppress(FileNotFoundError, ValueError):
         return int(store.get(HINT))
     return 0
@@ -78,8 +78,8 @@ def sweep(
         number = _METADATA.fullmatch(name)
         deletes = _DELETES.fullmatch(name)
         if number:
-            old = int(number[1]) <= version - kept
+            is_old = int(number[1]) <= version - kept
         else:
-            old = passed(deletes[1]) if deletes else bool(_AVRO.fullmatch(name)) and name not in needed
-        if old and (store.modified_ms(FOLDER + name) or now_ms) < now_ms - _DAY_MS:
+            is_old = passed(deletes[1]) if deletes else bool(_AVRO.fullmatch(name)) and name not in needed
+        if is_old and (store.modified_ms(FOLDER + name) or now_ms) < now_ms - _DAY_MS:
             store.delete(FOLDER + name)

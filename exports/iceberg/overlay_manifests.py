@@ -2,8 +2,7 @@
 
 Deletes are a position delete file in format version 2, and a deletion vector in a Puffin file in version 3. Each file
 lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its bytes depend only on the
-overlay and the location. Overlays have their own manifests, which are rewritten by every snapshot whose overlays
-changed.
+overlay and the location. Overlays have their own manifests, which each snapshot with changed overlays rewrites.
 """
 
 from __future__ import annotations
@@ -50,34 +49,42 @@ def manifests(
     unchanged overlays are reused, except for position delete files after an upgrade to version 3.
     """
     files = writer.files
-    known: dict[str, list[tuple[int, Json]]] = {}
+    entries_by_overlay: dict[str, list[tuple[int, Json]]] = {}
     for manifest in before:
         for entry in avro.live_entries(files.read(manifest), manifest):
-            known.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
-    wanted = {name_of(files.config, group): group for group in groups} if overlays else {}
+            entries_by_overlay.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
+    groups_by_overlay = {name_of(files.config, group): group for group in groups} if overlays else {}
     usable = {
         path_in(entry)
-        for name in wanted.keys() & known.keys()
-        for _, entry in known[name]
+        for name in groups_by_overlay.keys() & entries_by_overlay.keys()
+        for _, entry in entries_by_overlay[name]
         if entry["data_file"]["content"] == avro.DATA or entry["data_file"]["file_format"] == _deletes_format(writer)
     }
-    fresh = [
+    rebuilt = [
         group
-        for name, group in wanted.items()
-        if name not in known or any(path_in(entry) not in usable for _, entry in known[name])
+        for name, group in groups_by_overlay.items()
+        if name not in entries_by_overlay or any(path_in(entry) not in usable for _, entry in entries_by_overlay[name])
     ]
-    made = overlays.of(files.writing, files.config, fresh) if overlays else []
-    described = [one for overlay in made for one in _files_of(writer, overlay) if one[1]["file_path"] not in usable]
-    before_entries = [pair for _, pairs in sorted(known.items()) for pair in pairs]
-    entries = [(spec, one if path_in(one) in usable else writer.deleted(one)) for spec, one in before_entries]
-    entries += [(spec, writer.added(said)) for spec, said in described]
+    built = overlays.of(files.writing, files.config, rebuilt) if overlays else []
+    new_files = [
+        described_file
+        for overlay in built
+        for described_file in _files_of(writer, overlay)
+        if described_file[1]["file_path"] not in usable
+    ]
+    before_entries = [pair for _, pairs in sorted(entries_by_overlay.items()) for pair in pairs]
+    entries = [
+        (spec, described_file if path_in(described_file) in usable else writer.deleted(described_file))
+        for spec, described_file in before_entries
+    ]
+    entries += [(spec, writer.added(data_file)) for spec, data_file in new_files]
     by_manifest: dict[tuple[int, int], list[Json]] = {}
     for spec, entry in entries:
         by_manifest.setdefault((entry["data_file"]["content"], spec), []).append(entry)
     return [
-        writer.write(spec, some[at : at + ENTRIES_MAX], [0, 0], KIND, content)
-        for (content, spec), some in sorted(by_manifest.items())
-        for at in range(0, len(some), ENTRIES_MAX)
+        writer.write(spec, manifest_entries[start : start + ENTRIES_MAX], [0, 0], KIND, content)
+        for (content, spec), manifest_entries in sorted(by_manifest.items())
+        for start in range(0, len(manifest_entries), ENTRIES_MAX)
     ]
 
 
@@ -87,9 +94,9 @@ def _deletes_format(writer: ManifestWriter) -> str:
 
 
 def _overlay_of(entry: Json) -> str:
-    found = _OF_AN_OVERLAY.fullmatch(path_in(entry))
-    assert found is not None  # hoodoo wrote the path
-    return found[1]
+    match = _OF_AN_OVERLAY.fullmatch(path_in(entry))
+    assert match is not None  # hoodoo wrote the path
+    return match[1]
 
 
 def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
@@ -98,7 +105,7 @@ def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, J
         yield writer.files.data_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):
         path = writer.files.path_of(overlay.base.file.path)
-        data, place = (
+        data, vector_location = (
             puffin_file(path, overlay.dead)
             if writer.version >= avro.ROW_LINEAGE
             else (_position_deletes(path, overlay.dead, writer.files.config.options.compression), {})
@@ -120,7 +127,7 @@ def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, J
                 "lower_bounds": bound,
                 "upper_bounds": bound,
                 "referenced_data_file": path,
-                **place,
+                **vector_location,
             },
         )
 

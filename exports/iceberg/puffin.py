@@ -17,7 +17,7 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 _MAGIC = b"PFA1"
 _UNCOMPRESSED_FOOTER = bytes(4)
 _POSITION_ID = 2147483545
-"""The id of the metadata column `_pos`, which a deletion vector refers to."""
+"""The id of the metadata column `_pos`, to which a deletion vector refers."""
 
 
 def puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:
@@ -28,7 +28,7 @@ def puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:
         positions: The positions of the deleted rows: int64, ascending, below 2^32.
 
     Returns:
-        The bytes of the file, and the fields of a manifest entry with the place of the vector in the file.
+        The bytes of the file, and the fields of a manifest entry with the location of the vector in the file.
     """
     vector = vector_bytes(positions)
     blob = {

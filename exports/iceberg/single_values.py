@@ -19,24 +19,24 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a column bound for an Iceberg manifest, or return None without a bound.
+    """Encode a column bound for an Iceberg manifest, or return None if there is no bound.
 
-    `value` is from a slot's statistics, where times are numbers and decimals are text.
+    `value` comes from a slot's statistics, where times are numbers and decimals are text.
     """
-    t = pa.types
+    types = pa.types
     if value is None:
         return None
-    if t.is_boolean(kind):
+    if types.is_boolean(kind):
         return b"\x01" if value else b"\x00"
-    if t.is_int32(kind) or t.is_date(kind):
+    if types.is_int32(kind) or types.is_date(kind):
         return struct.pack("<i", value)
-    if t.is_int64(kind) or t.is_timestamp(kind):
+    if types.is_int64(kind) or types.is_timestamp(kind):
         return struct.pack("<q", value)
-    if t.is_float32(kind) or t.is_float64(kind):
-        return struct.pack("<f" if t.is_float32(kind) else "<d", value)
-    if t.is_decimal(kind):
+    if types.is_float32(kind) or types.is_float64(kind):
+        return struct.pack("<f" if types.is_float32(kind) else "<d", value)
+    if types.is_decimal(kind):
         return _decimal_bytes(Decimal(value), kind.scale)
-    return str(value).encode() if t.is_string(kind) else None
+    return str(value).encode() if types.is_string(kind) else None
 
 
 def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
@@ -60,16 +60,16 @@ def partition_datum(value: Any) -> Any:
 def partition_type(kind: pa.DataType, number: int) -> Any:
     """Return the Avro type of a partition column in an Iceberg manifest.
 
-    `number` is the field's id, which is part of the name of a named type.
+    `number` is the id of the field, which is part of the name of a named type.
     """
-    t = pa.types
-    if t.is_decimal(kind):
+    types = pa.types
+    if types.is_decimal(kind):
         size = next(size for size in range(1, 17) if 10**kind.precision <= 1 << (8 * size - 1))
-        said: Json = {"type": "fixed", "size": size, "name": f"decimal_{number}", "logicalType": "decimal"}
-        return said | {"precision": kind.precision, "scale": kind.scale}
-    if t.is_timestamp(kind):
+        decimal_type: Json = {"type": "fixed", "size": size, "name": f"decimal_{number}", "logicalType": "decimal"}
+        return decimal_type | {"precision": kind.precision, "scale": kind.scale}
+    if types.is_timestamp(kind):
         return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": kind.tz is not None}
-    if t.is_date(kind):
+    if types.is_date(kind):
         return {"type": "int", "logicalType": "date"}
     return _AVRO[kind]
 
@@ -78,9 +78,7 @@ _AVRO = {pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.string
 
 
 def _decimal_bytes(value: Decimal, scale: int) -> bytes:
-    """Encode a decimal as its unscaled value in the fewest bytes of two's complement, big-endian. Exact for any
-    precision.
-    """
+    """Encode a decimal as its unscaled value in the fewest bytes of two's complement, big-endian, for any precision."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)

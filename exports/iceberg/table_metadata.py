@@ -1,7 +1,6 @@
 """Content of Iceberg table metadata files, as JSON documents. Each function returns a new document.
 
-The state that the next export continues from is stored in the table properties. Other properties keep other writers
-from writing.
+Table properties store the state from which the next export continues. Other properties keep other writers from writing.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _GUARD = "none: hoodoo writes this table"
 def first(location: str, table: str, sequence: int = 0) -> Json:
     """Return Iceberg table metadata without a schema or a snapshot.
 
-    `sequence` is the last sequence number of the metadata that it replaces.
+    `sequence` is the last sequence number of the metadata that this metadata replaces.
     """
     return {
         "format-version": OLDEST_VERSION,
@@ -77,10 +76,12 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
     `merges` is True if readers see the contents of logs.
     """
     schema = schema_of(config.columns)
-    others = [one for one in metadata["schemas"] if one["schema-id"] != schema["schema-id"]]
+    other_schemas = [existing for existing in metadata["schemas"] if existing["schema-id"] != schema["schema-id"]]
     names = partition_columns(config)
-    known = [*config.schemas.newest_first(), config.created]
-    mapping = name_mapping([config.columns, *(one for one in known if one.id != config.columns.id)])
+    all_schemas = [*config.schemas.newest_first(), config.created]
+    mapping = name_mapping(
+        [config.columns, *(existing for existing in all_schemas if existing.id != config.columns.id)]
+    )
     properties = {
         "schema.name-mapping.default": json.dumps(mapping, separators=(",", ":")),
         "gc.enabled": "false",
@@ -93,17 +94,17 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
         # reader.
         "read.parquet.vectorization.enabled": "false",
     }
-    before = {name: value for name, value in metadata["properties"].items() if name != "comment"}
+    kept_properties = {name: value for name, value in metadata["properties"].items() if name != "comment"}
     comment = {"comment": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     return {
         **metadata,
-        "schemas": [*others, schema],
+        "schemas": [*other_schemas, schema],
         "current-schema-id": schema["schema-id"],
         # ClickHouse rejects files with column ids above the last one, and meta columns have such ids
         "last-column-id": max(LAST_META_ID, config.columns.last, metadata["last-column-id"]),
         "partition-specs": metadata["partition-specs"] or _specs(config, names),
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(names),
-        "properties": {**before, **properties, **comment},
+        "properties": {**kept_properties, **properties, **comment},
     }
 
 
@@ -113,9 +114,9 @@ def _specs(config: TableConfig, names: tuple[str, ...]) -> list[Json]:
             "name": name,
             "transform": "identity",
             "source-id": config.columns.by_name[name].id,
-            "field-id": FIRST_PARTITION_ID + at,
+            "field-id": FIRST_PARTITION_ID + index,
         }
-        for at, name in enumerate(names)
+        for index, name in enumerate(names)
     ]
     unpartitioned = [{"spec-id": UNPARTITIONED, "fields": []}] if names else []
     return [{"spec-id": BY_COLUMNS, "fields": fields}, *unpartitioned]
@@ -138,26 +139,26 @@ def with_snapshot(metadata: Json, snapshot: Json) -> Json:
 
 
 def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
-    """Complete Iceberg table metadata for writing: record the exported slot and the previous metadata file.
+    """Complete Iceberg table metadata for writing: add the exported slot and the previous metadata file.
 
     Args:
         metadata: The metadata so far.
-        view: The table as of the exported slot.
+        view: The table at the exported slot.
         version: The number of the metadata file.
-        previous: The location of the previous metadata file, or '' without one.
+        previous: The location of the previous metadata file, or '' if there is none.
         overlays: The digest of the overlays, or '' if logs are not exported.
     """
     log: list[Json] = list(metadata["metadata-log"])
     if previous:
         log.append({"timestamp-ms": metadata["last-updated-ms"] or view.completed_at, "metadata-file": previous})
-    said = {SLOT: str(view.seq), INSTANT: view.instant, TABLE: view.table, VERSION: str(version)}
-    said |= {OVERLAYS: overlays} if overlays else {}
-    before = {name: value for name, value in metadata["properties"].items() if name != OVERLAYS}
+    state = {SLOT: str(view.seq), INSTANT: view.instant, TABLE: view.table, VERSION: str(version)}
+    state |= {OVERLAYS: overlays} if overlays else {}
+    kept_properties = {name: value for name, value in metadata["properties"].items() if name != OVERLAYS}
     return {
         **metadata,
         "last-updated-ms": max(view.completed_at, metadata["last-updated-ms"]),
         "metadata-log": log[-METADATA_KEPT:],
-        "properties": {**before, **said},
+        "properties": {**kept_properties, **state},
     }
 
 
@@ -167,20 +168,20 @@ def overlays_of(metadata: Json) -> str:
 
 
 def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
-    """Remove the snapshots whose files may have been deleted by cleaning from Iceberg table metadata.
+    """Remove the snapshots whose files cleaning may have deleted from Iceberg table metadata.
 
-    Also removes the oldest snapshots beyond `SNAPSHOTS_MAX`. `unchanged` returns whether two slots have the same base
-    files. In this case, the newest snapshot before slot `min_readable` shows that slot and is kept.
+    The oldest snapshots beyond `SNAPSHOTS_MAX` are removed too. `unchanged` returns whether two slots have the same
+    base files. If they do, the newest snapshot before slot `min_readable` shows that slot, and is kept.
     """
     snapshots = metadata["snapshots"]
-    kept = [one for one in snapshots if slot_of(one) >= min_readable]
-    older = [one for one in snapshots if slot_of(one) < min_readable]
+    kept = [snapshot for snapshot in snapshots if slot_of(snapshot) >= min_readable]
+    older = [snapshot for snapshot in snapshots if slot_of(snapshot) < min_readable]
     if older and (not kept or slot_of(kept[0]) > min_readable and unchanged(slot_of(older[-1]), min_readable)):
         kept.insert(0, older[-1])
     kept = kept[-SNAPSHOTS_MAX:]
     if len(kept) == len(snapshots):
         return metadata
-    ids = {one["snapshot-id"] for one in kept}
+    ids = {snapshot["snapshot-id"] for snapshot in kept}
     first_kept, *rest = kept  # its parent was removed
     first_kept = {name: value for name, value in first_kept.items() if name != "parent-snapshot-id"}
     log = [entry for entry in metadata["snapshot-log"] if entry["snapshot-id"] in ids]

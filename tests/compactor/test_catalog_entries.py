@@ -201,7 +201,7 @@ def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
         ({"register": "rides"}, "namespace.table"),
         ({"register": ["lake.a", "lake.b"]}, "one entry per table, in the order of the tables: expected 1, got 2"),
         ({"register_hudi": []}, "got 0"),
-        ({"register_hudi": "a.b.c"}, "no namespaces within namespaces"),
+        ({"register_hudi": "a.b.c"}, "do not support nested namespaces"),
         ({"register": "lake.a", "register_hudi": "lake.a"}, "both name 'lake.a'"),
         ({"register_hudi": "lake.a", "catalog_properties": {"type": "sql"}}, "hive or glue, got 'sql'"),
         ({"register": 7}, "a list with one name per table"),

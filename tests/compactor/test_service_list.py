@@ -60,7 +60,7 @@ def test_a_service_that_fails_after_a_commit_leaves_the_commit_and_the_other_ser
     for ts in range(3):
         assert table.upsert(batch(np.arange(4), ts)).cursor
     assert len(turns) == 3 and table.maintenance.lag().log_files_max == 0
-    assert "polish after a commit failed, the commit stands: no polish left" in caplog.text
+    assert "polish after a commit failed, but the commit is final: no polish left" in caplog.text
 
 
 def test_only_workers_that_do_what_writers_would_do_keep_them_from_it(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_an_avro_codec_whose_package_is_missing_says_what_to_install(folder: Pat
     with pytest.raises(EngineError, match=r"'a\.avro': .* codec lz4 .* pip install 'fastavro\[lz4\]'") as refused:
         taken(files(folder))
     assert "sound" not in refused.value.message and refused.value.details["file"] == "a.avro"
-    with pytest.raises(EngineError, match=r"a\.avro.*: The Avro codec lz4"):
+    with pytest.raises(EngineError, match=r"a\.avro.*: Avro codec lz4"):
         rows_in(folder / "a.avro")
 
 

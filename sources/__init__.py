@@ -45,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a source class when it is first used, so that `import hoodoo.sources` stays fast."""
+    """Import a source class at its first use, so that `import hoodoo.sources` stays fast."""
     if name in _HOMES:
         return getattr(import_module(f"hoodoo.sources.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'hoodoo.sources' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Decoder for Avro messages: a zero byte, the schema id in four bytes, and the encoded record.
 
-Messages of one schema are decoded together, column by column. If that fails, they are split in halves until each bad
-message is alone. A record must end at the end of its message.
+All messages of one schema are decoded together, column by column. If that fails, they are split in halves until each
+bad message is alone. A record must end at the end of its message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEAD = 5
 """Number of bytes before the encoded record: a zero byte and the schema id."""
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
-"""Columns to read from a schema: index, name in the rows, and the type for values without a single Avro type."""
+"""Columns to read from a schema: index in the schema, name in the rows, and the type if the schema leaves it open."""
 _UNFIT = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
@@ -47,38 +47,38 @@ class AvroReader:
 
         Args:
             messages: The messages.
-            note: Called with the index of each message without a valid schema, and the reason.
+            note: Function that is called with the index of each message without a valid schema, and the reason.
 
         Yields:
             A schema, the indexes of its messages in ascending order, and their encoded records.
 
         Raises:
-            SourceUnavailable: The registry does not answer.
-            OptionError: The registry refuses access.
+            SourceUnavailable: The registry does not respond.
+            OptionError: The registry denies access.
         """
         sizes = np.fromiter(map(len, messages), np.int64, len(messages))
         raw = np.frombuffer(b"".join(messages) + bytes(HEAD), np.uint8)
         ends = np.cumsum(sizes)
         starts = ends - sizes
         headed = (sizes >= HEAD) & (raw[starts] == 0)
-        for at in np.flatnonzero(~headed).tolist():
-            note(at, "not an Avro message: it does not start with a zero byte and a schema id")
+        for index in np.flatnonzero(~headed).tolist():
+            note(index, "not an Avro message: it does not start with a zero byte and a schema id")
         numbers = np.zeros(len(messages), np.int64)
         for byte in range(1, HEAD):
             numbers = numbers << 8 | raw[starts + byte]
-        there = np.flatnonzero(headed)
-        for number in dict.fromkeys(numbers[there].tolist()):
-            where = there[numbers[there] == number]
+        with_head = np.flatnonzero(headed)
+        for schema_id in dict.fromkeys(numbers[with_head].tolist()):
+            indexes = with_head[numbers[with_head] == schema_id]
             try:
-                schema = self._schema(number)
+                schema = self._schema(schema_id)
             except DataError as problem:
-                for at in where.tolist():
-                    note(at, problem.message)
+                for index in indexes.tolist():
+                    note(index, problem.message)
                 continue
-            yield schema, where, Spans(raw[:-HEAD], starts[where] + HEAD, ends[where])
+            yield schema, indexes, Spans(raw[:-HEAD], starts[indexes] + HEAD, ends[indexes])
 
     def _schema(self, number: int) -> MessageSchema:
-        """Return the parsed schema with an id. A rejected schema is requested only once."""
+        """Return the parsed schema with the given id. A rejected schema is requested only once."""
         if number in self._refused:
             raise DataError(self._refused[number], schema=number)
         try:
@@ -95,12 +95,12 @@ class Spans:
         self._raw, self._starts, self._ends = raw, starts, ends
 
     def rows(self, schema: MessageSchema, picked: Picked, note: Note) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """Decode the records. Records that are invalid are reported through `note` and left out.
+        """Decode the Avro records. Invalid records are reported through `note` and left out.
 
         Args:
             schema: The schema of the records.
             picked: The columns to read.
-            note: Called with the index of each invalid record, and the reason.
+            note: Function that is called with the index of each invalid record, and the reason.
 
         Yields:
             Rows, and the index of each row's record.
@@ -112,10 +112,10 @@ class Spans:
         self, schema: MessageSchema, picked: Picked, low: int, high: int, note: Note
     ) -> Iterator[tuple[pa.Table, np.ndarray]]:
         try:
-            whole = schema.record is not None
-            rows = self._together(schema, picked, low, high) if whole else self._by_value(schema, picked, low, high)
-        except _UNFIT as found:
-            problem = found
+            is_record = schema.record is not None
+            rows = self._together(schema, picked, low, high) if is_record else self._by_value(schema, picked, low, high)
+        except _UNFIT as error:
+            problem = error
         else:
             yield rows, np.arange(low, high)
             return
@@ -127,8 +127,8 @@ class Spans:
         if schema.record is not None:
             try:
                 rows = self._by_value(schema, picked, low, high)
-            except _UNFIT as found:
-                problem = found
+            except _UNFIT as error:
+                problem = error
             else:
                 yield rows, np.arange(low, high)
                 return
@@ -137,15 +137,15 @@ class Spans:
     def _together(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
         """Decode all records column by column. The last field is always read, because it shows where a record ends."""
         assert schema.record is not None
-        names = [schema.columns[at].name for at, _, _ in picked]
+        names = [schema.columns[index].name for index, _, _ in picked]
         last = schema.columns[-1].name
-        found = decode_spans(
+        columns = decode_spans(
             self._raw, self._starts[low:high], self._ends[low:high], schema.record, list(dict.fromkeys([*names, last]))
         )
-        return pa.table([found[name] for name in names], [name for _, name, _ in picked])
+        return pa.table([columns[name] for name in names], [name for _, name, _ in picked])
 
     def _by_value(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
-        """Decode the records one by one with fastavro, for schemas with fields that lack a single Arrow type."""
+        """Decode the records one by one with fastavro, for schemas with a field that has no single Arrow type."""
         view, values = memoryview(self._raw.data), list[Any]()
         for start, end in zip(self._starts[low:high].tolist(), self._ends[low:high].tolist(), strict=True):
             stream = BytesIO(view[start:end])
@@ -154,8 +154,11 @@ class Spans:
             except Exception as problem:  # fastavro raises various Python errors: EOFError, IndexError, ...
                 raise ValueError(f"it is truncated or invalid ({type(problem).__name__})") from None
             if stream.tell() != end - start:
-                raise ValueError(f"{end - start - stream.tell()} bytes stand behind it")
-        columns = [_column([one[f"f{at}"] for one in values], schema.columns[at], kind) for at, _, kind in picked]
+                raise ValueError(f"{end - start - stream.tell()} bytes follow it")
+        columns = [
+            _column([record[f"f{index}"] for record in values], schema.columns[index], kind)
+            for index, _, kind in picked
+        ]
         return pa.table(columns, [name for _, name, _ in picked])
 
 
@@ -189,35 +192,35 @@ class AvroDecoder(WantedRows):
 
         Args:
             messages: The numbers and bytes of the messages.
-            bad: Collects the messages that are not valid records, or that lack a value in a required column.
+            bad: Collector for the messages that are not valid records, or that have no value in a required column.
 
         Yields:
             Rows in the order of the messages, and the numbers of the messages.
 
         Raises:
             ColumnError: A column that is not in the table has values of several types.
-            SourceUnavailable: The registry does not answer.
-            OptionError: The registry refuses access.
+            SourceUnavailable: The registry does not respond.
+            OptionError: The registry denies access.
         """
         for start in range(0, len(messages), AT_ONCE):
-            some = messages[start : start + AT_ONCE]
+            block = messages[start : start + AT_ONCE]
 
-            def note(at: int, why: str, some: Sequence[Numbered] = some) -> None:
-                number, content = some[at]
-                bad.note(number, why, content)
+            def note(at: int, reason: str, block: Sequence[Numbered] = block) -> None:
+                number, content = block[at]
+                bad.note(number, reason, content)
 
             parts = list[tuple[pa.Table, list[int]]]()
-            for schema, where, spans in self._reader.groups([content for _, content in some], note):
-                noted = _at(where, note)
-                for rows, at in spans.rows(schema, self._picked(schema), noted):
+            for schema, where, spans in self._reader.groups([content for _, content in block], note):
+                note_of_schema = _at(where, note)
+                for rows, at in spans.rows(schema, self._picked(schema), note_of_schema):
                     rows, at = self._fitted(self.wanted(rows), where[at], note)
-                    parts += self.complete(rows, [some[one] for one in at.tolist()], bad)
+                    parts += self.complete(rows, [block[index] for index in at.tolist()], bad)
             yield from in_order(self._topic, parts, self.columns)
 
     def _fitted(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:
-        """Convert decoded rows to the column types of the table, and drop rows with values that do not match.
+        """Convert decoded rows to the column types of the table, and drop rows with values that cannot be converted.
 
-        Rows of several schemas then have equal types. `where` contains the index of each row's message.
+        Afterwards, rows of different schemas have equal types. `where` contains the index of each row's message.
         """
         for name in rows.column_names:
             if name not in self.columns.names or rows[name].type == self.columns.field(name).type:
@@ -227,42 +230,46 @@ class AvroDecoder(WantedRows):
                 values = cast(rows[name], field)
             except ColumnError as problem:
                 unfit = self._unfit(rows[name], field, problem)
-                for at, why in unfit.items():
-                    note(int(where[at]), why)
+                for index, reason in unfit.items():
+                    note(int(where[index]), reason)
                 fits = np.ones(len(rows), bool)
                 fits[list(unfit)] = False
                 rows, where = rows.filter(pa.array(fits)), where[fits]
-                nothing = rows[name].null_count == len(rows)
-                values = pa.chunked_array([pa.nulls(len(rows), field.type)]) if nothing else cast(rows[name], field)
+                is_empty = rows[name].null_count == len(rows)
+                values = pa.chunked_array([pa.nulls(len(rows), field.type)]) if is_empty else cast(rows[name], field)
             rows = rows.set_column(rows.column_names.index(name), field, values)
         return rows, where
 
     def _unfit(self, values: pa.ChunkedArray, field: pa.Field, problem: ColumnError) -> dict[int, str]:
         """Find the values that cannot be converted to the type of a table column: the reason by row index.
 
-        If the error concerns the type of the column, these are all non-null values.
+        If the type of the column itself is incompatible, these are all non-null values.
         """
         try:
             rows = unfit_rows(values, field, len(values))
         except ColumnError:
             return dict.fromkeys(np.flatnonzero(values.is_valid().to_numpy()).tolist(), problem.message)
-        shown = {at: printable(values[at].as_py()) for at in rows}
-        return {at: f"Column {field.name!r}: {text} is not a valid {field.type}" for at, text in shown.items()}
+        shown = {index: printable(values[index].as_py()) for index in rows}
+        return {index: f"Column {field.name!r}: {text} is not a valid {field.type}" for index, text in shown.items()}
 
     def _picked(self, schema: MessageSchema) -> Picked:
         """Choose the fields of a schema to decode, and map former names (aliases) to the column names of the table."""
-        found, taken = list[tuple[int, str, pa.DataType | None]](), set[str]()
-        known, own = {*self.columns.names, IS_DELETED}, {column.name for column in schema.columns}
-        for at, column in enumerate(schema.columns):
-            old = (one for one in column.aliases if one in known and one not in own and one not in taken)
-            name = column.name if column.name in known else next(old, column.name)
+        picked, taken = list[tuple[int, str, pa.DataType | None]](), set[str]()
+        wanted, schema_names = {*self.columns.names, IS_DELETED}, {column.name for column in schema.columns}
+        for index, column in enumerate(schema.columns):
+            former_names = (
+                alias
+                for alias in column.aliases
+                if alias in wanted and alias not in schema_names and alias not in taken
+            )
+            name = column.name if column.name in wanted else next(former_names, column.name)
             kind = self.columns.field(name).type if name in self.columns.names else None
-            if name in taken or name not in known and not (self.unknown and column.type is not None):
+            if name in taken or name not in wanted and not (self.unknown and column.type is not None):
                 self.left_out.add(column.name)
                 continue
             taken.add(name)
-            found.append((at, name, pa.bool_() if name == IS_DELETED else kind))
-        return tuple(found)
+            picked.append((index, name, pa.bool_() if name == IS_DELETED else kind))
+        return tuple(picked)
 
 
 def _at(where: np.ndarray, note: Note) -> Note:
@@ -289,7 +296,7 @@ def in_order(
     if len(parts) < 2:
         yield from parts
         return
-    numbers = np.concatenate([np.array(of, np.int64) for _, of in parts])
+    numbers = np.concatenate([np.array(part_numbers, np.int64) for _, part_numbers in parts])
     order = np.argsort(numbers, kind="stable")
     yield together(topic, [rows for rows, _ in parts], columns).take(pa.array(order)), numbers[order].tolist()
 

@@ -1,8 +1,8 @@
-"""Conversion of untrusted Avro schemas to a safe form for decoding: limited in size, without named references.
+"""Conversion of untrusted Avro schemas to a safe form for decoding: limited in size, and without named references.
 
 A message may name any schema in the registry. Each schema is therefore expanded first: a reference is replaced by the
-type that it names. Types that could make a short message endless are rejected: a type that contains itself, and items
-of zero bytes.
+type that it names. Types that could make a short message endless are rejected. These are types that contain themselves,
+and arrays or maps whose items have zero bytes.
 
 The fields are then mapped to Arrow types. A field without an Arrow type, such as a union of three types, is read by
 fastavro and converted to the type of the table's column.
@@ -54,7 +54,7 @@ class MessageSchema:
 
     Attributes:
         columns: The fields of the record, in order.
-        record: The record type for decoding all messages together, or None if a field lacks an Arrow type.
+        record: The record type for decoding all messages together, or None if a field has no Arrow type.
         by_value: The record type for decoding messages one by one with fastavro. Its fields are named 'f0', 'f1', ...
     """
 
@@ -67,7 +67,7 @@ class SchemaTexts(Protocol):
     """Interface of an object that returns Avro schemas by id, such as a schema registry."""
 
     def schema(self, number: int) -> list[str]:
-        """Return the Avro schema with an id as JSON strings, as `SchemaRegistry.schema` does."""
+        """Return the Avro schema with the given id as JSON strings, as `SchemaRegistry.schema` does."""
 
 
 class AvroSchemas:
@@ -85,11 +85,11 @@ class AvroSchemas:
         self._known = dict[int, MessageSchema | str]()
 
     def texts(self, number: int) -> list[str]:
-        """Return the Avro schema with an id as JSON strings, as `SchemaRegistry.schema` does."""
+        """Return the Avro schema with the given id as JSON strings, as `SchemaRegistry.schema` does."""
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
-        """Return the parsed Avro schema with an id. The error for a schema that cannot be decoded is cached too.
+        """Return the parsed Avro schema with the given id. The error for a schema that cannot be decoded is cached too.
 
         Args:
             number: The schema id.
@@ -99,22 +99,22 @@ class AvroSchemas:
 
         Raises:
             DataError: The schema does not exist, or rows cannot be decoded with it.
-            SourceUnavailable: The registry does not answer.
-            OptionError: The registry refuses access.
+            SourceUnavailable: The registry does not respond.
+            OptionError: The registry denies access.
         """
-        found = self._known.get(number)
-        if found is None:
+        schema = self._known.get(number)
+        if schema is None:
             texts = self._registry.schema(number)
             try:
-                found = message_schema(texts, self._times)
+                schema = message_schema(texts, self._times)
             except DataError as problem:
-                found = problem.message
+                schema = problem.message
             while len(self._known) >= _KEPT_MAX:
                 self._known.pop(next(iter(self._known)))
-            self._known[number] = found
-        if isinstance(found, str):
-            raise DataError(f"Messages of schema {number} cannot be read: {found}", schema=number)
-        return found
+            self._known[number] = schema
+        if isinstance(schema, str):
+            raise DataError(f"Messages of schema {number} cannot be read: {schema}", schema=number)
+        return schema
 
 
 def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
@@ -131,9 +131,9 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     Raises:
         DataError: The schema is invalid, or rows cannot be decoded with it.
     """
-    writing = _WritingOut(times)
+    expansion = _WritingOut(times)
     try:
-        *_, top = (writing.written(_json(text)) for text in texts)
+        *_, top = (expansion.written(_json(text)) for text in texts)
     except RecursionError:
         raise DataError("the schema is nested too deeply.") from None
     if not isinstance(top, dict) or top["type"] != "record":
@@ -150,10 +150,10 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     names = count()
     fields = [
         {
-            "name": f"f{at}",
+            "name": f"f{index}",
             "type": _inexact(column.node) if column.type is None else physical_schema(column.type, names),
         }
-        for at, column in enumerate(columns)
+        for index, column in enumerate(columns)
     ]
     try:
         by_value = fastavro.parse_schema({"type": "record", "name": "message", "fields": fields})
@@ -184,19 +184,19 @@ def _type(field: dict[str, Any]) -> AvroType | None:
 def _inexact(node: Any) -> Any:
     """Replace decimals by bytes in an Avro type for fastavro, because fastavro rounds decimals."""
     if isinstance(node, list):
-        return [_inexact(one) for one in node]
+        return [_inexact(branch) for branch in node]
     if not isinstance(node, dict):
         return node
-    found = {name: _inexact(part) if name in ("type", "items", "values") else part for name, part in node.items()}
-    if "fields" in found:
-        found["fields"] = [_inexact(one) for one in found["fields"]]
-    if found.get("logicalType") == "decimal":
-        del found["logicalType"]
-    return found
+    converted = {name: _inexact(part) if name in ("type", "items", "values") else part for name, part in node.items()}
+    if "fields" in converted:
+        converted["fields"] = [_inexact(branch) for branch in converted["fields"]]
+    if converted.get("logicalType") == "decimal":
+        del converted["logicalType"]
+    return converted
 
 
 class _WritingOut:
-    """Expansion of Avro schemas: replaces each reference to a named type by the type. It remembers all named types."""
+    """Expansion of Avro schemas: replaces each reference to a named type by that type. It remembers all named types."""
 
     def __init__(self, times: bool) -> None:
         self._times = times
@@ -204,7 +204,7 @@ class _WritingOut:
         self._open, self._nodes, self._names = set[str](), 0, count()
 
     def written(self, schema: Any) -> Any:
-        """Replace each reference to a named type in a schema by the type. Raises DataError if the schema is unsafe."""
+        """Replace each reference to a named type in a schema by that type. Raises DataError if the schema is unsafe."""
         self._nodes = 0
         return self._node(schema, "", 0, False)
 
@@ -223,7 +223,7 @@ class _WritingOut:
         if isinstance(avro, str):
             if avro == "null" and repeated and not branch:
                 raise DataError(
-                    "an array or a map has items without bytes, so a short message could contain any number of them."
+                    "an array or a map has items of zero bytes, so a short message could contain any number of them."
                 )
             return avro if avro == "null" or avro in PLAIN else self._referred(avro, space, depth, repeated)
         if not isinstance(avro, dict):
@@ -238,7 +238,7 @@ class _WritingOut:
         return self._told(avro, {"type": inner}) if isinstance(inner, str) else inner
 
     def _referred(self, name: str, space: str, depth: int, repeated: bool) -> Any:
-        full = next((one for one in (f"{space}.{name}", name) if one in self._named), None)
+        full = next((candidate for candidate in (f"{space}.{name}", name) if candidate in self._named), None)
         if full is None:
             raise DataError(f"the type {reprlib.repr(name)} is not defined.")
         if full in self._open:
@@ -247,10 +247,10 @@ class _WritingOut:
         return self._content(definition, full, outside, depth, repeated)
 
     def _defined(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
-        name, own = avro.get("name"), avro.get("namespace", space)
-        if not isinstance(name, str) or not name or not isinstance(own, str):
+        name, namespace = avro.get("name"), avro.get("namespace", space)
+        if not isinstance(name, str) or not name or not isinstance(namespace, str):
             raise DataError(f"a type has no name: {reprlib.repr(avro)}.")
-        full = name if "." in name or not own else f"{own}.{name}"
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
         if self._named.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
             raise DataError(f"the type {reprlib.repr(full)} has two definitions.")
         if full in self._open:
@@ -259,55 +259,55 @@ class _WritingOut:
 
     def _content(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
         """Expand a named type. Each occurrence gets a unique name that `physical_schema` does not use."""
-        found: dict[str, Any] = {"type": avro["type"], "name": f"w{next(self._names)}"}
+        expanded: dict[str, Any] = {"type": avro["type"], "name": f"w{next(self._names)}"}
         if avro["type"] == "enum":
             symbols = avro.get("symbols")
-            if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols):
+            if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
                 raise DataError(f"the symbols of {reprlib.repr(full)} are not a list of names.")
-            return found | {"symbols": symbols}
+            return expanded | {"symbols": symbols}
         if avro["type"] == "fixed":
             size = avro.get("size")
             if type(size) is not int or not 0 < size <= _SIZE_MAX:
                 raise DataError(f"the type {reprlib.repr(full)} has an invalid size in bytes, {reprlib.repr(size)}.")
-            return self._told(avro, found | {"size": size})
+            return self._told(avro, expanded | {"size": size})
         self._open.add(full)
         fields = self._fields(avro.get("fields"), full, space, depth, repeated)
         self._open.discard(full)
-        return self._kept(avro, found | {"type": "record", "fields": fields})
+        return self._kept(avro, expanded | {"type": "record", "fields": fields})
 
     def _fields(self, fields: Any, full: str, space: str, depth: int, repeated: bool) -> list[dict[str, Any]]:
-        found = list[dict[str, Any]]()
-        for one in fields if isinstance(fields, list) else ():
-            name, aliases = (one.get("name"), one.get("aliases", ())) if isinstance(one, dict) else (None, ())
+        fields_ = list[dict[str, Any]]()
+        for field in fields if isinstance(fields, list) else ():
+            name, aliases = (field.get("name"), field.get("aliases", ())) if isinstance(field, dict) else (None, ())
             if not isinstance(name, str) or not isinstance(aliases, (list, tuple)):
                 raise DataError(f"a field of {reprlib.repr(full)} has no name.")
-            kind = self._node(one.get("type"), space, depth + 1, repeated)
-            found.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
-        if not found or len({one["name"] for one in found}) < len(found):
+            kind = self._node(field.get("type"), space, depth + 1, repeated)
+            fields_.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
+        if not fields_ or len({field["name"] for field in fields_}) < len(fields_):
             raise DataError(f"the record {reprlib.repr(full)} has no fields, or two fields with the same name.")
-        return found
+        return fields_
 
     # ---- logical types
-    def _told(self, avro: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    def _told(self, avro: dict[str, Any], expanded: dict[str, Any]) -> dict[str, Any]:
         """Copy the logical type from `avro` to `found`, if decoding needs it."""
-        logical, base = avro.get("logicalType"), found["type"]
+        logical, base = avro.get("logicalType"), expanded["type"]
         if avro.get("connect.name") == _CONNECT_DECIMAL and base == "bytes":
             logical = "decimal"
         if logical == "decimal" and base in ("bytes", "fixed"):
             precision, scale = avro.get("precision", _DIGITS_MAX), avro.get("scale", 0)
             if type(precision) is int and type(scale) is int and 0 <= scale <= min(precision, _DIGITS_MAX):
                 # Kafka Connect uses 64 digits for an unknown precision; a value with too many digits is a bad message
-                return self._kept(avro, found) | {
+                return self._kept(avro, expanded) | {
                     "logicalType": "decimal",
                     "precision": min(precision, _DIGITS_MAX),
                     "scale": scale,
                 }
         elif self._times and isinstance(logical, str) and (base, logical) in LOGICAL:
-            return self._kept(avro, found) | {"logicalType": logical}
-        return self._kept(avro, found) | ({"said": logical} if isinstance(logical, str) else {})
+            return self._kept(avro, expanded) | {"logicalType": logical}
+        return self._kept(avro, expanded) | ({"said": logical} if isinstance(logical, str) else {})
 
-    def _kept(self, avro: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        return found | {name: avro[name] for name in _TOLD if name in avro}
+    def _kept(self, avro: dict[str, Any], expanded: dict[str, Any]) -> dict[str, Any]:
+        return expanded | {name: avro[name] for name in _TOLD if name in avro}
 
 
 __all__ = ["AvroColumn", "AvroSchemas", "MessageSchema", "message_schema"]

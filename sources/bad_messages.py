@@ -16,9 +16,8 @@ DETAIL_MAX = 500
 class BadMessages:
     """Collector of the messages or lines of a batch that could not be decoded, for the quarantine.
 
-    Attributes:
-        kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine
-            stores the original bytes.
+    kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine stores
+        the original bytes.
     """
 
     def __init__(self, where: str, most: int, place: Callable[[int, bytes], str]) -> None:
@@ -46,13 +45,13 @@ class BadMessages:
         self, place: str, detail: str, payload: bytes, reason: str = "decode", kept: bytes | None = None
     ) -> None:
         """Add a bad message at the location `place`. Raises TooManyBadRows if there are more than the maximum."""
-        said = detail.encode(errors="backslashreplace").decode()[:DETAIL_MAX]
-        self.found.append({"place": place, "reason": reason, "detail": said, "payload": payload, "kept": kept})
+        shown_detail = detail.encode(errors="backslashreplace").decode()[:DETAIL_MAX]
+        self.found.append({"place": place, "reason": reason, "detail": shown_detail, "payload": payload, "kept": kept})
         if len(self.found) > self.most:
             first = self.found[0]
             raise TooManyBadRows(
-                f"{printable(self.where)} has more than {self.most:,} bad rows, the first at {first['place']}: "
-                f"{first['detail']}",
+                f"{printable(self.where)} has too many bad rows: expected at most {self.most:,}. The first is at "
+                f"{first['place']}: {first['detail']}",
                 file=self.where,
                 bad=len(self.found),
                 found=self.table(),
@@ -64,7 +63,7 @@ class BadMessages:
         The schema is REPLAYABLE if the quarantine stores at least one message in another encoding than its original
         bytes.
         """
-        replayable = any(one["kept"] is not None for one in self.found)
+        replayable = any(message["kept"] is not None for message in self.found)
         return pa.Table.from_pylist(self.found, REPLAYABLE if replayable else BAD)
 
 

@@ -1,8 +1,8 @@
 """Decoder that converts Debezium change events to rows to upsert and rows to delete.
 
 An event contains an image of the row after the change. For a delete, only the key of the message is used, because the
-image before the delete may contain placeholders. If the table has the column `_event_lsn` or `_event_seq`, it gets the
-position of the change in the database's log.
+image before the delete may contain placeholders. If the table has the column `_event_lsn` or `_event_seq`, this column
+gets the position of the change in the database's log.
 
 Ambiguous events raise errors. This may stop a job, but never writes a wrong row.
 """
@@ -77,8 +77,8 @@ class DebeziumDecoder:
             placing: The key, partition and ordering columns of the table.
             truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'. With 'delete', `emptied` is the number
                 of the last truncate message.
-            before: Origin of a row's former partition: the 'event', or a 'lookup' in the table. `unplaced` is True if a
-                lookup is needed.
+            before: Where a row's former partition comes from: the 'event', or a 'lookup' in the table. `unplaced` is
+                True if a lookup is needed.
 
         Raises:
             ColumnError: The table is ordered by a column that events do not contain, or `_event_lsn` or `_event_seq` is
@@ -87,14 +87,14 @@ class DebeziumDecoder:
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
         self._told = (topic, before)
         self.placing = placing
-        if strange := [name for name in placing.order_by if name not in _ORDERS]:
+        if unsupported := [name for name in placing.order_by if name not in _ORDERS]:
             raise ColumnError(
-                f"The table is ordered by {strange[0]!r}, but delete events do not contain this column. Use a "
+                f"The table is ordered by {unsupported[0]!r}, but delete events do not contain this column. Use a "
                 f"table with order_by={LSN!r} (PostgreSQL) or {SEQ!r} (MySQL), or without order_by.",
-                column=strange[0],
+                column=unsupported[0],
             )
-        ours = {IS_DELETED, *_ORDERS}
-        self._known = {field.name: field for field in columns if field.name not in ours}
+        own_columns = {IS_DELETED, *_ORDERS}
+        self._known = {field.name: field for field in columns if field.name not in own_columns}
         outside = [name for name in placing.placed_by if name not in placing.key_names]
         self.unplaced = before == LOOKUP and bool(outside)
         self._outside = [] if self.unplaced else outside
@@ -132,7 +132,7 @@ class DebeziumDecoder:
             numbers: The numbers of the messages that have a value, in ascending order.
             keys: The keys of these messages.
             values: The values of these messages.
-            bad: Collects the invalid events.
+            bad: Collector for the invalid events.
 
         Yields:
             Rows in the order of the events, and the number of each row's message.
@@ -140,18 +140,17 @@ class DebeziumDecoder:
         Raises:
             DataError: The events cannot be applied to the table: their key differs, or they lack the former partition
                 or the log position of a row.
-            or the log position of a row.
         """
         bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block = slice(start, start + AT_ONCE)
             for low, high, payloads, schema in self._messages.unwrapped(values[block]):
-                cut = slice(start + low, start + high)
-                some = Messages(numbers[cut], keys[cut], values[cut], payloads, schema)
-                said = said_in(schema, "after") or {}
-                self._learn(said)
-                for events in self._reader.events(some, bad):
-                    yield from self._rows(events, said, bad)
+                run = slice(start + low, start + high)
+                messages = Messages(numbers[run], keys[run], values[run], payloads, schema)
+                descriptions = said_in(schema, "after") or {}
+                self._learn(descriptions)
+                for events in self._reader.events(messages, bad):
+                    yield from self._rows(events, descriptions, bad)
 
     def _keeper(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
         """Return a function that encodes a message for the quarantine, with its key and the decoder's settings."""
@@ -165,7 +164,7 @@ class DebeziumDecoder:
 
     @cached_property
     def _assumed(self) -> Mapping[str, ConnectColumn]:
-        """Column descriptions for times whose unit the user has set. Raises ColumnError for an unsuitable column."""
+        """Column descriptions for times whose unit the user sets. Raises ColumnError for an unsuitable column."""
         return assumed(self.units, self.columns, self.unknown)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
@@ -174,60 +173,60 @@ class DebeziumDecoder:
 
     # ---- rows
     def _rows(
-        self, events: Events, said: Mapping[str, ConnectColumn], bad: BadMessages
+        self, events: Events, descriptions: Mapping[str, ConnectColumn], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Convert decoded events to rows to upsert or delete, and the number of each row's message."""
-        said = with_units(said, self._assumed)
+        """Convert decoded events to rows to upsert or delete. Yields them with the number of each row's message."""
+        descriptions = with_units(descriptions, self._assumed)
         ops = events.op
-        is_row, gone = _in(ops, _ROWS), _in(ops, (_DELETE,))
+        is_row, is_delete = _in(ops, _ROWS), _in(ops, (_DELETE,))
         bad_rows = dict[int, str]()
-        self._pass_over(events, is_row | gone, bad_rows)
-        for at in np.flatnonzero(is_row & ~events.there).tolist():
-            bad_rows[at] = "no row after the change"
-        self._keys.require([events.of.keys[at] for at in np.flatnonzero(is_row | gone).tolist()])
+        self._pass_over(events, is_row | is_delete, bad_rows)
+        for index in np.flatnonzero(is_row & ~events.there).tolist():
+            bad_rows[index] = "no row after the change"
+        self._keys.require([events.of.keys[index] for index in np.flatnonzero(is_row | is_delete).tolist()])
         columns = dict(events.after)
-        self._keys_of_deleted(events, gone, columns, bad_rows)
-        moved = self._placed(events, gone, columns, said)
-        keep = is_row | gone
-        made = self._values(columns, said, keep, bad_rows)
-        made |= self._ordered(events, keep, bad_rows)
-        made |= self._not_sent(events)
-        for at, why in sorted(bad_rows.items()):
-            bad.note(events.of.numbers[at], why, events.of.values[at])
-        made[IS_DELETED] = pa.array(gone)
+        self._keys_of_deleted(events, is_delete, columns, bad_rows)
+        moved_rows = self._placed(events, is_delete, columns, descriptions)
+        keep = is_row | is_delete
+        values = self._values(columns, descriptions, keep, bad_rows)
+        values |= self._ordered(events, keep, bad_rows)
+        values |= self._not_sent(events)
+        for index, reason in sorted(bad_rows.items()):
+            bad.note(events.of.numbers[index], reason, events.of.values[index])
+        values[IS_DELETED] = pa.array(is_delete)
         keep[list(bad_rows)] = False
-        table, rows, moved = pa.table(made), np.flatnonzero(keep), moved[keep[moved]]
-        if len(moved):  # a row that changes its partition is deleted in the old one and inserted into the new one
-            table, rows = self._with_moves(events, table, rows, moved, said)
+        table, rows, moved_rows = pa.table(values), np.flatnonzero(keep), moved_rows[keep[moved_rows]]
+        if len(moved_rows):  # a row that changes its partition is deleted in the old one and inserted into the new one
+            table, rows = self._with_moves(events, table, rows, moved_rows, descriptions)
         elif len(rows) < len(table):
             table = table.take(pa.array(rows))
         if len(rows):
-            yield table, [events.of.numbers[at] for at in rows.tolist()]
+            yield table, [events.of.numbers[index] for index in rows.tolist()]
 
-    def _learn(self, said: Mapping[str, ConnectColumn]) -> None:
-        """Add the columns of an event's schema that the table does not have, if such columns are requested."""
+    def _learn(self, descriptions: Mapping[str, ConnectColumn]) -> None:
+        """Add the columns of an event's schema that the table does not have, if the caller requested such columns."""
         if self.unknown:
-            for name, one in said.items():
-                if name not in self._known and name not in _ORDERS and (kind := kind_of(one)) is not None:
+            for name, description in descriptions.items():
+                if name not in self._known and name not in _ORDERS and (kind := kind_of(description)) is not None:
                     self._reader.learn(name, kind)
 
     def _values(
         self,
         columns: Mapping[str, pa.Array],
-        said: Mapping[str, ConnectColumn],
+        descriptions: Mapping[str, ConnectColumn],
         keep: np.ndarray,
         bad_rows: dict[int, str],
     ) -> dict[str, pa.Array]:
         """Convert event values to the column types of the table.
 
-        Adds an entry to `bad_rows` for each row of `keep` whose value does not match.
+        Each row of `keep` with a value that does not match gets an entry in `bad_rows`.
         """
-        made = dict[str, pa.Array]()
+        converted = dict[str, pa.Array]()
         for name, values in columns.items():
             field = self._known.get(name)
             if field is None:
                 if self.unknown:
-                    made[name] = values
+                    converted[name] = values
                 else:
                     self.left_out.add(name)
                 continue
@@ -236,90 +235,95 @@ class DebeziumDecoder:
                     raise ColumnError(f"Column {name!r}: an event cannot contain a {field.type}.", column=name)
                 continue
             try:
-                made[name] = meant(values, field, said.get(name))
+                converted[name] = meant(values, field, descriptions.get(name))
             except UNFIT:
-                wrong = unfit(values, field, said.get(name))
-                bad_rows |= {at: why for at, why in wrong if keep[at]}
+                unfit_values = unfit(values, field, descriptions.get(name))
+                bad_rows |= {index: reason for index, reason in unfit_values if keep[index]}
                 fits = np.ones(len(values), bool)
-                fits[[at for at, _ in wrong]] = False
-                made[name] = meant(
-                    pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, said.get(name)
+                fits[[index for index, _ in unfit_values]] = False
+                converted[name] = meant(
+                    pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, descriptions.get(name)
                 )
-        return made
+        return converted
 
     def _not_sent(self, events: Events) -> dict[str, pa.Array]:
         """Create the marker columns that show which column values the database left out of each event.
 
-        An update then keeps the stored value, and a new row gets the default (`ingestion/unsent_values.py`).
+        For such a column, an update keeps the stored value, and a new row gets the default
+        (`ingestion/unsent_values.py`).
         """
         skipped = {*self.placing.key_names, *self._outside}
         lacking = {name: mask for name, mask in events.lacking.items() if name not in skipped}
         new = ~_in(events.op, (UPDATE,))
-        found = {NOT_SENT + name: pa.array(mask) for name, mask in lacking.items()}
+        markers = {NOT_SENT + name: pa.array(mask) for name, mask in lacking.items()}
         if any((mask & new).any() for mask in lacking.values()):
-            found[NOT_SENT] = pa.array(new)
-        return found
+            markers[NOT_SENT] = pa.array(new)
+        return markers
 
     def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         """Count the events that change no row, such as truncates. `counts` is a mask of the events that change a row.
 
-        Raises DataError if the source table was truncated and truncate is 'fail'.
+        Raises DataError if the source table was truncated and `truncate` is 'fail'.
         """
         if counts.all():
             return
-        for at in np.flatnonzero(~counts).tolist():
-            op = events.op[at].as_py()
+        for index in np.flatnonzero(~counts).tolist():
+            op = events.op[index].as_py()
             if op == _TRUNCATE and self.truncate == "fail":
                 raise DataError(
                     f"{self.topic}: the source table was truncated. No row of this batch was written. Use "
-                    "truncate='delete' (--truncate delete) to also delete all rows of the table, or "
-                    "truncate='ignore' to keep them.",
+                    "truncate='delete' (--truncate delete) to also delete all rows of this table, or "
+                    "truncate='ignore' (--truncate ignore) to keep them.",
                     topic=self.topic,
                 )
             if op == _TRUNCATE and self.truncate == "delete":
-                self.emptied = max(events.of.numbers[at], self.emptied or 0)
+                self.emptied = max(events.of.numbers[index], self.emptied or 0)
             if op in (_TRUNCATE, _MESSAGE):
                 self._passed_over += 1
             else:
-                bad_rows[at] = f"it is not a change event: its op is {printable(op)}"
+                bad_rows[index] = f"it is not a change event: its op is {printable(op)}"
 
     def _keys_of_deleted(
-        self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
+        self, events: Events, is_delete: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
     ) -> None:
         """Fill the key columns of delete events from the keys of their messages."""
-        where = np.flatnonzero(gone)
-        if not len(where):
+        indexes = np.flatnonzero(is_delete)
+        if not len(indexes):
             return
-        for at, found in self._keys_at(events, where, bad_rows):
-            mask = np.zeros(len(gone), bool)
-            mask[at] = True
-            for name, values in found.items():
-                old = columns.get(name)
-                if old is None:
-                    old = pa.nulls(len(gone), values.type)
-                columns[name] = pc.replace_with_mask(old, pa.array(mask), values.cast(old.type))
+        for key_indexes, key_columns in self._keys_at(events, indexes, bad_rows):
+            mask = np.zeros(len(is_delete), bool)
+            mask[key_indexes] = True
+            for name, values in key_columns.items():
+                column_values = columns.get(name)
+                if column_values is None:
+                    column_values = pa.nulls(len(is_delete), values.type)
+                columns[name] = pc.replace_with_mask(column_values, pa.array(mask), values.cast(column_values.type))
 
     def _keys_at(
-        self, events: Events, where: np.ndarray, bad_rows: dict[int, str]
+        self, events: Events, indexes: np.ndarray, bad_rows: dict[int, str]
     ) -> Iterator[tuple[np.ndarray, Mapping[str, pa.Array]]]:
-        """Decode the message keys of the events at the indexes `where`.
+        """Decode the message keys of the events at the given indexes.
 
-        The keys are decoded together, or in halves until each invalid key is alone.
+        All keys are decoded together. If that fails, they are split in halves until each invalid key is alone.
         """
-        contents = [events.of.keys[at] for at in where.tolist()]
-        found = self._keys.columns(contents)
-        if found is not None:
-            yield where, found
-        elif len(where) > 1:
-            half = len(where) // 2
-            yield from self._keys_at(events, where[:half], bad_rows)
-            yield from self._keys_at(events, where[half:], bad_rows)
+        contents = [events.of.keys[index] for index in indexes.tolist()]
+        key_columns = self._keys.columns(contents)
+        if key_columns is not None:
+            yield indexes, key_columns
+        elif len(indexes) > 1:
+            half = len(indexes) // 2
+            yield from self._keys_at(events, indexes[:half], bad_rows)
+            yield from self._keys_at(events, indexes[half:], bad_rows)
         else:
-            bad_rows[int(where[0])] = f"the key of the message is not a valid key of a row: {printable(contents[0])}"
+            bad_rows[int(indexes[0])] = f"the key of the message is not a valid key of a row: {printable(contents[0])}"
 
     # ---- partitions
     def _placed(
-        self, events: Events, gone: np.ndarray, columns: dict[str, pa.Array], said: Mapping[str, ConnectColumn]
+        self,
+        events: Events,
+        is_delete: np.ndarray,
+        columns: dict[str, pa.Array],
+        descriptions: Mapping[str, ConnectColumn],
     ) -> np.ndarray:
         """Fill the partition columns of deletes. Returns the indexes of updates that move a row to another partition.
 
@@ -328,8 +332,8 @@ class DebeziumDecoder:
         if not self._outside:
             return np.empty(0, np.int64)
         updates = _in(events.op, (UPDATE,))
-        unsure = np.flatnonzero((gone | updates) & ~self._full(events))
-        if len(unsure):
+        without_old_partition = np.flatnonzero((is_delete | updates) & ~self._full(events))
+        if len(without_old_partition):
             raise DataError(
                 f"{self.topic}: the table is partitioned by {self._outside[0]!r}, which is not part of the "
                 "key, and an event does not contain the old partition of its row. Nothing was written. Pass "
@@ -339,7 +343,7 @@ class DebeziumDecoder:
                 topic=self.topic,
                 column=self._outside[0],
             )
-        moved = np.zeros(len(gone), bool)
+        is_moved = np.zeros(len(is_delete), bool)
         for name in self._outside:
             before, after = events.before.get(name), columns.get(name)
             if before is not None and after is not None and name in events.lacking:
@@ -347,93 +351,108 @@ class DebeziumDecoder:
             if before is None or (after is None and before.null_count == len(before)):
                 continue
             if after is None:
-                after = pa.nulls(len(gone), before.type)
-            columns[name] = pc.if_else(pa.array(gone), before, after)
+                after = pa.nulls(len(is_delete), before.type)
+            columns[name] = pc.if_else(pa.array(is_delete), before, after)
             differs = np.flatnonzero(updates & ~_equal(before, after))
-            moved[differs[self._leaves(name, before, after, differs, said)]] = True
-        return np.flatnonzero(moved)
+            is_moved[differs[self._leaves(name, before, after, differs, descriptions)]] = True
+        return np.flatnonzero(is_moved)
 
     def _leaves(
-        self, name: str, before: pa.Array, after: pa.Array, at: np.ndarray, said: Mapping[str, ConnectColumn]
+        self,
+        name: str,
+        before: pa.Array,
+        after: pa.Array,
+        indexes: np.ndarray,
+        descriptions: Mapping[str, ConnectColumn],
     ) -> np.ndarray:
-        """Return a mask of the updates at the indexes `at` that move their row to another partition, by one column."""
-        made = [one for one in self._made if one.column == name]
-        other = np.ones(len(at), bool)
-        if not made or not len(at):
-            return other
+        """Return a mask of the updates at the given indexes that move their row to another partition, by one column."""
+        partition_transforms = [transform for transform in self._made if transform.column == name]
+        is_moved = np.ones(len(indexes), bool)
+        if not partition_transforms or not len(indexes):
+            return is_moved
         field = self._known[name]
         try:
-            was, now = (meant(values.take(pa.array(at)), field, said.get(name)) for values in (before, after))
+            old_values, new_values = (
+                meant(values.take(pa.array(indexes)), field, descriptions.get(name)) for values in (before, after)
+            )
         except UNFIT:  # the row is quarantined for this value
-            return other
+            return is_moved
         return ~np.logical_and.reduce(
-            [_equal(transforms.values(one, was), transforms.values(one, now)) for one in made]
+            [
+                _equal(transforms.values(transform, old_values), transforms.values(transform, new_values))
+                for transform in partition_transforms
+            ]
         )
 
     def _full(self, events: Events) -> np.ndarray:
         """Return a mask of the events that contain the complete row before the change.
 
-        The row counts as complete if any column outside the key has a real value: not null, 0, '' or false.
+        A row counts as complete if any column outside the key has a real value: not null, 0, '' or false.
         """
-        found = np.zeros(len(events.op), bool)
+        is_full = np.zeros(len(events.op), bool)
         for name, values in events.before.items():
             if name in self.placing.key_names:
                 continue
             kind = values.type
-            counts = values.is_valid()
+            has_value = values.is_valid()
             if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                counts = pc.and_(counts, pc.not_equal(values, pa.scalar(0, kind)))
+                has_value = pc.and_(has_value, pc.not_equal(values, pa.scalar(0, kind)))
             elif pa.types.is_string(kind):
-                counts = pc.and_(counts, pc.greater(pc.utf8_length(values), 0))
+                has_value = pc.and_(has_value, pc.greater(pc.utf8_length(values), 0))
             elif pa.types.is_boolean(kind):
-                counts = pc.and_(counts, values)
+                has_value = pc.and_(has_value, values)
             elif pa.types.is_decimal(kind):
-                counts = pc.and_(counts, pc.not_equal(values, pa.scalar(Decimal(0), kind)))
+                has_value = pc.and_(has_value, pc.not_equal(values, pa.scalar(Decimal(0), kind)))
             else:
                 continue
-            found |= pc.fill_null(counts, False).to_numpy(False)
-        return found
+            is_full |= pc.fill_null(has_value, False).to_numpy(False)
+        return is_full
 
     def _with_moves(
-        self, events: Events, table: pa.Table, rows: np.ndarray, moved: np.ndarray, said: Mapping[str, ConnectColumn]
+        self,
+        events: Events,
+        table: pa.Table,
+        rows: np.ndarray,
+        moved: np.ndarray,
+        descriptions: Mapping[str, ConnectColumn],
     ) -> tuple[pa.Table, np.ndarray]:
         """Add a delete in the former partition before each row that moved to another partition.
 
         Returns the rows at the indexes `rows` with these deletes, and the index of each row's event.
         """
-        olds = table.take(pa.array(moved))
+        old_rows = table.take(pa.array(moved))
         for name in self._outside:
             if name in events.before and name in table.column_names:
-                old = meant(events.before[name].take(pa.array(moved)), self._known[name], said.get(name))
-                olds = olds.set_column(olds.column_names.index(name), name, old)
-        flag = olds.column_names.index(IS_DELETED)
-        olds = olds.set_column(flag, IS_DELETED, pa.array(np.ones(len(moved), bool)))
-        place = np.append(rows * 2 + 1, moved * 2)
-        order = np.argsort(place, kind="stable")
+                old_values = meant(events.before[name].take(pa.array(moved)), self._known[name], descriptions.get(name))
+                old_rows = old_rows.set_column(old_rows.column_names.index(name), name, old_values)
+        flag = old_rows.column_names.index(IS_DELETED)
+        old_rows = old_rows.set_column(flag, IS_DELETED, pa.array(np.ones(len(moved), bool)))
+        sort_positions = np.append(rows * 2 + 1, moved * 2)
+        order = np.argsort(sort_positions, kind="stable")
         index = np.append(rows, len(table) + np.arange(len(moved)))
-        return pa.concat_tables([table, olds]).take(pa.array(index[order])), place[order] // 2
+        return pa.concat_tables([table, old_rows]).take(pa.array(index[order])), sort_positions[order] // 2
 
     # ---- order
     def _commit_order(self, events: Events) -> pa.Array:
-        """Compute values of `_event_lsn` that grow in commit order. The LSNs of changes do not.
+        """Compute values of `_event_lsn` that grow in commit order, which the LSNs of changes do not.
 
         All changes of a transaction are logged before its commit. The `sequence` of the next transaction begins with
-        the end of that commit. The larger one of both numbers is therefore below that of every later transaction.
+        the end of that commit. The larger of these two numbers is therefore below that of every later transaction.
         Within a transaction, it grows with the LSN.
 
         Rows of a snapshot have no last commit. Their LSN is the start of streaming. The first transaction after a
-        snapshot has no last commit either. It may have been logged before the snapshot, which does not contain it. If
+        snapshot has no last commit either. It may have been logged before the snapshot, and still be missing in it. If
         the table is ordered by the column, such a change gets `-1 - LSN`, which `ingestion/arrival_order.py` replaces.
         """
         lsn, sequence = events.source["lsn"], pc.extract_regex(events.source["sequence"], _SEQUENCE)
         commit = pc.struct_field(sequence, [0])
-        known = pc.greater(pc.utf8_length(commit), 0)
-        ended = pc.if_else(known, commit, pa.scalar(None, pa.string())).cast(pa.int64())
-        place = pc.if_else(lsn.is_valid(), pc.max_element_wise(lsn, ended), pa.scalar(None, pa.int64()))
+        has_commit = pc.greater(pc.utf8_length(commit), 0)
+        commit_end = pc.if_else(has_commit, commit, pa.scalar(None, pa.string())).cast(pa.int64())
+        order_value = pc.if_else(lsn.is_valid(), pc.max_element_wise(lsn, commit_end), pa.scalar(None, pa.int64()))
         if LSN not in self.placing.order_by:
-            return place
-        unknown = pc.fill_null(pc.and_(pc.invert(known), pa.array(~_in(events.op, ("r",)))), False)
-        return pc.if_else(unknown, pc.subtract(pa.scalar(-1, pa.int64()), place), place)
+            return order_value
+        is_unknown = pc.fill_null(pc.and_(pc.invert(has_commit), pa.array(~_in(events.op, ("r",)))), False)
+        return pc.if_else(is_unknown, pc.subtract(pa.scalar(-1, pa.int64()), order_value), order_value)
 
     def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
         """Compute the ordering column `_event_lsn` or `_event_seq` from the log position of each change.
@@ -445,21 +464,23 @@ class DebeziumDecoder:
             return {}
         parts = events.source
         if name == LSN:
-            place = self._commit_order(events)
+            order_value = self._commit_order(events)
         else:
             file = pc.extract_regex(parts["file"], _FILE_NUMBER)
             number = pc.struct_field(file, [0]).cast(pa.int64())
             row = pc.fill_null(parts["row"], 0)
-            place = pc.add(pc.add(pc.shift_left(number, 40), pc.shift_left(parts["pos"], 8)), row)
-        if place.null_count:
-            mine = _in(parts["connector"], _CONNECTORS[name])
-            without = place.is_null().to_numpy(zero_copy_only=False)
-            read = without & mine & _in(events.op, ("r",))  # a snapshot row without a position is older than changes
-            place = pc.if_else(pa.array(read), 0, place)
-            for at in np.flatnonzero(without & ~read & keep).tolist():
-                connector = parts["connector"][at].as_py()
-                if connector is None or mine[at]:
-                    bad_rows[at] = f"the event has no log position, which is needed for {name!r}"
+            order_value = pc.add(pc.add(pc.shift_left(number, 40), pc.shift_left(parts["pos"], 8)), row)
+        if order_value.null_count:
+            is_supported = _in(parts["connector"], _CONNECTORS[name])
+            is_missing = order_value.is_null().to_numpy(zero_copy_only=False)
+            is_snapshot = (
+                is_missing & is_supported & _in(events.op, ("r",))
+            )  # a snapshot row without a position is older than changes
+            order_value = pc.if_else(pa.array(is_snapshot), 0, order_value)
+            for index in np.flatnonzero(is_missing & ~is_snapshot & keep).tolist():
+                connector = parts["connector"][index].as_py()
+                if connector is None or is_supported[index]:
+                    bad_rows[index] = f"the event has no log position, which is needed for {name!r}"
                     continue
                 raise DataError(
                     f"{self.topic}: events of the connector {printable(connector)} do not contain the values "
@@ -468,18 +489,18 @@ class DebeziumDecoder:
                     topic=self.topic,
                     column=name,
                 )
-        return {name: place.cast(self.columns.field(name).type)}
+        return {name: order_value.cast(self.columns.field(name).type)}
 
 
-def _equal(one: pa.Array, other: pa.Array) -> np.ndarray:
+def _equal(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Compare two columns, and return a mask of the equal values. Two nulls are equal."""
-    found: np.ndarray = pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
-    return found | one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
+    is_equal: np.ndarray = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
+    return is_equal | left.is_null().to_numpy(zero_copy_only=False) & right.is_null().to_numpy(zero_copy_only=False)
 
 
 def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
-    found: np.ndarray = pc.is_in(ops, value_set=pa.array(wanted)).to_numpy(False)
-    return found
+    is_in: np.ndarray = pc.is_in(ops, value_set=pa.array(wanted)).to_numpy(False)
+    return is_in
 
 
 __all__ = ["EVENT", "LOOKUP", "LSN", "NOT_SENT", "SEQ", "UNAVAILABLE", "DebeziumDecoder"]

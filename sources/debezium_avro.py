@@ -44,7 +44,7 @@ _MEANINGS = {
     "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
     "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
 }
-"""Meanings of Avro logical types, for schemas without a Kafka Connect name."""
+"""Meanings of Avro logical types, for schemas without Kafka Connect names."""
 
 
 class DebeziumAvroDecoder(DebeziumDecoder):
@@ -60,8 +60,9 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         before: str,
         schemas: AvroSchemas,
     ) -> None:
-        """Create a decoder for the Avro events of one topic. All arguments except `schemas` are as in
-        `DebeziumDecoder`.
+        """Create a decoder for the Avro events of one topic.
+
+        All arguments except `schemas` are as in `DebeziumDecoder`.
 
         Args:
             topic: The name of the topic, for errors.
@@ -69,7 +70,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             unknown: True to also read columns that the table does not have.
             placing: The key, partition and ordering columns of the table.
             truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'.
-            before: Origin of a row's former partition: 'event' or 'lookup'.
+            before: Where a row's former partition comes from: 'event' or 'lookup'.
             schemas: The cache of Avro schemas, which keeps times as numbers.
 
         Raises:
@@ -88,56 +89,56 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             numbers: The numbers of the messages that have a value, in ascending order.
             keys: The keys of these messages.
             values: The values of these messages.
-            bad: Collects the invalid events.
+            bad: Collector for the invalid events.
 
         Yields:
             Rows in the order of the events, and the number of each row's message.
 
         Raises:
-            DataError: The table cannot follow the topic.
-            SourceUnavailable: The registry does not answer.
-            OptionError: The registry refuses access.
+            DataError: The events cannot be applied to the table.
+            SourceUnavailable: The registry does not respond.
+            OptionError: The registry denies access.
         """
         bad.kept = self._keeper(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
-            cut = slice(start, start + AT_ONCE)
-            whole = Messages(numbers[cut], keys[cut], values[cut], values[cut])
-            yield from in_order(self.topic, list(self._block(whole, bad)), self.columns)
+            block_slice = slice(start, start + AT_ONCE)
+            block = Messages(numbers[block_slice], keys[block_slice], values[block_slice], values[block_slice])
+            yield from in_order(self.topic, list(self._block(block, bad)), self.columns)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]]:
-        found = dict[str, Sequence[str]]()
+        texts = dict[str, Sequence[str]]()
         for content in (key, value):
             if content and len(content) >= HEAD and not content[0]:
                 number = int.from_bytes(content[1:HEAD], "big")
                 with suppress(HoodooError):  # the missing schema may be the reason why the message is bad
-                    found[str(number)] = self._schemas.texts(number)
-        return found
+                    texts[str(number)] = self._schemas.texts(number)
+        return texts
 
-    def _block(self, whole: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+    def _block(self, block: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Decode a block of events to rows. Events are grouped by their Avro schema."""
 
-        def note(at: int, why: str) -> None:
-            bad.note(whole.numbers[at], why, whole.values[at])
+        def note(index: int, reason: str) -> None:
+            bad.note(block.numbers[index], reason, block.values[index])
 
-        for schema, where, spans in self._avro.groups(whole.values, note):
-            found = {column.name: (at, column) for at, column in enumerate(schema.columns)}
-            if "op" not in found and is_none(found.keys()):
-                self._passed_over += len(where)
+        for schema, indexes, spans in self._avro.groups(block.values, note):
+            columns = {column.name: (index, column) for index, column in enumerate(schema.columns)}
+            if "op" not in columns and is_none(columns.keys()):
+                self._passed_over += len(indexes)
                 continue
-            if why := _no_envelope({name: column for name, (_, column) in found.items()}):
-                for at in where.tolist():
-                    note(at, why)
+            if reason := _no_envelope({name: column for name, (_, column) in columns.items()}):
+                for index in indexes.tolist():
+                    note(index, reason)
                 continue
-            said = _said_of_fields(found["after"][1].node) if "after" in found else {}
-            self._learn(said)
+            descriptions = _said_of_fields(columns["after"][1].node) if "after" in columns else {}
+            self._learn(descriptions)
             if not self.unknown:
-                self._reader.left_out.update(name for name in said if name not in self._known)
+                self._reader.left_out.update(name for name in descriptions if name not in self._known)
             wanted = ("op", "after", "source", "before") if self._outside else ("op", "after", "source")
-            picked = tuple((found[name][0], name, None) for name in wanted if name in found)
-            refused = _at(where, note)
-            for rows, at in spans.rows(schema, picked, refused):
-                events = _events(rows, whole.picked(where[at].tolist()), self._known)
-                yield from self._rows(events, said, bad)
+            picked = tuple((columns[name][0], name, None) for name in wanted if name in columns)
+            note_record = _at(indexes, note)
+            for rows, index in spans.rows(schema, picked, note_record):
+                events = _events(rows, block.picked(indexes[index].tolist()), self._known)
+                yield from self._rows(events, descriptions, bad)
 
 
 class _AvroKeys(KeyReader):
@@ -169,13 +170,13 @@ class _AvroKeys(KeyReader):
         flaws = list[int]()
         parts = list[tuple[pa.Table, list[int]]]()
 
-        def note(at: int, why: str) -> None:
-            flaws.append(at)
+        def note(index: int, reason: str) -> None:
+            flaws.append(index)
 
-        for schema, where, spans in self._avro.groups([one or b"" for one in contents], note):
+        for schema, where, spans in self._avro.groups([key or b"" for key in contents], note):
             self._require([column.name for column in schema.columns])
-            for rows, at in spans.rows(schema, _all_of(schema), note):
-                parts.append((rows, where[at].tolist()))
+            for rows, index in spans.rows(schema, _all_of(schema), note):
+                parts.append((rows, where[index].tolist()))
         if flaws or not parts:
             return None
         self._fits = True
@@ -184,7 +185,7 @@ class _AvroKeys(KeyReader):
 
 
 def _all_of(schema: MessageSchema) -> Picked:
-    return tuple((at, column.name, None) for at, column in enumerate(schema.columns) if column.type is not None)
+    return tuple((index, column.name, None) for index, column in enumerate(schema.columns) if column.type is not None)
 
 
 def _at(where: np.ndarray, note: Any) -> Any:
@@ -193,7 +194,7 @@ def _at(where: np.ndarray, note: Any) -> Any:
 
 # ---- events
 def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
-    """Describe why an Avro record with these fields is not a change event. Returns '' if it is one."""
+    """Return the reason why an Avro record with these fields is not a change event. Returns '' if it is one."""
     kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
     if "op" not in columns:
         return "it is not a change event: it lacks op"
@@ -205,15 +206,15 @@ def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
     return ""
 
 
-def _events(rows: pa.Table, some: Messages, known: Collection[str]) -> Events:
+def _events(rows: pa.Table, messages: Messages, known: Collection[str]) -> Events:
     source = _children(rows, "source")
-    places = {field.name: _place(source.get(field.name), field.type, len(rows)) for field in SOURCE}
-    there = np.zeros(len(rows), bool)
+    source_columns = {field.name: _place(source.get(field.name), field.type, len(rows)) for field in SOURCE}
+    has_row = np.zeros(len(rows), bool)
     if "after" in rows.column_names:
-        there = rows["after"].is_valid().to_numpy()
+        has_row = rows["after"].is_valid().to_numpy()
     op, after = rows["op"].combine_chunks(), _children(rows, "after")
-    lacking = {name: there for name in known if name not in after} if there.any() else {}
-    return Events(some, op, after, there, _children(rows, "before"), lacking, places)
+    lacking = {name: has_row for name in known if name not in after} if has_row.any() else {}
+    return Events(messages, op, after, has_row, _children(rows, "before"), lacking, source_columns)
 
 
 def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
@@ -221,13 +222,13 @@ def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
     if name not in rows.column_names:
         return {}
     values = rows[name].combine_chunks()
-    return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
+    return {field.name: pc.struct_field(values, [index]) for index, field in enumerate(values.type)}
 
 
 def _place(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
     """Return a field of `source` in the expected type, or nulls if it is missing or has another type."""
-    alike = pa.types.is_string if pa.types.is_string(kind) else pa.types.is_integer
-    return values.cast(kind) if values is not None and alike(values.type) else pa.nulls(count, kind)
+    is_expected = pa.types.is_string if pa.types.is_string(kind) else pa.types.is_integer
+    return values.cast(kind) if values is not None and is_expected(values.type) else pa.nulls(count, kind)
 
 
 # ---- column descriptions from schemas
@@ -253,7 +254,7 @@ def _single(node: Any) -> dict[str, Any]:
     A type name is returned as a type object.
     """
     if isinstance(node, list):
-        node = next((one for one in node if one != "null"), "null")
+        node = next((branch for branch in node if branch != "null"), "null")
     return {"type": node} if isinstance(node, str) else node
 
 

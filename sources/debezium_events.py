@@ -1,6 +1,6 @@
 """Decoder for Debezium JSON events into Arrow columns, one set of columns for many events.
 
-All events are decoded together by Arrow's JSON reader. Events that the reader rejects are decoded one by one.
+Arrow's JSON reader decodes all events together. Events that it rejects are decoded one by one.
 
 An event is an envelope: the operation (`op`), the row after and before the change, and the position of the change in
 the database's log (`source`). Values are in their JSON encoding (debezium_values.py).
@@ -52,7 +52,7 @@ class Events:
     """Decoded change events as Arrow columns. Values are still in their JSON encoding.
 
     Attributes:
-        of: The messages, one for each event.
+        of: The messages of the events.
         op: The operation of each event, such as 'c' (insert), 'u' (update) or 'd' (delete).
         after: The columns of the row after the change. All values are null for events without this row.
         there: Mask of the events that contain the row after the change.
@@ -106,11 +106,11 @@ class EventReader:
         self.spelt[name] = spelt(kind)
 
     def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode change events: all together, else in halves, and finally one by one.
+        """Decode change events: first all together, then in halves, and finally one by one.
 
         Args:
             some: Messages that have the same schema.
-            bad: Collects the invalid events.
+            bad: Collector for the invalid events.
 
         Yields:
             The events, in the order of the messages.
@@ -131,10 +131,10 @@ class EventReader:
         if text is None:
             return None
         data = pa.py_buffer(text)
-        kinds = {name: kind for name, kind in self.spelt.items() if kind is not None}
+        kinds = {name: type_ for name, type_ in self.spelt.items() if type_ is not None}
         if any(_has_value(text, name) for name in self.spelt.keys() - kinds.keys()):
             return None
-        image = pa.struct([(name, SCALED if name in self._scaled else kind) for name, kind in kinds.items()])
+        image = pa.struct([(name, SCALED if name in self._scaled else type_) for name, type_ in kinds.items()])
         envelope = [("op", pa.string()), ("after", image), ("source", SOURCE)]
         if self._before or self.unknown:
             envelope.append(("before", image))
@@ -156,10 +156,10 @@ class EventReader:
         if len(table) != len(some) or op.null_count:
             return None
         after = table["after"].combine_chunks()
-        there = after.is_valid().to_numpy(zero_copy_only=False)
-        unsaid = self._columns_in_no_event(images, text)
-        lacking = self._lacking(some, text, images, unsaid, there)
-        for name in unsaid:
+        has_row = after.is_valid().to_numpy(zero_copy_only=False)
+        missing_names = self._columns_in_no_event(images, text)
+        lacking = self._lacking(some, text, images, missing_names, has_row)
+        for name in missing_names:
             del images[name]
         self._record_unknown_columns(some)
         try:
@@ -167,38 +167,38 @@ class EventReader:
                 image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
         except UNFIT:
             return None
-        return Events(some, op, images, there, before, lacking, _places(table["source"].combine_chunks()))
+        return Events(some, op, images, has_row, before, lacking, _places(table["source"].combine_chunks()))
 
     def _lacking(
         self,
         some: Messages,
         text: bytes,
         images: Mapping[str, pa.Array],
-        unsaid: Collection[str],
-        there: np.ndarray,
+        missing_names: Collection[str],
+        has_row: np.ndarray,
     ) -> dict[str, np.ndarray]:
         """Return for each column a mask of the rows after a change that do not contain the column.
 
         Arrow's reader returns null for a missing value. If a column has nulls, a second pass over the text finds the
         nulls that are written in it.
         """
-        if not there.any():
+        if not has_row.any():
             return {}
-        found = dict.fromkeys((*unsaid, *(name for name, kind in self.spelt.items() if kind is None)), there)
+        masks = dict.fromkeys((*missing_names, *(name for name, kind in self.spelt.items() if kind is None)), has_row)
         nulls = {
-            name: values.is_null().to_numpy(zero_copy_only=False) & there
+            name: values.is_null().to_numpy(zero_copy_only=False) & has_row
             for name, values in images.items()
-            if name not in found and values.null_count
+            if name not in masks and values.null_count
         }
         nulls = {name: mask for name, mask in nulls.items() if mask.any()}
-        if (said := said_in(some.schema, "after")) is not None:
-            found |= {name: there for name in nulls if name not in said}
+        if (descriptions := said_in(some.schema, "after")) is not None:
+            masks |= {name: has_row for name in nulls if name not in descriptions}
         elif nulls:
-            counts = {name: images[name].filter(pa.array(there)).null_count for name in nulls}
+            counts = {name: images[name].filter(pa.array(has_row)).null_count for name in nulls}
             for name, written in _written_nulls(text, counts).items():
                 if (mask := nulls[name] & ~written).any():
-                    found[name] = mask
-        return found
+                    masks[name] = mask
+        return masks
 
     def _record_unknown_columns(self, some: Messages) -> None:
         """Record the event columns that the table does not have, because Arrow's reader ignores them silently.
@@ -207,9 +207,9 @@ class EventReader:
         """
         if self.unknown:
             return
-        said = said_in(some.schema, "after")
-        if said is not None:
-            self.left_out.update(name for name in said if name not in self.known)
+        descriptions = said_in(some.schema, "after")
+        if descriptions is not None:
+            self.left_out.update(name for name in descriptions if name not in self.known)
             return
         for payload in (*some.payloads[::_LOOKED_AT], some.payloads[-1]):
             try:
@@ -230,7 +230,7 @@ class EventReader:
     def _one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
         """Decode events one by one with Python's JSON parser, and record the invalid ones in `bad`."""
         kept, ops, afters, befores, sources = list[int](), list[str](), list[Any](), list[Any](), list[Any]()
-        for at, payload in enumerate(some.payloads):
+        for index, payload in enumerate(some.payloads):
             try:
                 event = json.loads(payload, parse_float=Decimal)
                 if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
@@ -243,23 +243,25 @@ class EventReader:
                     continue
                 images = [self._plain_image(event.get(name)) for name in ("before", "after")]
                 source = event.get("source") or {}
-                where = {field.name: source.get(field.name) for field in SOURCE}
-                if strange := [one for one in where.items() if not _is_sound(*one)]:
-                    raise ValueError(f"source.{strange[0][0]} is {printable(strange[0][1])}")
+                position_fields = {field.name: source.get(field.name) for field in SOURCE}
+                if invalid_fields := [item for item in position_fields.items() if not _is_sound(*item)]:
+                    raise ValueError(
+                        f"source.{invalid_fields[0][0]} has the invalid value {printable(invalid_fields[0][1])}"
+                    )
                 event["op"].encode()
             except (*UNFIT, AttributeError, TypeError, KeyError) as problem:
-                bad.note(some.numbers[at], _why(problem), some.values[at])
+                bad.note(some.numbers[index], _why(problem), some.values[index])
                 continue
-            kept.append(at)
+            kept.append(index)
             ops.append(event["op"])
             befores.append(images[0])
             afters.append(images[1])
-            sources.append(where)
+            sources.append(position_fields)
         if not kept:
             return
 
-        def place(at: int) -> str:
-            return f"message {bad.place(some.numbers[kept[at]], some.values[kept[at]])}"
+        def place(index: int) -> str:
+            return f"message {bad.place(some.numbers[kept[index]], some.values[kept[index]])}"
 
         names = dict.fromkeys(name for image in (*befores, *afters) if image for name in image)
         after, before = (
@@ -270,14 +272,14 @@ class EventReader:
             for images in (afters, befores)
         )
         picked = some.picked(kept)
-        there = np.array([image is not None for image in afters])
+        has_row = np.array([image is not None for image in afters])
         lacking = {
             name: mask
             for name in {*names, *self.known}
             if (mask := np.array([image is not None and name not in image for image in afters])).any()
         }
         op = pa.array(ops, pa.string())
-        yield Events(picked, op, after, there, before, lacking, _places(pa.array(sources, SOURCE)))
+        yield Events(picked, op, after, has_row, before, lacking, _places(pa.array(sources, SOURCE)))
 
     def _is_none(self, event: Any) -> bool:
         """Return whether a message is not a change event but a valid Debezium message, such as a heartbeat.
@@ -285,7 +287,7 @@ class EventReader:
         Raises ValueError for a message that Debezium does not send.
         """
         if not isinstance(event, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("it is not a JSON object")
         if isinstance(event.get("op"), str):
             return False
         if is_none(event.keys()):
@@ -298,22 +300,22 @@ class EventReader:
             return None
         if not isinstance(image, dict):
             raise ValueError(f"{printable(image)} is not a row")
-        found = {}
+        values = {}
         for name, value in image.items():
             field = self.known.get(name)
             if field is None:
                 if self.unknown:
-                    found[name] = float(value) if isinstance(value, Decimal) else value
+                    values[name] = float(value) if isinstance(value, Decimal) else value
                 else:
                     self.left_out.add(name)
                 continue
             try:
-                found[name] = plain(value, field.type)
+                values[name] = plain(value, field.type)
                 if is_scaled(value) and not pa.types.is_struct(field.type):
                     self._scaled.add(name)  # later values of the column are scaled too
             except UNFIT as problem:
                 raise ValueError(f"Column {name!r}: {_why(problem)}") from None
-        return found
+        return values
 
     def _column(self, name: str, values: list[Any], place: Callable[[int], str]) -> pa.Array:
         """Convert the values of a column to an Arrow array. Raises ColumnError for values of several types.
@@ -326,21 +328,23 @@ class EventReader:
         try:
             return pa.array(values, self.spelt.get(name))
         except UNFIT as problem:
-            first = dict[str, int]()
-            for at, value in enumerate(values):
+            first_indexes = dict[str, int]()
+            for index, value in enumerate(values):
                 if (kind := _TYPES.get(type(value))) is not None:
-                    first.setdefault(kind, at)
-            if len(first) < 2:
+                    first_indexes.setdefault(kind, index)
+            if len(first_indexes) < 2:
                 raise ColumnError(
                     f"Column {name!r} is not in the table, and has a value without a known type: {problem}. "
                     "Add the column to the table first.",
                     column=name,
                 ) from None
-            found = several_types(name, list(first), [place(at) for at in first.values()])
+            problem_of_types = several_types(
+                name, list(first_indexes), [place(index) for index in first_indexes.values()]
+            )
             raise ColumnError(
-                f"Column {name!r} is not in the table, and has values of several types: {seen(found)}. Add the "
-                "column to the table first.",
-                **found.details,
+                f"Column {name!r} is not in the table, and has values of several types: {seen(problem_of_types)}. Add "
+                "the column to the table first.",
+                **problem_of_types.details,
             ) from None
 
 
@@ -372,15 +376,15 @@ def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarr
     if not counts:
         return {}
     names, renamed = list(counts), text
-    for at, name in enumerate(names):
+    for index, name in enumerate(names):
         for ascii in _BOTH:
-            mark = b'"null of %d":1' % at
+            mark = b'"null of %d":1' % index
             if compact:
                 renamed = renamed.replace(_null_of(name, ascii), mark)
             else:
                 encoding = re.escape(json.dumps(name, ensure_ascii=ascii).encode())
                 renamed = re.sub(encoding + rb"\s*:\s*null", mark, renamed)
-    image = pa.struct([(f"null of {at}", pa.int8()) for at in range(len(names))])
+    image = pa.struct([(f"null of {index}", pa.int8()) for index in range(len(names))])
     table = pa.json.read_json(
         pa.BufferReader(renamed),
         pa.json.ReadOptions(use_threads=False, block_size=max(1 << 20, min(len(renamed) + 1, 64 << 20))),
@@ -388,7 +392,8 @@ def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarr
     )
     after = table["after"].combine_chunks()
     return {
-        name: pc.struct_field(after, [at]).is_valid().to_numpy(zero_copy_only=False) for at, name in enumerate(names)
+        name: pc.struct_field(after, [index]).is_valid().to_numpy(zero_copy_only=False)
+        for index, name in enumerate(names)
     }
 
 
@@ -418,7 +423,7 @@ def _places(source: pa.Array) -> dict[str, pa.Array]:
 
 
 def _is_sound(name: str, value: Any) -> bool:
-    """Return whether the value of a field of `source` has the right type, and fits into it."""
+    """Return whether the value of a field of `source` has the right type and is within the range of this type."""
     if isinstance(value, str):
         value.encode()  # raises for an unpaired surrogate
     elif isinstance(value, bool) or isinstance(value, int) and value.bit_length() > 63:
@@ -428,7 +433,7 @@ def _is_sound(name: str, value: Any) -> bool:
 
 def _children(values: pa.Array) -> dict[str, pa.Array]:
     """Return the fields of a struct column as arrays, null where the struct is null."""
-    return {field.name: pc.struct_field(values, [at]) for at, field in enumerate(values.type)}
+    return {field.name: pc.struct_field(values, [index]) for index, field in enumerate(values.type)}
 
 
 def _why(problem: BaseException) -> str:

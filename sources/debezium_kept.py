@@ -1,4 +1,4 @@
-"""Storage of change events in the quarantine, so that a replay decodes them as the job would have.
+"""Storage of change events in the quarantine, so that a replay decodes them as the job would have decoded them.
 
 An event is stored with the key of its message and the settings of the decoder.
 """
@@ -26,7 +26,7 @@ class EventContext:
 
     Attributes:
         topic: The name of the topic, for errors.
-        before: Origin of a row's former partition: 'event' or 'lookup'.
+        before: Where a row's former partition comes from: 'event' or 'lookup'.
         unavailable: The placeholder string that Debezium sends for an unchanged large value.
         units: Units of times without a unit in the event's schema, by column.
         schemas: The Avro schemas that the event needs as JSON strings, by schema id. None: the event is JSON.
@@ -126,12 +126,16 @@ class _Texts:
 
     def schema(self, number: int) -> list[str]:
         if (found := self._texts.get(str(number))) is None:
-            raise DataError(f"Schema {number} of an event is not stored with the event.", schema=number)
+            raise DataError(
+                f"Schema {number} of an event is not stored with the event, so the event cannot be replayed. Drop it "
+                "from the quarantine.",
+                schema=number,
+            )
         return list(found)
 
 
 def _readable(content: bytes | None) -> pa.Array:
-    """Convert UTF-8 bytes to a string, so that people can read them in the quarantine. Other bytes stay bytes."""
+    """Convert UTF-8 bytes to a string, which is readable in the quarantine. Other bytes stay bytes."""
     try:
         return pa.array([None if content is None else content.decode()], pa.string())
     except UnicodeDecodeError:

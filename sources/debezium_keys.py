@@ -1,4 +1,4 @@
-"""Reader of message keys, which identify the row of a change event. Only the key identifies a deleted row reliably."""
+"""Reader of message keys, which identify the row of a change event. Deleted rows are identified only by their key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class KeyReader:
             keys: The message keys of the change events.
 
         Raises:
-            DataError: A key is missing, or has other columns than the key of the table.
+            DataError: A key is missing, or has columns that differ from the key of the table.
         """
         if None in keys:
             raise DataError(
@@ -66,16 +66,16 @@ class KeyReader:
             The columns of the keys, in their JSON encoding. None if a key is not an object with valid values.
 
         Raises:
-            DataError: The keys have other columns than the key of the table.
+            DataError: The keys have columns that differ from the key of the table.
         """
-        found = list[Mapping[str, pa.Array]]()
-        for _, _, payloads, _ in self._messages.unwrapped([one or b"" for one in contents]):
+        parts = list[Mapping[str, pa.Array]]()
+        for _, _, payloads, _ in self._messages.unwrapped([key or b"" for key in contents]):
             columns = self._together(payloads) or self._one_by_one(payloads)
             if columns is None:
                 return None
-            found.append(columns)
+            parts.append(columns)
         self._fits = True
-        return {name: pa.concat_arrays([one[name] for one in found]) for name in found[0]}
+        return {name: pa.concat_arrays([key[name] for key in parts]) for name in parts[0]}
 
     def _together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
         """Decode message keys together with Arrow's JSON reader. Returns None if the reader rejects a key."""
@@ -84,9 +84,9 @@ class KeyReader:
             return None
         data = pa.py_buffer(text)
         try:
-            there = pa.json.read_json(pa.BufferReader(data)).column_names
-            self._require(there)
-            fields = [(name, self._spelt[name]) for name in there if name in self._spelt]
+            names = pa.json.read_json(pa.BufferReader(data)).column_names
+            self._require(names)
+            fields = [(name, self._spelt[name]) for name in names if name in self._spelt]
             table = pa.json.read_json(
                 pa.BufferReader(data), parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
             )
@@ -99,32 +99,32 @@ class KeyReader:
     def _one_by_one(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
         """Decode message keys with Python's JSON parser. Returns None if a key is not an object with valid values."""
         try:
-            keys = [json.loads(one, parse_float=Decimal) for one in payloads]
-            there = list(dict.fromkeys(name for one in keys for name in dict(one)))
-            self._require(there)
+            keys = [json.loads(key, parse_float=Decimal) for key in payloads]
+            names = list(dict.fromkeys(name for key in keys for name in dict(key)))
+            self._require(names)
             return {
-                name: pa.array([plain(one.get(name), self._known[name].type) for one in keys], self._spelt[name])
-                for name in there
+                name: pa.array([plain(key.get(name), self._known[name].type) for key in keys], self._spelt[name])
+                for name in names
                 if name in self._known
             }
         except (*UNFIT, TypeError):
             return None
 
-    def _require(self, there: Sequence[str]) -> None:
+    def _require(self, names: Sequence[str]) -> None:
         """Raise DataError if the columns of a message key are not the key columns of the table."""
-        if self.placing.key and (missing := set(there) ^ self._key_said(there)):
-            raise self._other_key(there, missing)
+        if self.placing.key and (missing := set(names) ^ self._key_said(names)):
+            raise self._other_key(names, missing)
 
-    def _key_said(self, there: Sequence[str]) -> set[str]:
+    def _key_said(self, message_names: Sequence[str]) -> set[str]:
         """Return the names of the table's key columns that the messages use, which may be former names."""
-        return {next((name for name in names if name in there), names[0]) for names in self.placing.key}
+        return {next((name for name in names if name in message_names), names[0]) for names in self.placing.key}
 
-    def _other_key(self, there: Sequence[str], missing: set[str]) -> DataError:
-        mine = [names[0] for names in self.placing.key]
+    def _other_key(self, message_names: Sequence[str], missing: set[str]) -> DataError:
+        key_names = [names[0] for names in self.placing.key]
         return DataError(
-            f"{self.topic}: messages have the key {printable(sorted(there))} and the table has {printable(mine)}. Make "
-            "a table with key= the columns of the messages, or set message.key.columns of the connector. Nothing was "
-            "written.",
+            f"{self.topic}: the messages have another key than the table: expected {printable(key_names)}, got "
+            f"{printable(sorted(message_names))}. Create a table with the key columns of the messages, or set "
+            "message.key.columns of the connector. Nothing was written.",
             topic=self.topic,
             column=sorted(missing)[0],
         )

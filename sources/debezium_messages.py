@@ -1,4 +1,4 @@
-"""Kafka Connect messages, split into their payload and the schema, if a message contains a schema.
+"""Kafka Connect messages, split into their payload and, if a message contains one, the schema.
 
 A message with a schema is {"schema": ..., "payload": ...}. All messages of one schema begin with the same bytes, so
 each schema is parsed once.
@@ -52,10 +52,10 @@ class Messages:
     def picked(self, which: Sequence[int]) -> Self:
         """Return the messages at the given indexes."""
         return type(self)(
-            [self.numbers[at] for at in which],
-            [self.keys[at] for at in which],
-            [self.values[at] for at in which],
-            [self.payloads[at] for at in which],
+            [self.numbers[index] for index in which],
+            [self.keys[index] for index in which],
+            [self.values[index] for index in which],
+            [self.payloads[index] for index in which],
             self.schema,
         )
 
@@ -87,11 +87,11 @@ class Unwrapping:
             else:
                 while stop < len(contents) and contents[stop].startswith(prefix):
                     stop += 1
-                at = len(prefix)
+                start_of_payload = len(prefix)
                 yield (
                     start,
                     stop,
-                    [one[at:].rstrip().removesuffix(b"}") for one in contents[start:stop]],
+                    [content[start_of_payload:].rstrip().removesuffix(b"}") for content in contents[start:stop]],
                     self._known[prefix],
                 )
             start = stop
@@ -109,8 +109,8 @@ class Unwrapping:
             schema, end = json.JSONDecoder().raw_decode(text)
         except (ValueError, RecursionError):
             return b""
-        at = begin.end() + len(text[:end].encode())
-        between = _BETWEEN.match(content, at)
+        position = begin.end() + len(text[:end].encode())
+        between = _BETWEEN.match(content, position)
         if between is None:
             return b""
         prefix = content[: between.end()]
@@ -131,7 +131,7 @@ def objects_of(objects: Sequence[bytes]) -> bytes | None:
     """
     text = b"\n".join(objects)
     if not _are_objects(text, len(objects)):
-        text = b"\n".join([one.replace(b"\n", b" ").replace(b"\r", b" ").strip() for one in objects])
+        text = b"\n".join([item.replace(b"\n", b" ").replace(b"\r", b" ").strip() for item in objects])
         if not _are_objects(text, len(objects)):
             return None
     try:

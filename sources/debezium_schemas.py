@@ -1,4 +1,4 @@
-"""Column descriptions (type, meaning, scale) from the schemas in Kafka Connect messages."""
+"""Column descriptions (type, meaning, scale) in the schemas of Kafka Connect messages."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def said_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
     try:
         fields = schema["fields"]
         if image:
-            fields = next(one["fields"] for one in fields if one["field"] == image)
-        return {one["field"]: _said(one) for one in fields}
+            fields = next(field["fields"] for field in fields if field["field"] == image)
+        return {field["field"]: _said(field) for field in fields}
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
         return None
 

@@ -1,4 +1,4 @@
-"""Units of time columns (ms, us or ns) that the user sets, for Debezium events whose schema contains no unit."""
+"""Units of time columns (ms, us or ns), which the user sets for Debezium events whose schema contains no unit."""
 
 from __future__ import annotations
 
@@ -32,26 +32,31 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
     Raises:
         ColumnError: A column with a unit is not in the table, or is neither a time nor a timestamp without a zone.
     """
-    found = dict[str, ConnectColumn]()
+    descriptions = dict[str, ConnectColumn]()
     for field in columns:
         unit = units.get(field.name, units.get(EVERY_COLUMN))
-        if unit is not None and (one := _said(field.type, TIME_UNITS[unit])) is not None:
-            found[field.name] = one
-    strange = [name for name in units if name != EVERY_COLUMN and name not in found]
-    strange = [name for name in strange if name in columns.names or not unknown]
-    if strange:
+        if unit is not None and (description := _said(field.type, TIME_UNITS[unit])) is not None:
+            descriptions[field.name] = description
+    invalid_names = [name for name in units if name != EVERY_COLUMN and name not in descriptions]
+    invalid_names = [name for name in invalid_names if name in columns.names or not unknown]
+    if invalid_names:
+        name = invalid_names[0]
         raise ColumnError(
-            f"Column {printable(strange[0])} cannot have a time_unit: expected a timestamp without a zone, or a time, "
-            f"of the table, got {columns.field(strange[0]).type if strange[0] in columns.names else 'no such column'}. "
-            "Leave the column out of time_unit.",
-            column=strange[0],
+            f"Column {printable(name)} cannot have a time_unit: expected a time, or a timestamp without a zone, got "
+            f"{columns.field(name).type if name in columns.names else 'no column of the table'}. Leave the column "
+            "out of time_unit.",
+            column=name,
         )
-    return found
+    return descriptions
 
 
-def with_units(said: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]) -> Mapping[str, ConnectColumn]:
-    """Add the units that the user has set to the column descriptions of a schema. A unit in the schema wins."""
-    return {**said, **{name: one for name, one in units.items() if not _says_unit(said.get(name))}} if units else said
+def with_units(known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]) -> Mapping[str, ConnectColumn]:
+    """Add the units set by the user to the column descriptions of a schema. A unit in the schema takes precedence."""
+    return (
+        {**known, **{name: description for name, description in units.items() if not _says_unit(known.get(name))}}
+        if units
+        else known
+    )
 
 
 def _said(kind: pa.DataType, meaning: str) -> ConnectColumn | None:

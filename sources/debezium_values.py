@@ -8,8 +8,8 @@ Avro values have their own types, which include numbers that represent times. Va
 (decimals, bytes, numbers of another size) are converted if the value stays the same.
 
 The schema in a message defines the meaning of a column (`ConnectColumn`). Without a schema, a time is in microseconds
-if no other unit is possible. A decimal is then a string, because in bytes, 12345 with scale 2 and with scale 4 look the
-same.
+if no other unit is possible. A decimal must then be a string, because as bytes, the same number has the same bytes with
+every scale.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-in
 _NEVER, _ALWAYS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _INFINITIES = {"infinity": _ALWAYS, "-infinity": _NEVER}
 _ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEVER}
-"""Infinite timestamps in microseconds, and the values stored for them.
+"""Infinite timestamps in microseconds, and the values that are stored for them.
 
-Tables store the years 1 to 9999, so infinity becomes the last or the first moment of these. Debezium sends words for
-timestamps with a zone, and these numbers for other timestamps.
+Tables store the years 1 to 9999, so an infinite timestamp becomes the first or the last moment of these years. Debezium
+sends words for timestamps with a zone, and these numbers for other timestamps.
 """
 HSTORE = pa.map_(pa.string(), pa.string())
 """Arrow type of PostgreSQL's hstore in Avro."""
@@ -49,16 +49,16 @@ The day overflows, and varies by one with the time zone of Debezium's process.
 _TIMESTAMP_MS, _DAY_MS = 10**14, 86_400_000
 """Limits for values in milliseconds: timestamps until the year 5138, and the milliseconds of a day.
 
-As microseconds, they are March 1973, and one and a half minutes after midnight.
+In microseconds, the same numbers are March 1973, and one and a half minutes after midnight.
 """
 _YEAR_9999_MS = (253_370_764_800_000, 253_402_300_799_999)
-"""The milliseconds of the year 9999, which stands for an open end. As microseconds, they are hours of January 1978."""
+"""The milliseconds of the year 9999, which stands for an open end. In microseconds, they are hours of January 1978."""
 _TINY = 1_000
-"""Numbers closer to zero are times within a second of 1970, whether they are in milliseconds or in microseconds."""
+"""Numbers below this are times within a second of 1970, both in milliseconds and in microseconds."""
 _SCALE_MAX = 16_384
 """Maximum scale of a decimal.
 
-No database has a larger one, and a few bytes could otherwise become an endless string.
+No database has a larger scale. Without a maximum, a few bytes could become an endless string.
 """
 UNFIT = (pa.ArrowException, ValueError, ArithmeticError, RecursionError)
 """Errors for a value that does not match its column. A ColumnError, in contrast, concerns the whole column."""
@@ -134,7 +134,7 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
         )
     if pa.types.is_string(kind) and said is not None and said.type == "bytes":
         if said.meaning != DECIMAL and values.null_count < len(values):
-            raise pa.ArrowInvalid("it comes as bytes, which need a binary column")
+            raise pa.ArrowInvalid("it is sent as bytes, which need a binary column")
         return pa.array([None if text is None else _unscaled(text, said.scale) for text in values.to_pylist()], kind)
     return values.cast(kind)
 
@@ -144,46 +144,46 @@ def _of_its_type(values: pa.Array, field: pa.Field, said: ConnectColumn | None) 
 
     Raises ArrowInvalid if the conversion would change the value, such as from a number to a string.
     """
-    types, own, kind = pa.types, values.type, field.type
+    types, value_type, kind = pa.types, values.type, field.type
     if values.null_count == len(values):
         return pa.nulls(len(values), kind)
-    if types.is_decimal(own):
+    if types.is_decimal(value_type):
         if types.is_decimal(kind):
             return values.cast(kind)
         if types.is_string(kind):
-            return pa.array([None if one is None else format(one, "f") for one in values.to_pylist()], kind)
-    elif types.is_binary(own) or types.is_fixed_size_binary(own):
+            return pa.array([None if value is None else format(value, "f") for value in values.to_pylist()], kind)
+    elif types.is_binary(value_type) or types.is_fixed_size_binary(value_type):
         if types.is_binary(kind) or types.is_fixed_size_binary(kind):
             return values.cast(kind)
-    elif types.is_integer(own) or types.is_floating(own):
-        spelling = spelt(kind) or kind
-        if types.is_floating(kind) or types.is_integer(own) and types.is_integer(spelling):
-            return values.cast(spelling)
+    elif types.is_integer(value_type) or types.is_floating(value_type):
+        encoding_type = spelt(kind) or kind
+        if types.is_floating(kind) or types.is_integer(value_type) and types.is_integer(encoding_type):
+            return values.cast(encoding_type)
         if types.is_decimal(kind):
             return values.cast(pa.string())
-    elif types.is_list(own) and types.is_list(kind):
+    elif types.is_list(value_type) and types.is_list(kind):
         return _lists(values, field, said)
-    elif own == kind == HSTORE:
+    elif value_type == kind == HSTORE:
         return values
-    elif types.is_struct(own):
-        fields = {part.name: at for at, part in enumerate(own)}
+    elif types.is_struct(value_type):
+        fields = {part.name: index for index, part in enumerate(value_type)}
         if fields.keys() == {"scale", "value"} and not types.is_struct(kind):
             return texts_of(values)
         if types.is_struct(kind):
             parts = [_part(values, inner, fields.get(inner.name), field.name) for inner in kind]
             mask = values.is_null() if values.null_count else None
             return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
-    raise pa.ArrowInvalid(f"it comes as {own}")
+    raise pa.ArrowInvalid(f"it is sent as {value_type}")
 
 
-def _part(values: pa.Array, inner: pa.Field, at: int | None, name: str) -> pa.Array:
+def _part(values: pa.Array, inner: pa.Field, index: int | None, name: str) -> pa.Array:
     """Convert one field of a struct column, by its index, to the type of the table's field.
 
-    Without an index, all values are null.
+    If the index is None, all values are null.
     """
-    if at is None:
+    if index is None:
         return pa.nulls(len(values), inner.type)
-    return meant(pc.struct_field(values, [at]), pa.field(f"{name}.{inner.name}", inner.type), None)
+    return meant(pc.struct_field(values, [index]), pa.field(f"{name}.{inner.name}", inner.type), None)
 
 
 def _lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
@@ -195,71 +195,71 @@ def _lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.
 
 
 def _dates(days: pa.Array) -> pa.Array:
-    """Replace infinite dates, in days since 1970, by the last or the first day that tables support."""
-    for (least, greatest), kept in _ENDLESS_DAYS.items():
-        endless = pc.and_(pc.greater_equal(days, least), pc.less_equal(days, greatest))
-        if pc.any(endless).as_py():
-            days = pc.if_else(endless, pa.scalar(kept, days.type), days)
+    """Replace infinite dates, in days since 1970, by the first or the last day that tables support."""
+    for (first, last), limit in _ENDLESS_DAYS.items():
+        is_infinite = pc.and_(pc.greater_equal(days, first), pc.less_equal(days, last))
+        if pc.any(is_infinite).as_py():
+            days = pc.if_else(is_infinite, pa.scalar(limit, days.type), days)
     return days
 
 
 def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
     """Convert numbers to timestamps without a zone. If `unit` is None, it is derived from the numbers."""
-    known, units = unit, {"s": 1_000_000, "ms": 1_000, "us": 1}
+    given_unit, units = unit, {"s": 1_000_000, "ms": 1_000, "us": 1}
     unit = unit or _unit_of(numbers, kind, _TIMESTAMP_MS)
-    per = units.get(unit, 1)
-    for sent, kept in _ENDLESS.items():
-        for sent_per in {per} if known else {per, 1_000}:
-            endless = pc.equal(numbers, sent // sent_per)
-            if pc.any(endless).as_py():
-                kept = kept // 1_000 * 1_000 if kind.unit == "ms" else kept
-                numbers = pc.if_else(endless, kept // per, numbers)
+    per_unit = units.get(unit, 1)
+    for sent, limit in _ENDLESS.items():
+        for sent_per in {per_unit} if given_unit else {per_unit, 1_000}:
+            is_infinite = pc.equal(numbers, sent // sent_per)
+            if pc.any(is_infinite).as_py():
+                limit = limit // 1_000 * 1_000 if kind.unit == "ms" else limit
+                numbers = pc.if_else(is_infinite, limit // per_unit, numbers)
     return numbers.cast(pa.timestamp(unit)).cast(kind)
 
 
-def _unit_of(numbers: pa.Array, kind: pa.DataType, most_ms: int) -> str:
-    """Derive whether time values are in milliseconds or microseconds, if the event's schema does not say so.
+def _unit_of(numbers: pa.Array, kind: pa.DataType, max_ms: int) -> str:
+    """Derive whether time values are in milliseconds or microseconds, if the event's schema contains no unit.
 
     Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds.
 
     Args:
         numbers: The numbers.
         kind: The type of the table's column.
-        most_ms: The largest number that may be in milliseconds.
+        max_ms: The largest number that may be in milliseconds.
 
     Returns:
         The unit: 'ms', 'us', or the unit of another column type.
 
     Raises:
-        ArrowInvalid: A number may be in milliseconds or microseconds.
+        ArrowInvalid: The unit of a number may be milliseconds or microseconds.
     """
     if kind.unit not in ("ms", "us"):
         return str(kind.unit)
-    small = pc.and_(pc.less_equal(numbers, most_ms), pc.greater_equal(numbers, -most_ms))
+    is_small = pc.and_(pc.less_equal(numbers, max_ms), pc.greater_equal(numbers, -max_ms))
     first, last = _YEAR_9999_MS
-    small = pc.or_(small, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)))
-    unsure = pc.and_(small, pc.or_(pc.greater_equal(numbers, _TINY), pc.less_equal(numbers, -_TINY)))
-    if not pc.any(unsure).as_py():
+    is_small = pc.or_(is_small, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)))
+    is_unsure = pc.and_(is_small, pc.or_(pc.greater_equal(numbers, _TINY), pc.less_equal(numbers, -_TINY)))
+    if not pc.any(is_unsure).as_py():
         return "us"
-    if kind.unit == "ms" and pc.all(small).as_py():
+    if kind.unit == "ms" and pc.all(is_small).as_py():
         return "ms"
     raise pa.ArrowInvalid(
-        "no schema tells whether it is in milliseconds or microseconds. Pass time_unit= to the source (--time-unit), "
-        "such as time_unit={'COLUMN': 'ms'}, or send events with schemas (value.converter.schemas.enable=true, or "
-        "Avro)."
+        "its unit is unknown, because the event has no schema: expected milliseconds or microseconds. Pass time_unit= "
+        "to the source (--time-unit), such as time_unit={'COLUMN': 'ms'}, or send events with schemas "
+        "(value.converter.schemas.enable=true, or Avro)."
     )
 
 
 def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert ISO 8601 strings to timestamps with a zone. Infinity becomes the first or the last supported moment."""
     moments = pa.timestamp("us", "UTC")
-    endless = pc.is_in(texts, value_set=pa.array(list(_INFINITIES)))
-    if not pc.any(endless).as_py():
+    is_infinite = pc.is_in(texts, value_set=pa.array(list(_INFINITIES)))
+    if not pc.any(is_infinite).as_py():
         return texts.cast(kind)
-    words = texts.filter(endless).to_pylist()
-    finite = pc.if_else(endless, pa.scalar(None, pa.string()), texts).cast(moments)
+    words = texts.filter(is_infinite).to_pylist()
+    finite = pc.if_else(is_infinite, pa.scalar(None, pa.string()), texts).cast(moments)
     ends = pa.array([_INFINITIES[word] for word in words], moments)
-    return pc.replace_with_mask(finite, endless, ends).cast(kind, safe=False)
+    return pc.replace_with_mask(finite, is_infinite, ends).cast(kind, safe=False)
 
 
 def _decimals(texts: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
@@ -269,11 +269,11 @@ def _decimals(texts: pa.Array, field: pa.Field, said: ConnectColumn | None) -> p
     try:
         return texts.cast(field.type)
     except pa.ArrowInvalid:
-        if said is None and (found := next((one for one in texts.to_pylist() if _is_bytes(one)), None)):
+        if said is None and (sample := next((one for one in texts.to_pylist() if _is_bytes(one)), None)):
             raise ColumnError(
-                f"Column {field.name!r} is a decimal, and its values come as bytes such as {printable(found)}, whose "
-                "scale only a schema says. Set decimal.handling.mode=string of the connector, and take the topic into "
-                "a new table: some bytes look like numbers.",
+                f"Column {field.name!r} is a decimal, but its values are sent as bytes, such as {printable(sample)}, "
+                "without a schema that contains their scale. Set decimal.handling.mode=string in the connector, and "
+                "read the topic into a new table, because some bytes look like numbers.",
                 column=field.name,
             ) from None
         raise
@@ -291,12 +291,12 @@ def _is_bytes(text: str | None) -> bool:
 
 
 def _unscaled(content: str | bytes, scale: int) -> str:
-    """Convert the bytes of a decimal, as an integer without its scale, to a string such as '123.45'.
+    """Convert the bytes of a decimal, which are an integer without the scale, to a string such as '123.45'.
 
-    Strings contain the bytes in base64. Raises ValueError for an unsupported scale or invalid base64.
+    A string contains the bytes in base64. Raises ValueError for an unsupported scale or invalid base64.
     """
     if abs(scale) > _SCALE_MAX:
-        raise ValueError(f"a decimal has the scale {scale}")
+        raise ValueError(f"a decimal has the unsupported scale {scale}")
     if isinstance(content, str):
         content = base64.b64decode(content, validate=True)
     number = int.from_bytes(content, "big", signed=True)
@@ -318,7 +318,10 @@ def texts_of(scaled: pa.Array) -> pa.Array:
         ValueError: A value is invalid.
     """
     return pa.array(
-        [None if one is None else _unscaled(one["value"] or "", one["scale"] or 0) for one in scaled.to_pylist()],
+        [
+            None if value is None else _unscaled(value["value"] or "", value["scale"] or 0)
+            for value in scaled.to_pylist()
+        ],
         pa.string(),
     )
 
@@ -367,13 +370,13 @@ def plain(value: Any, kind: pa.DataType) -> Any:
             return value
     elif types.is_list(kind):
         if isinstance(value, list):
-            return [plain(one, kind.value_type) for one in value]
+            return [plain(element, kind.value_type) for element in value]
     elif types.is_struct(kind):
         if isinstance(value, dict):
             return {field.name: plain(value.get(field.name), field.type) for field in kind}
     elif types.is_integer(number := spelt(kind) or kind):
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and -1 << number.bit_width - 1 <= value < 1 << number.bit_width - 1:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if is_integer and -1 << number.bit_width - 1 <= value < 1 << number.bit_width - 1:
             return value
     if isinstance(value, str) and types.is_string(spelt(kind) or kind):
         value.encode()  # raises for an unpaired surrogate, which is valid in JSON
@@ -399,7 +402,7 @@ def unfit(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> Sequ
             return [(0, f"Column {field.name!r}: {_shown(values)} is not a valid {field.type}: {_line(problem)}")]
         half = len(values) // 2
         after = unfit(values.slice(half), field, said)
-        return [*unfit(values.slice(0, half), field, said), *((at + half, why) for at, why in after)]
+        return [*unfit(values.slice(0, half), field, said), *((index + half, reason) for index, reason in after)]
     return []
 
 

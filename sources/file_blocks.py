@@ -1,6 +1,6 @@
 """Readers that split a file into blocks of limited size: whole records of text, or batches of Parquet and Avro rows.
 
-Memory holds only one block, so a file may be much larger than memory. A reader can begin at the offset where another
+Memory holds only one block, so a file may be much larger than memory. A reader can begin at the offset where an earlier
 reader stopped.
 """
 
@@ -54,12 +54,12 @@ class TextBlocks:
         while csv and not self.header.strip() and (record := self.next(64 << 10, 1)) is not None:
             self.header += record
         if b"\0" in self.header:
-            raise DataError("Its header has a zero byte: expected text in UTF-8.")
+            raise DataError("Its header contains a zero byte: expected text in UTF-8.")
         while self.offset < offset:
             if not self._rest:
                 self._rest = self._stream.read(min(4 << 20, offset - self.offset)) or b""
                 if not self._rest:
-                    raise DataError(f"It ends at byte {self.offset:,} of its text: expected more than {offset:,}.")
+                    raise DataError(f"Its text ends at byte {self.offset:,}: expected more than {offset:,} bytes.")
             skipped = min(len(self._rest), offset - self.offset)
             self._rest, self.offset = self._rest[skipped:], self.offset + skipped
         self.line = max(self.line, line)
@@ -68,7 +68,7 @@ class TextBlocks:
         """Read the next block of whole records, within limits of bytes and records.
 
         Args:
-            bytes_max: Maximum size of the block in bytes. It has at least one record.
+            bytes_max: Maximum size of the block in bytes. The block has at least one record.
             rows_max: Maximum number of records in the block.
 
         Returns:
@@ -77,9 +77,9 @@ class TextBlocks:
         Raises:
             DataError: A CSV quote is never closed, or a record is too large.
         """
-        most = max(1, bytes_max)
+        buffer_size = max(1, bytes_max)
         while True:
-            self._fill(most)
+            self._fill(buffer_size)
             if not self._rest:
                 return None
             ends, open_at = record_ends(self._rest, self._csv)
@@ -92,16 +92,16 @@ class TextBlocks:
             if not count and len(ends):
                 count = 1
             if count:
-                cut = int(ends[min(count, rows_max) - 1])
-                block, self._rest = self._rest[:cut], self._rest[cut:]
-                self.offset, self.line = self.offset + cut, self.line + self.lines_in(block)
+                end = int(ends[min(count, rows_max) - 1])
+                block, self._rest = self._rest[:end], self._rest[end:]
+                self.offset, self.line = self.offset + end, self.line + self.lines_in(block)
                 return block
-            if most >= self._record_max:
+            if buffer_size >= self._record_max:
                 raise DataError(
-                    f"The record that begins in line {self.line + 1} is larger than {most:,} bytes. If it is "
+                    f"The record that begins in line {self.line + 1} is larger than {buffer_size:,} bytes. If it is "
                     "valid, raise max_bytes."
                 )
-            most = min(2 * max(most, 64 << 10), self._record_max)
+            buffer_size = min(2 * max(buffer_size, 64 << 10), self._record_max)
 
     def ended(self) -> bool:
         """Return whether the file was read to its end."""
@@ -114,20 +114,20 @@ class TextBlocks:
 
     def _fill(self, size: int) -> None:
         """Read from the file until more than `size` unprocessed bytes are buffered, or the file ends."""
-        parts, there = [self._rest], len(self._rest)
-        while not self._ended and there <= size:  # one byte more tells whether the file ends here
-            more = self._stream.read(size + 1 - there)
-            self._ended = not more
-            parts.append(more)
-            there += len(more)
+        parts, buffered = [self._rest], len(self._rest)
+        while not self._ended and buffered <= size:  # one byte more tells whether the file ends here
+            data = self._stream.read(size + 1 - buffered)
+            self._ended = not data
+            parts.append(data)
+            buffered += len(data)
         self._rest = b"".join(parts) if len(parts) > 1 else self._rest
 
 
 def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
     """Find where the complete records in a piece of text end, and where an unclosed CSV quote begins (-1: none).
 
-    A quote opens a CSV field only at the beginning of the field. Elsewhere it is an ordinary character. A carriage
-    return ends a CSV record. At the end of `data` it does not, because a newline may follow.
+    A quote opens a CSV field only at the beginning of the field. In other positions it is an ordinary character. A
+    carriage return ends a CSV record, except at the end of `data`, because a newline may follow.
     """
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _NEWLINE) + 1
@@ -145,7 +145,7 @@ def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
         return ends[outside], int(quotes[-1]) if len(quotes) % 2 else -1
     fields = list(_QUOTED.finditer(data))  # rare: quotes within fields that are not quoted
     open_at = fields[-1].start() if fields and not fields[-1][1] else -1
-    starts, stops = (np.array([one.span()[side] for one in fields], np.int64) for side in (0, 1))
+    starts, stops = (np.array([field_match.span()[side] for field_match in fields], np.int64) for side in (0, 1))
     field = np.searchsorted(starts, ends - 1, "right") - 1
     inside = (field >= 0) & (ends - 1 < np.append(stops, 0)[field])
     return ends[~inside], open_at
@@ -183,7 +183,7 @@ class RowBatches:
         """Read the next batch of rows, within limits of bytes and rows.
 
         Args:
-            bytes_max: Approximate maximum size of the batch in memory, in bytes. It has at least one row.
+            bytes_max: Approximate maximum size of the batch in memory, in bytes. The batch has at least one row.
             rows_max: Maximum number of rows in the batch.
 
         Returns:
@@ -193,8 +193,8 @@ class RowBatches:
         if self._left is None:
             return None
         rows = self._left
-        each = max(1, _decoded_bytes(rows) // max(1, len(rows)))
-        count = min(len(rows), rows_max, max(1, bytes_max // each))
+        bytes_per_row = max(1, _decoded_bytes(rows) // max(1, len(rows)))
+        count = min(len(rows), rows_max, max(1, bytes_max // bytes_per_row))
         self._left = rows.slice(count) if count < len(rows) else None
         self.offset += count
         rows = rows.slice(0, count)
@@ -206,17 +206,17 @@ class RowBatches:
         return self._left is None
 
     def _load(self, bytes_max: int, rows_max: int) -> None:
-        """Read more rows from the file if the previously loaded rows are used up."""
+        """Read more rows from the file if all loaded rows were returned."""
         if self._batches is None:
-            whole = self.offset == 0 and self._fits(bytes_max, rows_max)
-            self._batches = iter([self._file.read()]) if whole else self._row_groups(bytes_max)
+            is_small = self.offset == 0 and self._fits(bytes_max, rows_max)
+            self._batches = iter([self._file.read()]) if is_small else self._row_groups(bytes_max)
         while self._left is None and (rows := next(self._batches, None)) is not None:
             self._left = rows if len(rows) else None
 
     def _fits(self, bytes_max: int, rows_max: int) -> bool:
-        found = self._file.metadata
-        size = sum(found.row_group(at).total_byte_size for at in range(found.num_row_groups))
-        return size <= bytes_max and found.num_rows <= rows_max
+        metadata = self._file.metadata
+        size = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+        return size <= bytes_max and metadata.num_rows <= rows_max
 
     def _row_groups(self, bytes_max: int) -> Iterator[pa.Table]:
         """Yield the rows from row `offset` on, in batches that do not cross row groups."""
@@ -226,8 +226,8 @@ class RowBatches:
             if skip >= group.num_rows:
                 skip -= group.num_rows
                 continue
-            each = max(1, group.total_byte_size // max(1, group.num_rows))
-            at_once = max(1, min(_BATCH_ROWS, bytes_max // each))
+            bytes_per_row = max(1, group.total_byte_size // max(1, group.num_rows))
+            at_once = max(1, min(_BATCH_ROWS, bytes_max // bytes_per_row))
             for batch in self._file.iter_batches(at_once, [number]):
                 rows = pa.Table.from_batches([batch])
                 if skip < len(rows):
@@ -237,40 +237,40 @@ class RowBatches:
     def _repeating(self) -> list[str]:
         """Return the text and binary columns that dictionaries make much smaller in the file than in memory.
 
-        These columns stay dictionaries until the number of rows that fit into a batch is known.
+        These columns stay dictionaries until it is known how many rows fit into a batch.
         """
-        found, names = self._file.metadata, set[str]()
-        for number in range(found.num_row_groups):
-            group = found.row_group(number)
-            for at in range(group.num_columns):
-                column = group.column(at)
+        metadata, names = self._file.metadata, set[str]()
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            for index in range(group.num_columns):
+                column = group.column(index)
                 if column.has_dictionary_page and column.num_values * column.total_uncompressed_size > _RECORD_MAX:
                     names.add(column.path_in_schema)
         return [field.name for field in self.schema if field.name in names and field.type in _TEXT]
 
     def _decoded(self, rows: pa.Table) -> pa.Table:
         """Convert dictionary-encoded text and binary columns to plain columns."""
-        for at, field in enumerate(rows.schema):
+        for index, field in enumerate(rows.schema):
             if _is_text_dictionary(field.type):
-                rows = rows.set_column(at, field.name, rows.column(at).cast(field.type.value_type))
+                rows = rows.set_column(index, field.name, rows.column(index).cast(field.type.value_type))
         return rows
 
     def _moments(self, rows: pa.Table) -> pa.Table:
         """Cast INT96 timestamps to UTC if the table's column has a time zone.
 
-        INT96 lacks a zone, and the programs that write it store UTC.
+        INT96 values have no zone, and the programs that write them store UTC.
         """
         for name in self._int96():
             if name in self._columns.names and name in rows.column_names:
                 kind = self._columns.field(name).type
                 if pa.types.is_timestamp(kind) and kind.tz:
-                    at = rows.column_names.index(name)
-                    rows = rows.set_column(at, name, rows[name].cast(pa.timestamp("us", "UTC")))
+                    index = rows.column_names.index(name)
+                    rows = rows.set_column(index, name, rows[name].cast(pa.timestamp("us", "UTC")))
         return rows
 
     def _int96(self) -> list[str]:
-        columns = (self._file.schema.column(at) for at in range(len(self._file.schema)))
-        return [one.path for one in columns if one.physical_type == "INT96"]
+        columns = (self._file.schema.column(index) for index in range(len(self._file.schema)))
+        return [column.path for column in columns if column.physical_type == "INT96"]
 
 
 def _is_text_dictionary(kind: pa.DataType) -> bool:

@@ -1,8 +1,8 @@
 """Conversion of blocks of files to rows and bad rows.
 
-A block is decoded as a whole, which is fast. If this fails, a line is bad or the file is damaged. Text is then halved
-until each bad line is alone, so a few bad lines cost little and the other lines become rows. A damaged file raises an
-error.
+A block is decoded as a whole, which is fast. If this fails, a line is bad or the file is damaged. The text is then
+split in halves until each bad line is alone, so a few bad lines cost little and the other lines become rows. A damaged
+file raises an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FileRows:
 
     Attributes:
         name: Path of the file. It is part of the location of a bad row.
-        columns: Columns of the table, whose types text is converted to.
+        columns: Columns of the table. Text is converted to their types.
         unknown: True to keep columns that the table does not have.
         bad_max: Maximum number of bad rows in a block. One more raises TooManyBadRows.
     """
@@ -84,13 +84,13 @@ class FileRows:
         except PROBLEMS:
             pass
         bad = self._bad("line")
-        lines = [(number, one) for number, one in enumerate(text.split(b"\n"), line + 1) if one.strip()]
-        found = list(decoder.rows(lines, bad))
+        lines = [(number, content) for number, content in enumerate(text.split(b"\n"), line + 1) if content.strip()]
+        parts = list(decoder.rows(lines, bad))
 
         def place(part: int, row: int) -> str:
-            return f"line {found[part][1][row]} of {printable(self.name)}"
+            return f"line {parts[part][1][row]} of {printable(self.name)}"
 
-        rows = together(self.name, [rows for rows, _ in found], self.columns, place)
+        rows = together(self.name, [rows for rows, _ in parts], self.columns, place)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._shown)
 
     def csv(self, header: bytes, text: bytes, line: int = 0) -> Part:
@@ -132,7 +132,7 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return the path of a file as valid text, with bytes outside UTF-8 escaped."""
+    """Return the path of a file as valid text. Bytes that are not UTF-8 are escaped."""
     return name.encode(errors="backslashreplace").decode()
 
 
@@ -150,25 +150,27 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
     return pa.Table.from_pylist([row], BAD)
 
 
-def _require_columns(name: str, there: Sequence[str], columns: pa.Schema, rows: int) -> None:
+def _require_columns(name: str, names: Sequence[str], columns: pa.Schema, rows: int) -> None:
     """Raise ColumnError if a file has a column twice, or lacks a key column."""
-    if twice := [one for one in there if there.count(one) > 1]:
+    if duplicates := [column for column in names if names.count(column) > 1]:
         raise ColumnError(
-            f"File {printable(name)} has the column {twice[0]!r} twice. {_OTHERWISE}", file=name, column=twice[0]
-        )
-    if rows and (lacks := [field.name for field in columns if not field.nullable and field.name not in there]):
-        raise ColumnError(
-            f"File {printable(name)} has no column {lacks[0]!r}, which is a key column. Its columns are "
-            f"{printable(list(there))}. Give the job a transform that adds the column. {_OTHERWISE}",
+            f"File {printable(name)} has the column {duplicates[0]!r} twice. {_OTHERWISE}",
             file=name,
-            column=lacks[0],
+            column=duplicates[0],
+        )
+    if rows and (missing := [field.name for field in columns if not field.nullable and field.name not in names]):
+        raise ColumnError(
+            f"File {printable(name)} lacks the key column {missing[0]!r}: expected it among its columns "
+            f"{printable(list(names))}. Give the job a transform that adds the column. {_OTHERWISE}",
+            file=name,
+            column=missing[0],
         )
 
 
 def _place(name: str, unit: str, number: int, payload: bytes) -> str:
     """Return the location of a bad record in a file, as stored in the quarantine: path, unit, number and digest.
 
-    The digest distinguishes the record from others, because the file may be rewritten.
+    The digest distinguishes the record from other records, because the file may be rewritten.
     """
     return f"{name}:{unit}:{number}:{xxhash.xxh3_64_hexdigest(payload)[:8]}"
 
@@ -184,7 +186,7 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
 
 # ---- CSV
 def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages, line: int) -> Iterator[pa.Table]:
-    """Yield the good rows of CSV text, and record the bad ones in `bad`.
+    """Yield the good rows of CSV text, and add the bad rows to `bad`.
 
     All rows are first read as strings. A row is bad if it has the wrong number of fields, a cell that is not UTF-8, or
     a value that does not match its column. `line` is the number of lines before `data`.
@@ -202,9 +204,9 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
     data, numbers = _without_bytes(data, header, starts, ends, bad, line)
 
     def odd(row: pa.csv.InvalidRow) -> str:
-        fields = f"{row.actual_columns} fields instead of {row.expected_columns}"
+        field_counts = f"{row.actual_columns} fields instead of {row.expected_columns}"
         text = row.text.encode()
-        bad.note_at(_place(bad.where, "line", line + numbers(row.number - 1) + 1, text), fields, text)
+        bad.note_at(_place(bad.where, "line", line + numbers(row.number - 1) + 1, text), field_counts, text)
         return "skip"
 
     try:
@@ -219,7 +221,7 @@ def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessa
 def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.InvalidRow], str] | None) -> pa.Table:
     """Read CSV text with all cells as strings.
 
-    `odd` is called for each row with a wrong number of fields. None: such a row is an error.
+    `odd` is called for each row with a wrong number of fields. None: such a row raises an error.
     """
     texts = pa.csv.ConvertOptions(
         check_utf8=False,
@@ -236,9 +238,9 @@ def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.In
 def _without_bytes(
     data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
 ) -> tuple[pa.Buffer, Callable[[int], int]]:
-    """Remove the CSV records with invalid UTF-8, and record them in `bad`.
+    """Remove the CSV records with invalid UTF-8, and add them to `bad`.
 
-    They are searched in the bytes, because Arrow decodes each invalid row.
+    The search uses the bytes, because Arrow would decode each invalid row.
 
     Returns:
         The remaining records, and a function that maps the number of a remaining record to its number in `data`.
@@ -252,18 +254,18 @@ def _without_bytes(
             return False
         return True
 
-    no_text = every_bad(len(ends), is_text, bad.most)
-    if not no_text:
+    undecodable = every_bad(len(ends), is_text, bad.most)
+    if not undecodable:
         return data, lambda number: number
     records = [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    filled = [at for at, record in enumerate(records) if record.strip(b"\r\n")]
-    for at in no_text:
-        why = _why_no_text(header, records[filled[0]] + records[at])
-        bad.note(line + int(np.searchsorted(filled, at)), why, records[at].rstrip(b"\r\n"))
-    left = np.setdiff1d(filled, no_text)
-    kept = np.searchsorted(filled, left)
-    rest = pa.py_buffer(b"".join(records[at] for at in left.tolist()))
-    return rest, lambda number: int(kept[number]) if number < len(kept) else number
+    filled = [index for index, record in enumerate(records) if record.strip(b"\r\n")]
+    for index in undecodable:
+        reason = _why_no_text(header, records[filled[0]] + records[index])
+        bad.note(line + int(np.searchsorted(filled, index)), reason, records[index].rstrip(b"\r\n"))
+    remaining = np.setdiff1d(filled, undecodable)
+    kept = np.searchsorted(filled, remaining)
+    rest_of_data = pa.py_buffer(b"".join(records[index] for index in remaining.tolist()))
+    return rest_of_data, lambda number: int(kept[number]) if number < len(kept) else number
 
 
 def _why_no_text(header: Sequence[str], record: bytes) -> str:
@@ -271,9 +273,9 @@ def _why_no_text(header: Sequence[str], record: bytes) -> str:
     try:
         rows = _as_strings(pa.py_buffer(record), header, None)
     except pa.ArrowInvalid as problem:
-        if (found := _FIELDS.search(str(problem))) is None:
+        if (match := _FIELDS.search(str(problem))) is None:
             return "the row has bytes that are not UTF-8"
-        return f"{found[2]} fields instead of {found[1]}, and bytes that are not UTF-8"
+        return f"{match[2]} fields instead of {match[1]}, and bytes that are not UTF-8"
     name = next((name for name in rows.column_names if unsound_rows(rows[name], 0)), "")
     return f"column {name!r} has bytes that are not UTF-8"
 
@@ -297,14 +299,16 @@ def _good_rows(
     try:
         yield parse(text)
         return
-    except PROBLEMS as found:
-        problem = found
+    except PROBLEMS as error:
+        problem = error
     if len(rows) > 1:
         middle = len(rows) // 2
         yield from _good_rows(rows.slice(0, middle), numbers[:middle], parse, bad)
         yield from _good_rows(rows.slice(middle), numbers[middle:], parse, bad)
         return
-    why = said(problem)
+    reason = said(problem)
     if isinstance(problem, ColumnError):  # remove the position in the single-row file
-        why = why.replace(", line 2", "").replace(" Correct the file.", "")
-    bad.note(numbers[0], why, text.to_pybytes().rstrip(b"\n"))  # includes the header, so that it can be decoded again
+        reason = reason.replace(", line 2", "").replace(" Correct the file.", "")
+    bad.note(
+        numbers[0], reason, text.to_pybytes().rstrip(b"\n")
+    )  # includes the header, so that it can be decoded again

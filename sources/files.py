@@ -90,9 +90,9 @@ class Files(Source):
                 None (default): the format in the name of each file, such as `trips.jsonl.gz`.
             pattern: Pattern for the paths of files, relative to the folder. '*' matches any characters, including '/'.
                 Default: all files.
-            grace_s: Time for which the source remembers a file that left the folder, in seconds. If the file comes back
+            grace_s: Time in seconds for which the source remembers a file that left the folder. If the file comes back
                 unchanged within this time, it is not read again. Default: one day.
-            settle_s: Time for which a file must be unchanged before it is read, in seconds. None (default): 2 for a
+            settle_s: Time in seconds for which a file must be unchanged before it is read. None (default): 2 for a
                 local folder, and 0 on S3, where an object appears as a whole.
             on_change: Handling of a file that is rewritten after it was read: 'fail' (default) stops the job, 'again'
                 reads the file once more.
@@ -105,17 +105,18 @@ class Files(Source):
             OptionError: An argument is invalid.
             CallError: The path is not a path.
         """
-        wanted = None if format is None else _SPELLINGS.get(str(format).lower(), format)
-        if wanted is not None:
-            one_of("format", wanted, _KINDS)
+        file_format = None if format is None else _SPELLINGS.get(str(format).lower(), format)
+        if file_format is not None:
+            one_of("format", file_format, _KINDS)
         one_of("on_change", on_change, ("fail", "again"))
         one_of("on_bad_file", on_bad_file, ("fail", "quarantine"))
         if not isinstance(pattern, str) or not pattern:
             raise OptionError(
-                f"pattern must be a string such as '*.jsonl', got {printable(pattern)}.", option="pattern"
+                f"Option pattern is invalid: expected a string such as '*.jsonl', got {printable(pattern)}.",
+                option="pattern",
             )
         self.folder: Folder = open_folder(path, storage)
-        self.format, self.pattern, self.on_change, self.on_bad_file = wanted, pattern, on_change, on_bad_file
+        self.format, self.pattern, self.on_change, self.on_bad_file = file_format, pattern, on_change, on_bad_file
         self.grace_ms = int(number_from("grace_s", grace_s, 0, optional=False) * 1000)
         settle = number_from("settle_s", settle_s, 0)
         self.settle_ms = self.folder.settle_ms if settle is None else int(settle * 1000)
@@ -126,7 +127,7 @@ class Files(Source):
         self._planned = dict[str, Listed]()
         self._refused = set[str]()
         self._open: tuple[tuple[str, str, int], _Reader] | None = None
-        if wanted is None and is_file_name(pattern):
+        if file_format is None and is_file_name(pattern):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
@@ -144,13 +145,13 @@ class Files(Source):
             SourceLost: A file was rewritten after it was read, a file was removed before it was read to its end, or the
                 position belongs to another source.
             CallError: The folder does not exist.
-            SourceUnavailable: The folder existed and is gone, or a file system does not answer.
+            SourceUnavailable: The folder existed before and is missing now, or a file system does not respond.
         """
         now_ms = _now_ms()
-        taken = TakenFiles.of(position, self.folder.uri)
-        everything, ready = self._files(now_ms)
-        new, same = self._new(taken, ready)
-        new = self._partial_first(taken, new, everything)
+        read_files = TakenFiles.of(position, self.folder.uri)
+        all_files, ready = self._files(now_ms)
+        new, unchanged = self._new(read_files, ready)
+        new = self._partial_first(read_files, new, all_files)
         chosen, size = list[Listed](), 0
         for file in new:
             if chosen and size + file.size > limits.bytes:
@@ -159,9 +160,9 @@ class Files(Source):
             size += file.size
         if not chosen:
             return None
-        before = taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms).with_files(same)
+        before = read_files.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms).with_files(unchanged)
         after = replace(before.with_files(chosen), partial=None)
-        left_ms = min((one.time_ms for one in new[len(chosen) :]), default=now_ms)
+        left_ms = min((file_.time_ms for file_ in new[len(chosen) :]), default=now_ms)
         return Planned(_Work(before, tuple(chosen), limits, now_ms, left_ms), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
@@ -177,7 +178,7 @@ class Files(Source):
 
         Raises:
             SourceChanged: A file was deleted or rewritten since it was planned.
-            SourceUnavailable: The file system does not answer.
+            SourceUnavailable: The file system does not respond.
             EngineError: An Avro file has a codec whose package is not installed.
             DataError: A file is damaged or cannot be read, and on_bad_file is 'fail'.
             ColumnError: A file lacks a key column, or has columns that cannot be read, and on_bad_file is 'fail'.
@@ -197,17 +198,17 @@ class Files(Source):
         self._planned, self._refused = {shown(file.name): file for file in work.files}, set()
 
         def position(partial: tuple[Listed, _Reader] | None = None) -> str:
-            left = [file.time_ms for file in work.files if file.name not in entries]
-            read = [file.time_ms for file in work.files if file.name in entries and file.time_ms <= work.now_ms]
-            hudi_ms = max([work.before.hudi_ms, *(time - self.grace_ms for time in read)])
-            hudi_ms = max(0, min([hudi_ms, work.left_ms, *left]))
-            seen = {**work.before.seen, **entries}
-            reached = replace(work.before, seen=seen, partial=None, hudi_ms=hudi_ms)
+            unread_times = [file.time_ms for file in work.files if file.name not in entries]
+            read_times = [file.time_ms for file in work.files if file.name in entries and file.time_ms <= work.now_ms]
+            hudi_ms = max([work.before.hudi_ms, *(time - self.grace_ms for time in read_times)])
+            hudi_ms = max(0, min([hudi_ms, work.left_ms, *unread_times]))
+            read_entries = {**work.before.seen, **entries}
+            reached = replace(work.before, seen=read_entries, partial=None, hudi_ms=hudi_ms)
             if partial is not None:
                 file, reader = partial
                 digest = self.folder.digest(file)
-                part = ReadSoFar(file.name, file.stamp, reader.offset, reader.line, digest)
-                reached = replace(reached, partial=part)
+                partial_read = ReadSoFar(file.name, file.stamp, reader.offset, reader.line, digest)
+                reached = replace(reached, partial=partial_read)
             return reached.text()
 
         for number, file in enumerate(work.files):
@@ -268,40 +269,40 @@ class Files(Source):
         """Open a file for reading. If an earlier batch read only a part of the file, reading continues there."""
         partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
-        kept, self._open = self._open, None
-        if kept is not None:
-            if kept[0] == (file.name, file.stamp, offset) and offset:
-                return kept[1]
-            kept[1].close()
+        open_reader, self._open = self._open, None
+        if open_reader is not None:
+            if open_reader[0] == (file.name, file.stamp, offset) and offset:
+                return open_reader[1]
+            open_reader[1].close()
         return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
 
-    def _partial_first(self, taken: TakenFiles, new: list[Listed], everything: list[Listed]) -> list[Listed]:
+    def _partial_first(self, taken: TakenFiles, new: list[Listed], all_files: list[Listed]) -> list[Listed]:
         """Move the partially read file to the front of the new files. Raises SourceLost if it is missing or changed."""
         partial = taken.partial
         if partial is None:
             return new
-        file = next((one for one in everything if one.name == partial.name), None)
+        file = next((listed_file for listed_file in all_files if listed_file.name == partial.name), None)
         if file is not None and (self._is_same(file, partial) or self.on_change == "again"):
-            return [file, *(one for one in new if one.name != file.name)]
-        what = "was rewritten" if file else "was removed"
+            return [file, *(listed_file for listed_file in new if listed_file.name != file.name)]
+        event = "was rewritten" if file else "was removed"
         raise SourceLost(
-            f"File {printable(partial.name)} of {printable(self.folder.uri)} {what} before it was completely "
+            f"File {printable(partial.name)} of {printable(self.folder.uri)} {event} before it was completely "
             "read. Restore the file, or reset the job.",
             file=partial.name,
         )
 
     def _new(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
-        """Return the unread files, oldest first, and the read files with a new time but unchanged content.
+        """Return the unread files, oldest first, and the files with a new time but the content that was read.
 
         Raises SourceLost if a file was rewritten and on_change is 'fail'.
         """
-        new, same = list[Listed](), list[Listed]()
+        new, unchanged = list[Listed](), list[Listed]()
         for file in taken.new(ready):
             entry = taken.seen.get(file.name)
             if entry is None or entry.gone_ms:
                 new.append(file)
             elif self._is_same(file, entry):
-                same.append(file)
+                unchanged.append(file)
             elif self.on_change == "fail":
                 raise SourceLost(
                     f"File {printable(file.name)} of {printable(self.folder.uri)} was rewritten after it was "
@@ -311,20 +312,20 @@ class Files(Source):
                 )
             else:
                 new.append(file)
-        return new, same
+        return new, unchanged
 
     def _is_same(self, file: Listed, read: Entry | ReadSoFar) -> bool:
         """Return whether a file still has the content that was read, even if its modification time changed.
 
-        Only small files have a digest of their content, which is compared. A large file with another time counts as
+        Only small files have a digest of their content for this comparison. A large file with another time counts as
         changed.
         """
         if file.stamp == read.stamp or (file.name, file.stamp) in self._same:
             return True
-        same = bool(read.digest) and read.digest == self.folder.digest(file)
-        if same:
+        is_equal = bool(read.digest) and read.digest == self.folder.digest(file)
+        if is_equal:
             self._same.add((file.name, file.stamp))
-        return same
+        return is_equal
 
     def lag(self, position: str) -> SourceLag:
         """Count the unread files of the folder, including files that still grow or cannot be read.
@@ -337,11 +338,15 @@ class Files(Source):
         """
         now_ms = _now_ms()
         taken = TakenFiles.of(position, self.folder.uri)
-        everything, ready = self._files(now_ms, settle_ms=0)
-        new = [one for one in taken.new(ready) if (one.name, one.stamp) not in self._same]
+        all_files, ready = self._files(now_ms, settle_ms=0)
+        new = [
+            listed_file for listed_file in taken.new(ready) if (listed_file.name, listed_file.stamp) not in self._same
+        ]
         unread = [name for name in self.folder.unreadable if name not in taken.seen]
         waiting = (
-            len(new) + len(unread) + (taken.partial is not None and all(taken.partial.name != one.name for one in new))
+            len(new)
+            + len(unread)
+            + (taken.partial is not None and all(taken.partial.name != listed_file.name for listed_file in new))
         )
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
@@ -376,11 +381,15 @@ class Files(Source):
         None: all files that no longer grow count as read.
         """
         now_ms = _now_ms()
-        everything, ready = self._files(now_ms)
-        old = ready if time is None else [one for one in everything if one.time_ms < time]
-        hudi_ms = time if time is not None else max(0, max((one.time_ms for one in old), default=0) - self.grace_ms)
-        taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).with_files(old)
-        return taken.beside(everything, list(self.folder.unreadable), now_ms, self.grace_ms)
+        all_files, ready = self._files(now_ms)
+        old_files = ready if time is None else [listed_file for listed_file in all_files if listed_file.time_ms < time]
+        hudi_ms = (
+            time
+            if time is not None
+            else max(0, max((listed_file.time_ms for listed_file in old_files), default=0) - self.grace_ms)
+        )
+        taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).with_files(old_files)
+        return taken.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
         """Convert a checkpoint of Apache Hudi's streamer to the position after the files that the streamer has read.
@@ -418,17 +427,17 @@ class Files(Source):
     def _files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
         """List all files of the folder, and the files that are ready: they match the pattern and no longer change."""
         settle = self.settle_ms if settle_ms is None else settle_ms
-        everything, ready, odd = list[Listed](), list[Listed](), list[str]()
+        all_files, ready, unknown_formats = list[Listed](), list[Listed](), list[str]()
         first_seen = dict[Listed, tuple[int, float]]()
         clock = time.monotonic()
         for file in self.folder.files():
-            everything.append(file)
+            all_files.append(file)
             if not file.size or any(part[:1] in "._" for part in file.name.split("/")):
                 continue
             if not fnmatch.fnmatchcase(file.name, self.pattern):
                 continue
             if self.format is None and not is_file_name(file.name):
-                odd.append(file.name)
+                unknown_formats.append(file.name)
             elif file.changed_ms <= now_ms - settle or not settle:
                 ready.append(file)
             else:  # its time may be wrong, so this process also measures how long the file stays unchanged
@@ -438,8 +447,8 @@ class Files(Source):
                 if clock - since >= settle / 1000:
                     ready.append(file)
         self._first_seen = first_seen
-        self.passed_over = tuple(sorted({*odd, *self.folder.unreadable}))
-        return everything, ready
+        self.passed_over = tuple(sorted({*unknown_formats, *self.folder.unreadable}))
+        return all_files, ready
 
 
 class _Reader:

@@ -1,7 +1,8 @@
 """Local folders and S3 prefixes whose files a job reads: listing, opening and comparing files.
 
-A folder is not a store: other programs own its files. Nothing is written, and network file systems are supported. Links
-to files are followed. Links to folders are not followed, because they may form a cycle. They count as unreadable.
+A folder is not a store: its files belong to other programs. Nothing is written to it, and network file systems are
+supported. Links to files are followed. Links to folders are not followed, because they may form a cycle. They count as
+unreadable.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None)
     """Create the reader of a local folder or an s3:// address. `storage` contains the options of `hoodoo.open`."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
-        raise CallError(f"A folder of files is a path or s3://bucket/prefix, got {printable(path)}.", path=str(path))
+        raise CallError(
+            f"Folder of files is invalid: expected a path or s3://bucket/prefix, got {printable(path)}.", path=str(path)
+        )
     if text.startswith(("s3://", "s3a://")):
         return _Prefix(text, storage)
     return _LocalFolder(text)
@@ -113,12 +116,12 @@ class _LocalFolder:
             for name in names:
                 path = os.path.join(folder, name)
                 try:
-                    found = os.stat(path)
+                    stat = os.stat(path)
                 except OSError as problem:
                     if not isinstance(problem, FileNotFoundError) or os.path.islink(path):
                         self._note(problem)  # else the file was deleted or moved since the folder was read
                     continue
-                yield _listed(self._name(path), found)
+                yield _listed(self._name(path), stat)
 
     def open(self, file: Listed) -> pa.NativeFile:
         try:
@@ -134,10 +137,10 @@ class _LocalFolder:
 
     def require_same(self, file: Listed) -> None:
         try:
-            found = os.stat(os.path.join(self.uri, file.name))
+            stat = os.stat(os.path.join(self.uri, file.name))
         except OSError:
             raise _changed(self.uri, file) from None
-        if _listed(file.name, found) != file:
+        if _listed(file.name, stat) != file:
             raise _changed(self.uri, file)
 
     def digest(self, file: Listed) -> str:
@@ -155,12 +158,12 @@ class _LocalFolder:
             self._was_there = True
         elif self._was_there:
             raise SourceUnavailable(
-                f"The folder {printable(self.uri)} does not exist any more: it was deleted, moved or "
+                f"Folder {printable(self.uri)} does not exist any more: it was deleted, moved or "
                 "unmounted. Restore it.",
                 path=self.uri,
             )
         else:
-            raise CallError(f"There is no folder {printable(self.uri)}.", path=self.uri)
+            raise CallError(f"Folder {printable(self.uri)} does not exist. Correct the path.", path=self.uri)
 
     def _name(self, path: str) -> str:
         return os.path.relpath(path, self.uri).replace(os.sep, "/")
@@ -171,7 +174,9 @@ class _LocalFolder:
         if path == self.uri and not isinstance(problem, FileNotFoundError):
             if problem.errno in _PASSING:
                 raise unreadable(path, problem)
-            raise CallError(f"Folder {printable(path)} cannot be read: {problem.strerror}.", path=path) from None
+            raise CallError(
+                f"Folder {printable(path)} cannot be read: {problem.strerror}. Correct its permissions.", path=path
+            ) from None
         if problem.errno in _PASSING:
             raise unreadable(self._name(path), problem)
         is_folder = os.path.isdir(path) and not os.path.islink(path)
@@ -181,23 +186,23 @@ class _LocalFolder:
 
 def unreadable(name: str, problem: OSError) -> HoodooError:
     """Create the error for a file that cannot be read: SourceUnavailable for a transient failure, else DataError."""
-    why = problem.strerror or str(problem) or type(problem).__name__
+    reason = problem.strerror or str(problem) or type(problem).__name__
     if problem.errno in _PASSING:
-        return SourceUnavailable(f"File {printable(name)} cannot be read now: {why}.", file=name)
+        return SourceUnavailable(f"File {printable(name)} cannot be read now: {reason}. Try again later.", file=name)
     return DataError(
-        f"File {printable(name)} cannot be read: {why}. Correct its permissions or remove it, or pass "
+        f"File {printable(name)} cannot be read: {reason}. Correct its permissions or remove it, or pass "
         "on_bad_file='quarantine' (--on-bad-file quarantine).",
         file=name,
     )
 
 
-def _listed(name: str, found: os.stat_result) -> Listed:
+def _listed(name: str, stat: os.stat_result) -> Listed:
     return Listed(
-        found.st_mtime_ns // 1_000_000,
+        stat.st_mtime_ns // 1_000_000,
         name,
-        found.st_size,
-        f"{found.st_size}-{found.st_mtime_ns}",
-        max(found.st_mtime_ns, found.st_ctime_ns) // 1_000_000,
+        stat.st_size,
+        f"{stat.st_size}-{stat.st_mtime_ns}",
+        max(stat.st_mtime_ns, stat.st_ctime_ns) // 1_000_000,
     )
 
 

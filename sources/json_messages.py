@@ -1,7 +1,7 @@
 """Decoder for JSON objects, with one object per message or line.
 
 All messages are decoded together, which is fast. If this fails, they are split in halves until each bad message is
-alone. Each message must be one object. Half an object in one message and half in the next are two bad messages.
+alone. Each message must be one object. If an object is split over two messages, both messages are bad.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class JsonDecoder(WantedRows):
         self._events = events
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for an error if a message without a key looks like a Debezium change event, else ''."""
+        """Return a hint for an error if a message looks like a Debezium change event, and otherwise ''."""
         if not self._events:
             return ""
         try:
@@ -64,7 +64,7 @@ class JsonDecoder(WantedRows):
 
         Args:
             messages: The numbers and bytes of the messages.
-            bad: Collects the invalid messages.
+            bad: Collector for the invalid messages.
 
         Yields:
             Rows in the order of the messages, and the numbers of the messages.
@@ -81,8 +81,8 @@ class JsonDecoder(WantedRows):
                 yield from self.complete(rows, messages, bad)
                 return
             problem = ValueError("not one JSON object")
-        except PROBLEMS as found:
-            problem = found
+        except PROBLEMS as error:
+            problem = error
         if len(messages) > 1:
             middle = len(messages) // 2
             yield from self._halved(messages[:middle], bad)
@@ -104,27 +104,27 @@ def sound(rows: pa.Table) -> pa.Table:
     Raises:
         UnicodeDecodeError: A name, at any level, is not UTF-8.
     """
-    for at, field in enumerate(rows.schema):
+    for index, field in enumerate(rows.schema):
         if _has_lists_of_nulls(field):
-            chunks = [_repaired(chunk) for chunk in rows.column(at).chunks]
-            rows = rows.set_column(at, field, pa.chunked_array(chunks, field.type))
+            chunks = [_repaired(chunk) for chunk in rows.column(index).chunks]
+            rows = rows.set_column(index, field, pa.chunked_array(chunks, field.type))
     return rows
 
 
 def _has_lists_of_nulls(field: pa.Field) -> bool:
-    """Return whether a column has lists of nulls, also in nested fields.
+    """Return whether a column has lists of nulls, including nested fields.
 
-    Also decodes all names, because Arrow validates them lazily.
+    All names are decoded too, because Arrow validates them lazily.
     """
     kind, _ = field.type, field.name
-    inner = [_has_lists_of_nulls(kind.field(at)) for at in range(kind.num_fields)]
+    inner = [_has_lists_of_nulls(kind.field(index)) for index in range(kind.num_fields)]
     return any(inner) or pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
 
 
 def _repaired(values: pa.Array) -> pa.Array:
     kind, mask = values.type, values.is_null() if values.null_count else None
     if pa.types.is_struct(kind):
-        parts = [_repaired(values.field(at)) for at in range(kind.num_fields)]
+        parts = [_repaired(values.field(index)) for index in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
     if not pa.types.is_list(kind):
         return values

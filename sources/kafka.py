@@ -122,7 +122,9 @@ class Kafka(Source):
         """
         for option, value in (("servers", servers), ("topic", topic), ("unavailable", unavailable)):
             if not isinstance(value, str) or not value:
-                raise OptionError(f"{option} must be a string, got {printable(value)}.", option=option)
+                raise OptionError(
+                    f"Option {option} is invalid: expected a string, got {printable(value)}.", option=option
+                )
         one_of("start", start, ("earliest", "latest"))
         one_of("on_loss", on_loss, ("fail", "skip"))
         one_of("tombstones", tombstones, ("quarantine", "skip"))
@@ -135,13 +137,13 @@ class Kafka(Source):
         self.units = time_units(time_unit)
         if self.units and format not in (DEBEZIUM, DEBEZIUM_AVRO):
             raise OptionError(
-                f"time_unit does not apply to format={format!r}: expected {DEBEZIUM!r} or {DEBEZIUM_AVRO!r}. Leave "
-                "time_unit out.",
+                f"Option time_unit is not valid for format={format!r}: expected {DEBEZIUM!r} or {DEBEZIUM_AVRO!r}. "
+                "Leave time_unit out.",
                 option="time_unit",
             )
         idle_s = number_from("idle_s", idle_s, 0, optional=False)
         self._client = KafkaClient(servers, topic, dict(settings or {}), idle_s, skips_lost=on_loss == "skip")
-        # mean message size of the last batch, an estimate for sharing a batch among partitions
+        # mean message size of the last batch, used to divide the byte limit among partitions
         self._mean_bytes = 1.0
         self.name = f"kafka:{topic}"
         self._schemas = _schemas(format, registry)
@@ -163,59 +165,65 @@ class Kafka(Source):
 
         Raises:
             SourceLost: Messages after the position were deleted, or the topic was deleted and recreated.
-            OptionError: librdkafka refuses a setting.
-            SourceUnavailable: The broker does not answer.
+            OptionError: librdkafka rejects a setting.
+            SourceUnavailable: The broker does not respond.
         """
-        was = TopicPosition.of(position, self.topic)
-        bounds, topic_id = self._client.bounds(), self._client.topic_id(was.id if was else "")
+        last = TopicPosition.of(position, self.topic)
+        bounds, topic_id = self._client.bounds(), self._client.topic_id(last.id if last else "")
         if self.truncate == "delete" and len(bounds) > 1:
             raise OptionError(
-                f"truncate='delete' needs a topic with one partition, but {self.topic!r} has {len(bounds)}: the order "
-                "of rows and truncates in different partitions is unknown. Use truncate='fail'.",
+                f"truncate='delete' requires a topic with one partition, but {self.topic!r} has {len(bounds)}: the "
+                "order of rows and truncates in different partitions is unknown. Use truncate='fail'.",
                 option="truncate",
             )
-        begin = self._begin(was, bounds, topic_id)
-        lost = self._lost(was, begin)
-        waiting = {one: bounds[one][1] - begin[one] for one in begin}
+        begin = self._begin(last, bounds, topic_id)
+        lost = self._lost(last, begin)
+        waiting = {partition: bounds[partition][1] - begin[partition] for partition in begin}
         counts = shares(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
-        if not any(counts.values()) and was is not None:
+        if not any(counts.values()) and last is not None:
             return None
-        ranges = {one: (begin[one], begin[one] + count) for one, count in counts.items() if count}
-        after = TopicPosition(self.topic, topic_id, {**begin, **{one: stop for one, (_, stop) in ranges.items()}})
+        ranges = {
+            partition: (begin[partition], begin[partition] + count) for partition, count in counts.items() if count
+        }
+        after = TopicPosition(
+            self.topic, topic_id, {**begin, **{partition: stop for partition, (_, stop) in ranges.items()}}
+        )
         return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows, lost), after.text())
 
-    def _begin(self, was: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str) -> dict[int, int]:
+    def _begin(
+        self, last: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str
+    ) -> dict[int, int]:
         """Return the first offset to read in each partition, after checking that no message was deleted unread."""
-        known = was.offsets if was else {}
-        if was and was.id and topic_id and was.id != topic_id:
-            raise self._client.lost("the topic was deleted and created again")
-        if gone := sorted(set(known) - set(bounds)):
-            raise self._client.lost(f"partition {gone[0]} is gone")
+        known = last.offsets if last else {}
+        if last and last.id and topic_id and last.id != topic_id:
+            raise self._client.lost("the topic was deleted and recreated")
+        if missing := sorted(set(known) - set(bounds)):
+            raise self._client.lost(f"partition {missing[0]} does not exist")
         begin = {}
         for partition, (low, high) in bounds.items():
             # a partition that was added later is read from its beginning
-            at = known.get(partition, high if was is None and self.start == "latest" else low)
-            if not low <= at <= high:
+            offset = known.get(partition, high if last is None and self.start == "latest" else low)
+            if not low <= offset <= high:
                 if self.on_loss == "fail":
                     raise self._client.lost(
-                        f"partition {partition} has messages {low} to {high} by now, and {at} would be next",
+                        f"partition {partition} has the offsets {low} to {high} now, but the next offset is {offset}",
                         can_skip=True,
                         partition=partition,
-                        offset=at,
+                        offset=offset,
                     )
-                at = low
-            begin[partition] = at
+                offset = low
+            begin[partition] = offset
         return begin
 
-    def _lost(self, was: TopicPosition | None, begin: Mapping[int, int]) -> int:
+    def _lost(self, last: TopicPosition | None, begin: Mapping[int, int]) -> int:
         """Log the messages that the broker deleted before they were read, and return their number."""
         lost = 0
-        for partition, at in begin.items():
-            expected = was.offsets.get(partition, at) if was else at
-            if expected != at:
-                count = max(0, at - expected)
+        for partition, offset in begin.items():
+            expected = last.offsets.get(partition, offset) if last else offset
+            if expected != offset:
+                count = max(0, offset - expected)
                 lost += count
-                details = {"topic": self.topic, "partition": partition, "expected": expected, "next": at}
+                details = {"topic": self.topic, "partition": partition, "expected": expected, "next": offset}
                 say(logging.WARNING, "messages lost", to=_log, **details, lost=count)
         return lost
 
@@ -234,31 +242,31 @@ class Kafka(Source):
         Raises:
             SourceLost: Messages were deleted after `plan`.
             SourceChanged: Messages were deleted after `plan` and on_loss is 'skip', or the topic was recreated.
-            SourceUnavailable: The broker or the schema registry does not answer.
+            SourceUnavailable: The broker or the schema registry does not respond.
             TooManyBadRows: There are more bad messages than the limits of the plan allow.
-            OptionError: The broker or the schema registry refuses access.
+            OptionError: The broker or the schema registry denies access.
             DataError: Change events have no key, their key differs from the key of the table, or a column is missing.
         """
         ranges = cast("_Ranges", planned.what)
-        taken = self._client.take(ranges.of, ranges.bytes_max)
-        was, messages = cast("TopicPosition", TopicPosition.of(planned.position, self.topic)), taken.messages
-        if was.id and self._client.topic_id(was.id) != was.id:
+        found = self._client.take(ranges.of, ranges.bytes_max)
+        last, messages = cast("TopicPosition", TopicPosition.of(planned.position, self.topic)), found.messages
+        if last.id and self._client.topic_id(last.id) != last.id:
             raise SourceChanged(
                 f"Topic {self.topic!r} was deleted and recreated while it was read. Nothing was written. Plan again.",
                 topic=self.topic,
             )
         if messages:
-            self._mean_bytes = max(1.0, taken.size / len(messages))
-        position = replace(was, offsets={**was.offsets, **taken.upto}).text()
+            self._mean_bytes = max(1.0, found.size / len(messages))
+        position = replace(last, offsets={**last.offsets, **found.upto}).text()
 
         def place(number: int, payload: bytes) -> str:
             message = messages[number]
-            digest = xxhash.xxh3_64_hexdigest(was.id.encode() + payload)[:8]  # the topic may be deleted and recreated
+            digest = xxhash.xxh3_64_hexdigest(last.id.encode() + payload)[:8]  # the topic may be deleted and recreated
             return f"{message.partition()}:{message.offset()}:{digest}"
 
         bad = BadMessages(self.topic, ranges.bad_max, place)
         if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
-            yield replace(self._changes(taken, columns, unknown, bad, position), lost=ranges.lost)
+            yield replace(self._changes(found, columns, unknown, bad, position), lost=ranges.lost)
             return
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):
@@ -266,31 +274,35 @@ class Kafka(Source):
             if value is not None:
                 numbered.append((number, value))
             elif self.tombstones == "quarantine":
-                bad.note(number, "a message without a value", message.key() or b"", "tombstone")
-        asked = of_senders(columns)
-        decoder: JsonDecoder | AvroDecoder = JsonDecoder(asked, unknown, _READS_EVENTS)
+                bad.note(number, "the message has no value", message.key() or b"", "tombstone")
+        decoded_columns = of_senders(columns)
+        decoder: JsonDecoder | AvroDecoder = JsonDecoder(decoded_columns, unknown, _READS_EVENTS)
         if self._schemas is not None:
-            decoder = AvroDecoder(f"Topic {self.topic!r}", asked, unknown, self._schemas)
+            decoder = AvroDecoder(f"Topic {self.topic!r}", decoded_columns, unknown, self._schemas)
         decoded = decoder.rows(numbered, bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
         yield Part(
-            rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=taken.size, lost=ranges.lost
+            rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=found.size, lost=ranges.lost
         )
 
-    def _changes(self, taken: ReadMessages, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
+    def _changes(self, found: ReadMessages, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
         """Convert Debezium change events to rows. Messages without a value are skipped.
 
         Debezium sends them after deletes, only for the compaction of topics.
         """
-        messages = taken.messages
+        messages = found.messages
         values = [message.value() for message in messages]
-        there = [number for number, value in enumerate(values) if value is not None]
-        asked = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate, self.before)
-        decoder = DebeziumDecoder(*asked) if self._schemas is None else DebeziumAvroDecoder(*asked, self._schemas)
+        numbers = [number for number, value in enumerate(values) if value is not None]
+        decoder_args = (f"Topic {self.topic!r}", columns, unknown, Placing.of(columns), self.truncate, self.before)
+        decoder = (
+            DebeziumDecoder(*decoder_args)
+            if self._schemas is None
+            else DebeziumAvroDecoder(*decoder_args, self._schemas)
+        )
         decoder.units = self.units
         decoder.unavailable, decoder.added = self.unavailable, lambda number: added_columns(messages[number])
-        keys = [messages[number].key() for number in there]
-        decoded = decoder.rows(there, keys, [cast("bytes", values[number]) for number in there], bad)
+        keys = [messages[number].key() for number in numbers]
+        decoded = decoder.rows(numbers, keys, [cast("bytes", values[number]) for number in numbers], bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
         if decoder.emptied is not None:  # later messages are read again, into an empty table
             return Part(
@@ -299,7 +311,7 @@ class Kafka(Source):
                 position=_behind(messages[decoder.emptied], position),
                 emptied=True,
             )
-        skipped = decoder.skipped + len(messages) - len(there)
+        skipped = decoder.skipped + len(messages) - len(numbers)
         return Part(
             rows,
             bad.table(),
@@ -307,7 +319,7 @@ class Kafka(Source):
             skipped,
             self.unavailable,
             position,
-            bytes=taken.size,
+            bytes=found.size,
             unplaced=decoder.unplaced,
         )
 
@@ -323,17 +335,24 @@ class Kafka(Source):
         Returns:
             The number of offsets and the age of the oldest message.
         """
-        was = TopicPosition.of(position, self.topic)
+        last = TopicPosition.of(position, self.topic)
         bounds = self._client.bounds()
-        begin = self._begin(was, bounds, was.id if was else "")
-        readable = {one: bounds[one][1] - begin[one] for one in begin}
+        begin = self._begin(last, bounds, last.id if last else "")
+        readable = {partition: bounds[partition][1] - begin[partition] for partition in begin}
         ends = self._client.ends(bounds)
-        waiting = {one: max(count, ends.get(one, 0) - begin[one]) for one, count in readable.items()}
-        oldest = self._client.take({one: (begin[one], begin[one] + 1) for one, count in readable.items() if count})
+        waiting = {
+            partition: max(count, ends.get(partition, 0) - begin[partition]) for partition, count in readable.items()
+        }
+        oldest = self._client.take(
+            {partition: (begin[partition], begin[partition] + 1) for partition, count in readable.items() if count}
+        )
         times = [message.timestamp()[1] for message in oldest.messages]
         age = max(0.0, time.time() - min(times) / 1000) if times else 0.0
         return SourceLag(
-            sum(waiting.values()), "messages", age, {str(one): count for one, count in sorted(waiting.items())}
+            sum(waiting.values()),
+            "messages",
+            age,
+            {str(partition): count for partition, count in sorted(waiting.items())},
         )
 
     def position_at(self, start: str) -> str:
@@ -351,7 +370,7 @@ class Kafka(Source):
         Raises:
             OptionError: `start` is invalid, or the topic lacks a partition or an offset.
             SourceLost: The position belongs to another topic.
-            SourceUnavailable: The broker does not answer.
+            SourceUnavailable: The broker does not respond.
         """
         if is_position(start):
             return super().position_at(start)
@@ -379,7 +398,7 @@ class Kafka(Source):
 
         Raises:
             OptionError: The checkpoint belongs to another topic.
-            SourceUnavailable: The broker does not answer.
+            SourceUnavailable: The broker does not respond.
         """
         return TopicPosition.of_hudi(checkpoint, self.topic, self._client.topic_id("")).text()
 
@@ -392,8 +411,8 @@ class Kafka(Source):
         Returns:
             The checkpoint, such as 'shop.orders,0:123,1:456'; '' if nothing was read.
         """
-        was = TopicPosition.of(position, self.topic)
-        return was.to_hudi() if was else ""
+        last = TopicPosition.of(position, self.topic)
+        return last.to_hudi() if last else ""
 
     def to_spark(self, position: str) -> str:
         """Convert a position to the option `startingOffsets` of Spark's Kafka source, so that Spark can continue there.
@@ -404,26 +423,26 @@ class Kafka(Source):
         Returns:
             A string such as '{"shop.orders":{"0":123,"1":456}}'. If nothing was read, the value of `start`.
         """
-        was = TopicPosition.of(position, self.topic)
-        return was.to_spark() if was else self.start
+        last = TopicPosition.of(position, self.topic)
+        return last.to_spark() if last else self.start
 
 
 def _behind(message: Message, planned: str) -> str:
     """Return the position directly after a message of a topic with one partition. `planned` is the plan's position."""
     topic = cast("str", message.topic())
-    was = cast("TopicPosition", TopicPosition.of(planned, topic))
-    return replace(was, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
+    last = cast("TopicPosition", TopicPosition.of(planned, topic))
+    return replace(last, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
 
 
 def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:
     """Create the cache of a registry's Avro schemas. Returns None for a format without schemas. Raises OptionError."""
     if (format in OF_REGISTRIES) != (registry is not None):
-        needed = "needs" if registry is None else "does not take"
-        raise OptionError(f"format={format!r} {needed} registry=, the address of a schema registry.", option="registry")
+        rule = "requires" if registry is None else "does not support"
+        raise OptionError(f"format={format!r} {rule} registry=, the address of a schema registry.", option="registry")
     if registry is None:
         return None
-    asked = registry if isinstance(registry, SchemaRegistry) else SchemaRegistry(registry)
-    return AvroSchemas(asked, times=format == AVRO)
+    client = registry if isinstance(registry, SchemaRegistry) else SchemaRegistry(registry)
+    return AvroSchemas(client, times=format == AVRO)
 
 
 __all__ = ["Kafka"]

@@ -41,13 +41,13 @@ _DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
 _AT_ONCE, _AT_LEAST = 10_000, 100  # messages per call; up to this many may arrive beyond the byte limit
 _ASK_S, _ASK_ID_S = 10.0, 5.0
 _FIRST_S = 0.5
-"""Timeout of the first request in seconds. It doubles for each retry. Between retries, librdkafka reports errors."""
+"""Timeout of the first request in seconds. Each retry doubles it. Between retries, librdkafka reports errors."""
 _LISTEN_S = 0.05
 _PASSING = ("SSL transport error", "Failed to acquire")
-"""Prefixes of librdkafka errors for transient failures: a broken connection, or a token service that did not answer."""
+"""Prefixes of librdkafka errors for transient failures: a broken connection, or a token service without a response."""
 
 _NO_PROTOCOL = (
-    " A broker that requires a password or TLS may not answer other connections: in that case, set "
+    " If the broker requires a password or TLS, it may not respond to other connections. In that case, set "
     "security.protocol in settings (--setting)."
 )
 
@@ -95,8 +95,8 @@ class _Amount:
         sizes = [len(message) + len(message.key() or b"") for message in messages]
         taken, size = len(sizes), sum(sizes)
         if self._bytes_max is not None and self.bytes + size > self._bytes_max:
-            fits = bisect_right(list(accumulate(sizes)), self._bytes_max - self.bytes)
-            taken = fits if self.messages else max(1, fits)
+            within_limit = bisect_right(list(accumulate(sizes)), self._bytes_max - self.bytes)
+            taken = within_limit if self.messages else max(1, within_limit)
             size = sum(sizes[:taken])
         self.messages, self.bytes = self.messages + taken, self.bytes + size
         return taken
@@ -145,15 +145,16 @@ class KafkaClient:
             OptionError: A setting would lose messages.
             EngineError: confluent-kafka is not installed.
         """
-        if ours := sorted(settings.keys() & {*OURS, "bootstrap.servers"}):
+        if reserved := sorted(settings.keys() & {*OURS, "bootstrap.servers"}):
             raise OptionError(
-                f"{ours[0]} is not for settings: the position in the table decides what is read. Leave it out.",
+                f"Setting {reserved[0]!r} is not supported, because the position in the table determines what is "
+                "read. Leave it out.",
                 option="settings",
             )
         try:
             import confluent_kafka
         except ImportError:
-            raise EngineError("Kafka needs confluent-kafka: pip install 'hoodoo[kafka]'.") from None
+            raise EngineError("Kafka requires confluent-kafka. Install it: pip install 'hoodoo[kafka]'.") from None
         self.topic, self.servers = topic, servers
         self._idle_s, self._skips_lost = idle_s, skips_lost
         self._kafka = confluent_kafka
@@ -175,18 +176,18 @@ class KafkaClient:
         Raises:
             OptionError: The client rejects a setting, or the brokers reject the client.
             SourceLost: The topic does not exist.
-            SourceUnavailable: No broker answers.
+            SourceUnavailable: No broker responds.
         """
 
         def ask(wait_s: float) -> dict[int, tuple[int, int]]:
-            found = self._consumer.list_topics(self.topic, timeout=wait_s).topics[self.topic]
-            if found.error is not None:
-                raise self._failed(found.error)
+            metadata = self._consumer.list_topics(self.topic, timeout=wait_s).topics[self.topic]
+            if metadata.error is not None:
+                raise self._failed(metadata.error)
             return {
                 partition: self._consumer.get_watermark_offsets(
                     self._kafka.TopicPartition(self.topic, partition), timeout=wait_s, cached=False
                 )
-                for partition in sorted(found.partitions)
+                for partition in sorted(metadata.partitions)
             }
 
         return self._asked(ask)
@@ -198,16 +199,21 @@ class KafkaClient:
             partitions: The partitions.
 
         Returns:
-            For each partition the offset after its last message. Empty if the brokers do not answer.
+            For each partition the offset after its last message. Empty if the brokers do not respond.
         """
         from confluent_kafka import IsolationLevel, admin
 
-        specs: Any = admin  # its type information lacks OffsetSpec
-        latest = {self._kafka.TopicPartition(self.topic, one): specs.OffsetSpec.latest() for one in partitions}
+        admin_types: Any = admin  # its type information lacks OffsetSpec
+        latest = {
+            self._kafka.TopicPartition(self.topic, partition): admin_types.OffsetSpec.latest()
+            for partition in partitions
+        }
         uncommitted = IsolationLevel.READ_UNCOMMITTED
-        asked = self._administrator.list_offsets(latest, isolation_level=uncommitted, request_timeout=_ASK_ID_S)
+        requests = self._administrator.list_offsets(latest, isolation_level=uncommitted, request_timeout=_ASK_ID_S)
         try:
-            return {one.partition: int(found.result(_ASK_ID_S).offset) for one, found in asked.items()}
+            return {
+                partition.partition: int(request.result(_ASK_ID_S).offset) for partition, request in requests.items()
+            }
         except (self._kafka.KafkaException, TimeoutError):
             return {}  # the lag then only counts readable messages
 
@@ -216,8 +222,8 @@ class KafkaClient:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            others = self._settings.keys() - {*_OF_CONSUMERS, *OURS}
-            self._admin = AdminClient({name: self._settings[name] for name in others})
+            names = self._settings.keys() - {*_OF_CONSUMERS, *OURS}
+            self._admin = AdminClient({name: self._settings[name] for name in names})
         return self._admin
 
     def topic_id(self, known: str) -> str:
@@ -234,15 +240,16 @@ class KafkaClient:
         """
         if self._tells_no_id and not known:
             return ""
-        asked = self._administrator.describe_topics(
+        requests = self._administrator.describe_topics(
             self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S
         )
         try:
-            return str(asked[self.topic].result(_ASK_ID_S).topic_id or "")
+            return str(requests[self.topic].result(_ASK_ID_S).topic_id or "")
         except (self._kafka.KafkaException, TimeoutError) as problem:
             if known:  # without the id, a recreated topic would not be noticed
                 raise SourceUnavailable(
-                    f"Kafka did not confirm that topic {self.topic!r} is still the same: {problem}.", topic=self.topic
+                    f"Kafka did not confirm that topic {self.topic!r} was not recreated: {problem}. Try again later.",
+                    topic=self.topic,
                 ) from None
             self._tells_no_id = True
             return ""
@@ -258,10 +265,10 @@ class KafkaClient:
             The offset by partition. It is negative if all messages of the partition are older.
 
         Raises:
-            SourceUnavailable: No broker answers.
+            SourceUnavailable: No broker responds.
         """
-        asked = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
-        found = self._asked(lambda wait_s: self._consumer.offsets_for_times(asked, timeout=wait_s))
+        requested = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
+        found = self._asked(lambda wait_s: self._consumer.offsets_for_times(requested, timeout=wait_s))
         for one in found:
             if one.error is not None:
                 raise self._failed(one.error)
@@ -279,47 +286,47 @@ class KafkaClient:
             The messages, and the offset that was reached in each partition.
 
         Raises:
-            SourceLost: Messages are gone.
-            SourceChanged: Messages are gone, and `skips_lost` is True.
+            SourceLost: Messages were deleted.
+            SourceChanged: Messages were deleted, and `skips_lost` is True.
             OptionError: The brokers reject the client.
             SourceUnavailable: The brokers sent nothing for `idle_s`.
         """
         found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
-        upto, read = {one: start for one, (start, _) in ranges.items()}, _Amount(bytes_max)
-        with closing(self._arriving(ranges, read)) as arriving:
+        upto, amount = {one: start for one, (start, _) in ranges.items()}, _Amount(bytes_max)
+        with closing(self._arriving(ranges, amount)) as arriving:
             for partition, messages in arriving:
-                taken = read.add(messages)
-                if taken:
-                    found[partition] += messages[:taken]
-                    upto[partition] = cast("int", messages[taken - 1].offset()) + 1
-                if taken < len(messages):
+                count = amount.add(messages)
+                if count:
+                    found[partition] += messages[:count]
+                    upto[partition] = cast("int", messages[count - 1].offset()) + 1
+                if count < len(messages):
                     break
             else:
                 upto = {one: stop for one, (_, stop) in ranges.items()}
-        return ReadMessages([message for those in found.values() for message in those], upto, read.bytes)
+        return ReadMessages([message for run in found.values() for message in run], upto, amount.bytes)
 
     def _arriving(
-        self, ranges: Mapping[int, tuple[int, int]], read: _Amount
+        self, ranges: Mapping[int, tuple[int, int]], amount: _Amount
     ) -> Generator[tuple[int, list[Message]], None, None]:
         """Yield all messages in the given offset ranges, in runs of one partition. Each partition is sorted by offset.
 
-        `read` counts the messages so far. A range ends at its last offset, or when the partition ends after it. After
-        the last message, there may be only transaction markers, or aborted and compacted messages. If a partition ends
+        `amount` counts the messages so far. A range ends at its last offset, or if the partition ends after it, because
+        only transaction markers and aborted or compacted messages may follow the last message. If a partition ends
         within the range, the range continues, because a replica may lag behind the one that returned the end.
         """
         if not ranges:
             return
         consumer, left = self._consumer, set(ranges)
         consumer.assign([self._kafka.TopicPartition(self.topic, one, start) for one, (start, _) in ranges.items()])
-        heard, offsets = time.monotonic(), sum(stop - start for start, stop in ranges.values())
+        last_heard, offsets = time.monotonic(), sum(stop - start for start, stop in ranges.values())
         try:
             while left:
                 # consume() returns when it has this many messages, so a small range does not wait for more
-                some = consumer.consume(max(1, min(read.at_once(), offsets - read.messages)), 0.2)
-                for partition, messages, end in self._sorted(some):
+                results = consumer.consume(max(1, min(amount.at_once(), offsets - amount.messages)), 0.2)
+                for partition, messages, end in self._sorted(results):
                     if partition not in left:
                         continue  # this partition is complete
-                    heard, stop = time.monotonic(), ranges[partition][1]
+                    last_heard, stop = time.monotonic(), ranges[partition][1]
                     if messages and end > stop:
                         messages = [message for message in messages if cast("int", message.offset()) < stop]
                     if messages:
@@ -327,30 +334,30 @@ class KafkaClient:
                     if end >= stop:
                         left.discard(partition)
                         consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
-                if time.monotonic() - heard > self._idle_s:
+                if time.monotonic() - last_heard > self._idle_s:
                     raise self._unanswered(
-                        f"Kafka sent nothing of topic {self.topic!r} for {self._idle_s:g} s, with messages left in "
-                        f"partitions {sorted(left)}, and nothing was written"
+                        f"Kafka sent no message of topic {self.topic!r} for {self._idle_s:g} s, although messages are "
+                        f"left in partitions {sorted(left)}. Nothing was written"
                     )
         finally:
             consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
             consumer.unassign()
 
-    def _sorted(self, some: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
+    def _sorted(self, results: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
         """Group the client's results into runs: a partition, its messages, and the offset after them.
 
         The end of a partition is a run without messages. Raises the error if the client returned one.
         """
-        for failed, run in groupby(some, _has_failed):
+        for failed, run in groupby(results, _has_failed):
             if not failed:
                 for partition, messages in groupby(run, self._kafka.Message.partition):
-                    those = list(messages)
-                    yield cast("int", partition), those, cast("int", those[-1].offset()) + 1
+                    run_messages = list(messages)
+                    yield cast("int", partition), run_messages, cast("int", run_messages[-1].offset()) + 1
                 continue
-            for told in run:
-                problem = cast("Any", told.error())
+            for result in run:
+                problem = cast("Any", result.error())
                 if problem.code() == self._kafka.KafkaError._PARTITION_EOF:
-                    yield cast("int", told.partition()), [], cast("int", told.offset())
+                    yield cast("int", result.partition()), [], cast("int", result.offset())
                 elif not problem.retriable() and problem.code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise self._failed(problem)  # partitions are assigned, so no group is needed
 
@@ -381,22 +388,22 @@ class KafkaClient:
                 self._made = self._kafka.Consumer({"error_cb": self._heard.note, **self._settings})
             except self._kafka.KafkaException as problem:
                 raise OptionError(
-                    f"Kafka's client refuses a setting: {problem.args[0].str()}.", option="settings"
+                    f"Kafka's client rejects a setting: {problem.args[0].str()}. Correct it.", option="settings"
                 ) from None
             weakref.finalize(self, self._made.close)
         return self._made
 
     def _asked(self, ask: Callable[[float], T]) -> T:
         """Call `ask` with a timeout in seconds, and return its result. Transient failures are retried for 10 s."""
-        ends, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
+        end, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
         while True:
             try:
                 answer = ask(wait_s)
             except self._kafka.KafkaException as problem:
                 self._listen(_LISTEN_S)
-                left_s = ends - time.monotonic()
-                passes = problem.args[0].code() in self._passing
-                if self._heard.refusal is None and passes and left_s > 0:
+                left_s = end - time.monotonic()
+                is_transient = problem.args[0].code() in self._passing
+                if self._heard.refusal is None and is_transient and left_s > 0:
                     wait_s = min(2 * wait_s, left_s)
                     continue
                 raise self._failed(problem.args[0]) from None
@@ -414,7 +421,7 @@ class KafkaClient:
     def _failed(self, problem: Any) -> HoodooError:
         """Convert an error of librdkafka to the matching hoodoo error."""
         lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
-        gone = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
+        missing = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
         if problem.code() in lost and self._skips_lost:
             return SourceChanged(
                 f"Messages of topic {self.topic!r} were deleted since they were planned: {problem.str()}. Nothing was "
@@ -423,17 +430,17 @@ class KafkaClient:
             )
         if problem.code() in lost:
             return self.lost(problem.str(), can_skip=True)
-        if problem.code() in gone:
+        if problem.code() in missing:
             return SourceLost(
-                f"Kafka at {self.servers} has no topic {self.topic!r}. Nothing was read. Create the topic, or name an "
-                "existing topic. A job needs another name if its topic was deleted and created again.",
+                f"Kafka at {self.servers} does not have topic {self.topic!r}. Nothing was read. Create the topic, or "
+                "pass the name of an existing topic. If a topic was deleted and recreated, give the job another name.",
                 topic=self.topic,
             )
         if problem.code() in self._remedies:
             return self._refused(problem)
-        says_nothing = problem.code() in self._passing and "security.protocol" not in self._settings
+        without_reason = problem.code() in self._passing and "security.protocol" not in self._settings
         return self._unanswered(
-            f"Kafka did not respond for topic {self.topic!r}: {problem.str()}", _NO_PROTOCOL if says_nothing else ""
+            f"Kafka did not respond for topic {self.topic!r}: {problem.str()}", _NO_PROTOCOL if without_reason else ""
         )
 
     def _unanswered(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
@@ -443,12 +450,12 @@ class KafkaClient:
         """
         if self._heard.refusal is not None:
             return self._refused(self._heard.refusal)
-        why = f" ({printable(self._heard.last.str(), 500)})." if self._heard.last is not None else f".{guess}"
-        return SourceUnavailable(f"{what}{why}", topic=self.topic)
+        reason = f" ({printable(self._heard.last.str(), 500)})." if self._heard.last is not None else f".{guess}"
+        return SourceUnavailable(f"{what}{reason}", topic=self.topic)
 
     def _refused(self, problem: Any) -> OptionError:
         return OptionError(
-            f"Kafka at {self.servers} refuses to let topic {self.topic!r} be read: {printable(problem.str(), 500)}. "
+            f"Kafka at {self.servers} denies reading topic {self.topic!r}: {printable(problem.str(), 500)}. "
             f"{self._remedies[problem.code()]}",
             option="settings",
             topic=self.topic,
@@ -461,22 +468,22 @@ def _has_failed(message: Message) -> bool:
 
 def _remedies(codes: Any, topic: str) -> dict[int, str]:
     """Return advice for users by librdkafka error code, for errors by which brokers permanently reject a client."""
-    known = (
+    login = (
         "Set security.protocol, sasl.mechanism, sasl.username and sasl.password in settings "
-        "(--setting, --settings-from) to what the brokers know."
+        "(--setting, --settings-from) to values that the brokers accept."
     )
-    allowed = f"Allow the user in the settings (sasl.username) to describe and read topic {topic!r}."
-    encrypted = (
-        "Set security.protocol in settings (--setting) to what the brokers speak, ssl.ca.location to who signed their "
-        "certificates, and ssl.certificate.location and ssl.key.location where they ask for one."
+    permission = f"Allow the user in the settings (sasl.username) to describe and read topic {topic!r}."
+    encryption = (
+        "Set security.protocol in settings (--setting) to the protocol of the brokers, ssl.ca.location to the "
+        "certificate of their CA, and, if they require one, ssl.certificate.location and ssl.key.location to your own."
     )
     return {
-        codes._AUTHENTICATION: known,
-        codes.SASL_AUTHENTICATION_FAILED: known,
-        codes.UNSUPPORTED_SASL_MECHANISM: known,
-        codes.TOPIC_AUTHORIZATION_FAILED: allowed,
-        codes.CLUSTER_AUTHORIZATION_FAILED: allowed,
-        codes._SSL: encrypted,
+        codes._AUTHENTICATION: login,
+        codes.SASL_AUTHENTICATION_FAILED: login,
+        codes.UNSUPPORTED_SASL_MECHANISM: login,
+        codes.TOPIC_AUTHORIZATION_FAILED: permission,
+        codes.CLUSTER_AUTHORIZATION_FAILED: permission,
+        codes._SSL: encryption,
     }
 
 

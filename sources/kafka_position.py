@@ -33,7 +33,7 @@ class TopicPosition:
     Attributes:
         topic: The name of the topic.
         id: The id of the topic, or '' if the broker does not return one.
-        offsets: The next offset to read of each partition that has ever been seen.
+        offsets: The next offset to read of each partition, including deleted partitions.
     """
 
     topic: str
@@ -46,12 +46,12 @@ class TopicPosition:
         if not position:
             return None
         try:
-            said = json.loads(position)
-            if said["source"] == _SPARK:
-                return cls._of_spark(said["offsets"], topic)
-            found = _offsets_in(said["offsets"], topic)
-            if said["source"] == _KIND and isinstance(said["id"], str) and found is not None:
-                return cls(topic, said["id"], found)
+            content = json.loads(position)
+            if content["source"] == _SPARK:
+                return cls._of_spark(content["offsets"], topic)
+            offsets = _offsets_in(content["offsets"], topic)
+            if content["source"] == _KIND and isinstance(content["id"], str) and offsets is not None:
+                return cls(topic, content["id"], offsets)
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise SourceLost(
@@ -63,23 +63,24 @@ class TopicPosition:
     @classmethod
     def _of_spark(cls, offsets: Any, topic: str) -> TopicPosition:
         """Parse the offsets of a Spark stream that reads one topic. Raises ValueError, KeyError or TypeError."""
-        (one,) = offsets
-        ((found, pairs),) = one.items()
-        said = {int(partition): offset for partition, offset in pairs.items()}
-        if found != topic or not all(type(offset) is int and offset >= 0 for offset in said.values()):
+        (by_topic,) = offsets
+        ((name, pairs),) = by_topic.items()
+        by_partition = {int(partition): offset for partition, offset in pairs.items()}
+        if name != topic or not all(type(offset) is int and offset >= 0 for offset in by_partition.values()):
             raise ValueError(offsets)
-        return cls(topic, "", said)
+        return cls(topic, "", by_partition)
 
     @classmethod
     def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
         """Parse the Kafka offsets in a checkpoint of Hudi's streamer. Raises OptionError for another topic."""
-        found = _offsets_in(checkpoint, topic)
-        if not found:
+        offsets = _offsets_in(checkpoint, topic)
+        if not offsets:
             raise OptionError(
-                f"{printable(checkpoint)} has no offsets for topic {topic!r}. Write them like '{topic},0:123,1:456'.",
+                f"{printable(checkpoint)} does not contain offsets for topic {topic!r}. Write them like "
+                f"'{topic},0:123,1:456'.",
                 option="checkpoint",
             )
-        return cls(topic, topic_id, found)
+        return cls(topic, topic_id, offsets)
 
     def text(self) -> str:
         """Return the position as a JSON string, which the table stores in its commits."""
@@ -104,10 +105,10 @@ class TopicPosition:
 def is_position(text: str) -> bool:
     """Return whether a string is a stored position of a source (a JSON object), in contrast to a list of offsets."""
     try:
-        said = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and isinstance(said.get("source"), str)
+    return isinstance(content, dict) and isinstance(content.get("source"), str)
 
 
 def offsets_named(text: str, topic: str) -> dict[int, int]:
@@ -149,24 +150,25 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
         OptionError: A partition does not exist or is not listed, or its offset does not exist.
     """
     offsets = dict[int, int]()
-    for partition, at in sorted(named.items()):
+    for partition, offset in sorted(named.items()):
         if partition not in bounds:
             raise OptionError(
-                f"Topic {topic!r} has no partition {partition}: expected 0 to {max(bounds)}. Nothing was changed.",
+                f"Topic {topic!r} does not have partition {partition}: expected 0 to {max(bounds)}. Nothing was "
+                "changed.",
                 option="start",
                 partition=partition,
             )
         low, high = bounds[partition]
-        at = {_SPARK_EARLIEST: low, _SPARK_LATEST: high}.get(at, at)
-        if not low <= at <= high:
+        offset = {_SPARK_EARLIEST: low, _SPARK_LATEST: high}.get(offset, offset)
+        if not low <= offset <= high:
             raise OptionError(
-                f"Partition {partition} of topic {topic!r} has no offset {at}: expected {low} to {high}, the "
-                "offset of the next message. Nothing was changed.",
+                f"Partition {partition} of topic {topic!r} does not have offset {offset}: expected {low} to {high}, "
+                "the offset of the next message. Nothing was changed.",
                 option="start",
                 partition=partition,
-                offset=at,
+                offset=offset,
             )
-        offsets[partition] = at
+        offsets[partition] = offset
     if missing := sorted(bounds.keys() - offsets.keys()):
         raise OptionError(
             f"Offsets are missing for partitions {printable(missing)} of topic {topic!r}. Nothing was changed. "
@@ -179,22 +181,22 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
 
 def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
     """Parse Kafka offsets in the format of Hudi's streamer. Returns None if they are not offsets of the topic."""
-    found = _OFFSETS.fullmatch(text)
-    if not found or found["topic"] != topic:
+    match = _OFFSETS.fullmatch(text)
+    if not match or match["topic"] != topic:
         return None
-    pairs = (pair.split(":") for pair in found["pairs"].split(",")[1:])
+    pairs = (pair.split(":") for pair in match["pairs"].split(",")[1:])
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
 def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
     """Parse Kafka offsets in Spark's JSON format. Returns None if they are not offsets of the topic."""
     try:
-        ((found, pairs),) = json.loads(text).items()
-        said = {int(partition): offset for partition, offset in pairs.items()}
+        ((name, pairs),) = json.loads(text).items()
+        offsets = {int(partition): offset for partition, offset in pairs.items()}
     except (ValueError, AttributeError, RecursionError):
         return None
-    known = all(type(offset) is int and offset >= _SPARK_EARLIEST for offset in said.values())
-    return said if found == topic and known else None
+    is_valid = all(type(offset) is int and offset >= _SPARK_EARLIEST for offset in offsets.values())
+    return offsets if name == topic and is_valid else None
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
@@ -208,9 +210,9 @@ def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
         The number of messages to read from each partition. Partitions with more messages get the unused shares of
         partitions with fewer.
     """
-    left, taken = max(most, 1), dict[int, int]()
-    for at, (partition, count) in enumerate(sorted(waiting.items(), key=lambda one: (one[1], one[0]))):
-        share = -(-left // (len(waiting) - at))
-        taken[partition] = min(count, share, left)
-        left -= taken[partition]
-    return taken
+    remaining, counts = max(most, 1), dict[int, int]()
+    for index, (partition, count) in enumerate(sorted(waiting.items(), key=lambda one: (one[1], one[0]))):
+        share = -(-remaining // (len(waiting) - index))
+        counts[partition] = min(count, share, remaining)
+        remaining -= counts[partition]
+    return counts

@@ -77,14 +77,14 @@ def rows_of_messages(
 
 def _told(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
     """Append the named broker columns, such as `_kafka_offset`, to the rows of the given messages."""
-    said: dict[str, Any] = {
+    columns: dict[str, Any] = {
         PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
         OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
         TIMESTAMP: lambda: pa.array([one.timestamp()[1] for one in messages], pa.timestamp("ms", "UTC")),
         KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
     }
     for name in names:
-        rows = rows.append_column(name, said[name]())
+        rows = rows.append_column(name, columns[name]())
     return rows
 
 

@@ -29,7 +29,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
         name: The name of the source, for errors.
         parts: The tables to concatenate.
         columns: The columns of the table, used for an empty result.
-        place: Returns the location of a row in the source, for errors.
+        place: Function that returns the location of a row in the source, for errors.
 
     Returns:
         All rows in one table.
@@ -44,21 +44,21 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
         for column in dict.fromkeys(column for part in parts for column in part.column_names):
             try:
                 type_of(column, parts, promoted, place)
-            except ColumnError as found:
+            except ColumnError as mismatch:
                 raise ColumnError(
-                    f"Column {column!r} of {printable(name)} is not in the table, and has values of several "
-                    f"types: {seen(found)}. {advice}",
+                    f"Column {column!r} of {printable(name)} is not in the table, and its values have several "
+                    f"types: {seen(mismatch)}. {advice}",
                     file=name,
-                    **found.details,
+                    **mismatch.details,
                 ) from None
         for column in dict.fromkeys(column for part in parts for column in part.column_names):
             try:
-                there = [part.select([column]) for part in parts if column in part.column_names]
-                pa.concat_tables(there, promote_options="permissive")
-            except UNFIT_TYPES as wrong:
+                tables = [part.select([column]) for part in parts if column in part.column_names]
+                pa.concat_tables(tables, promote_options="permissive")
+            except UNFIT_TYPES as arrow_problem:
                 raise ColumnError(
-                    f"Column {column!r} of {printable(name)} is not in the table, and has values that no type "
-                    f"can represent: {printable(str(wrong), 300)}. {advice}",
+                    f"Column {column!r} of {printable(name)} is not in the table, and no type can represent all "
+                    f"its values: {printable(str(arrow_problem), 300)}. {advice}",
                     file=name,
                     column=column,
                 ) from None
@@ -71,8 +71,8 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
     Args:
         column: The name of the column.
         parts: Tables of rows that were decoded separately.
-        unite: Returns the common type of two types.
-        place: Returns the location of a row in the source, for errors.
+        unite: Function that returns the common type of two types.
+        place: Function that returns the location of a row in the source, for errors.
 
     Returns:
         The type. The null type if no part has the column.
@@ -81,17 +81,17 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
         ColumnError: There is no common type. `details` are those of `several_types`.
     """
     kinds = {number: part.schema.field(column).type for number, part in enumerate(parts) if column in part.column_names}
-    whole, before = pa.null(), list[int]()
+    common, before = pa.null(), list[int]()
     for number, kind in kinds.items():
         try:
-            whole = unite(whole, kind)
+            common = unite(common, kind)
         except UNFIT_TYPES:
             first = next((one for one in before if not _go_together(unite, kinds[one], kind)), before[0])
-            both = (first, number)
-            places = [place(one, pc.index(parts[one][column].is_valid(), True).as_py()) for one in both]
-            raise several_types(column, [_words(kinds[one]) for one in both], places) from None
+            pair = (first, number)
+            places = [place(one, pc.index(parts[one][column].is_valid(), True).as_py()) for one in pair]
+            raise several_types(column, [_words(kinds[one]) for one in pair], places) from None
         before.append(number)
-    return whole
+    return common
 
 
 def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> ColumnError:
@@ -105,8 +105,8 @@ def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> C
     Returns:
         The error. A caller may raise it, or use its `details` for another message: `column`, `types` and `places`.
     """
-    found = ColumnError("", column=column, types=list(types), places=list(places))
-    return ColumnError(f"Column {column!r} has values of several types: {seen(found)}.", **found.details)
+    base = ColumnError("", column=column, types=list(types), places=list(places))
+    return ColumnError(f"Column {column!r} has values of several types: {seen(base)}.", **base.details)
 
 
 def seen(problem: ColumnError) -> str:

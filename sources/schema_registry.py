@@ -51,13 +51,13 @@ class SchemaRegistry:
         """
         try:
             parts = urlsplit(url)
-            sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-            sound = sound and not parts.query and not parts.fragment and url.isascii() and url.isprintable()
+            is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+            is_valid = is_valid and not parts.query and not parts.fragment and url.isascii() and url.isprintable()
         except (ValueError, TypeError, AttributeError):
-            sound = False
-        if not sound or " " in url:
+            is_valid = False
+        if not is_valid or " " in url:
             raise OptionError(
-                "The address of a schema registry must look like 'https://registry:8081', got "
+                "Address of the schema registry is invalid: expected a URL such as 'https://registry:8081', got "
                 f"{printable(_shown(url))}.",
                 option="registry",
             )
@@ -65,21 +65,24 @@ class SchemaRegistry:
             user, password = unquote(parts.username), unquote(parts.password or "")
         for option, value in (("user", user), ("password", password)):
             if value is not None and not isinstance(value, str):
-                raise OptionError(f"{option} must be a string, got {type(value).__name__}.", option=option)
+                raise OptionError(
+                    f"Option {option} is invalid: expected a string, got {type(value).__name__}.", option=option
+                )
         if user is None and password is not None or user is not None and ":" in user:
             raise OptionError(
-                "user is missing or contains a colon: a password needs a user without a colon in the name.",
+                "User is missing or contains a colon. Pass a user without a colon in the name together with the "
+                "password.",
                 option="user",
             )
         host = parts.netloc.rpartition("@")[2]
         self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
         self.timeout_s = number_from("timeout_s", timeout_s, 0, optional=False)
         if not timeout_s:
-            raise OptionError("timeout_s takes a number above 0, got 0.", option="timeout_s")
+            raise OptionError("Option timeout_s is invalid: expected a number above 0, got 0.", option="timeout_s")
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if user is not None:
-            told = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {told}"
+            token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {token}"
         self._ask_by = urllib.request.build_opener(_NoRedirects)
         self._kept = dict[int, list[str]]()
 
@@ -98,95 +101,96 @@ class SchemaRegistry:
 
         Raises:
             DataError: The registry has no schema with this id, or it is not an Avro schema.
-            SourceUnavailable: The registry does not answer, and may do so later.
-            OptionError: The registry refuses access, or the address is not a schema registry.
+            SourceUnavailable: The registry does not respond. It may respond later.
+            OptionError: The registry denies access, or the address is not a schema registry.
         """
         if number not in self._kept:
-            found = self._whole(self._asked(f"schemas/ids/{number}", f"schema {number}"), f"schema {number}")
+            schemas = self._whole(self._asked(f"schemas/ids/{number}", f"schema {number}"), f"schema {number}")
             while len(self._kept) >= _KEPT_MAX:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[number] = found
+            self._kept[number] = schemas
         return self._kept[number]
 
     def _whole(self, answer: Mapping[str, Any], what: str) -> list[str]:
         """Collect the schema in a response and the schemas that it refers to, with referenced schemas first."""
-        found, seen = list[str](), set[tuple[str, int]]()
+        schemas, visited = list[str](), set[tuple[str, int]]()
 
-        def take(said: Mapping[str, Any]) -> None:
-            if (kind := said.get("schemaType") or "AVRO") != "AVRO":
+        def take(body: Mapping[str, Any]) -> None:
+            if (kind := body.get("schemaType") or "AVRO") != "AVRO":
                 raise DataError(
-                    f"The schema registry at {self.url} returned {what} with type {printable(kind)}: expected AVRO.",
+                    f"The schema registry at {self.url} returned {what} with type {printable(kind)}: expected AVRO. "
+                    "Use a topic with Avro schemas.",
                     schema=what,
                 )
-            if not isinstance(text := said.get("schema"), str):
-                raise self._no_registry(f"the response for {what} has no schema")
-            for name, version in self._references(said, what):
-                if (name, version) in seen:
+            if not isinstance(text := body.get("schema"), str):
+                raise self._no_registry(f"the response for {what} does not contain a schema")
+            for name, version in self._references(body, what):
+                if (name, version) in visited:
                     continue
-                seen.add((name, version))
-                if len(seen) > _REFERENCES_MAX:
+                visited.add((name, version))
+                if len(visited) > _REFERENCES_MAX:
                     raise DataError(
-                        f"In the schema registry at {self.url}, {what} refers to more than {_REFERENCES_MAX} schemas.",
+                        f"In the schema registry at {self.url}, {what} refers to more than {_REFERENCES_MAX} schemas. "
+                        "Use a schema with fewer references.",
                         schema=what,
                     )
                 take(self._asked(f"subjects/{quote(name, safe='')}/versions/{version}", f"a reference of {what}"))
-            found.append(text)
+            schemas.append(text)
 
         take(answer)
-        return found
+        return schemas
 
-    def _references(self, said: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
+    def _references(self, response: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
         """Return the subject and version of each schema that a response lists as a reference."""
         try:
-            found = [(one["subject"], one["version"]) for one in said.get("references") or ()]
-            sound = all(isinstance(name, str) and type(version) is int for name, version in found)
+            references = [(one["subject"], one["version"]) for one in response.get("references") or ()]
+            is_valid = all(isinstance(name, str) and type(version) is int for name, version in references)
         except (KeyError, TypeError):
-            sound = False
-        if not sound:
-            raise self._no_registry(f"a schema reference of {what} has no subject or version")
-        return found
+            is_valid = False
+        if not is_valid:
+            raise self._no_registry(f"a schema reference of {what} does not contain a subject or version")
+        return references
 
     # ---- HTTP
     def _asked(self, path: str, what: str) -> Mapping[str, Any]:
         """Send a GET request to the registry, and return the parsed JSON. Raises the same errors as `schema`."""
         request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
         try:
-            with self._ask_by.open(request, timeout=self.timeout_s) as answer:
-                content = self._content(answer)
+            with self._ask_by.open(request, timeout=self.timeout_s) as response:
+                content = self._content(response)
         except urllib.error.HTTPError as problem:
             with problem:
                 raise self._refused(problem, what) from None
         except (OSError, http.client.HTTPException) as problem:
-            why = problem.reason if isinstance(problem, urllib.error.URLError) else problem
-            if isinstance(why, ssl.SSLCertVerificationError):
+            reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
+            if isinstance(reason, ssl.SSLCertVerificationError):
                 raise OptionError(
-                    f"The certificate of the schema registry at {self.url} is not trusted: "
-                    f"{why.verify_message}. Set SSL_CERT_FILE in the environment to the file with the trusted "
-                    "certificates.",
+                    f"The certificate of the schema registry at {self.url} is not trusted: {reason.verify_message}. "
+                    "Set SSL_CERT_FILE in the environment to the file with the trusted certificates.",
                     option="registry",
                 ) from None
-            raise self._silent(redact(str(why)) or type(why).__name__) from None
+            raise self._silent(redact(str(reason)) or type(reason).__name__) from None
         try:
-            said = json.loads(content)
+            body = json.loads(content)
         except (ValueError, RecursionError):
-            said = None
-        if not isinstance(said, dict):
+            body = None
+        if not isinstance(body, dict):
             raise self._no_registry(f"the response for {what} is not a JSON object")
-        return said
+        return body
 
-    def _content(self, answer: Any) -> bytes:
+    def _content(self, response: Any) -> bytes:
         """Read the body of a response. Raises an error if it is too large or takes too long."""
-        found, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
-        while some := answer.read1(1 << 16):
-            found.append(some)
-            size += len(some)
+        chunks, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
+        while chunk := response.read1(1 << 16):
+            chunks.append(chunk)
+            size += len(chunk)
             if size > _ANSWER_MAX:
                 raise self._no_registry(f"a response is larger than {_ANSWER_MAX >> 20} MiB")
             if time.monotonic() > end:
                 raise TimeoutError(f"the response took more than {self.timeout_s:g} s")
-        if answer.length:
+        if response.length:
             raise http.client.IncompleteRead(b"")
-        return b"".join(found)
+        return b"".join(chunks)
 
     def _refused(self, problem: urllib.error.HTTPError, what: str) -> DataError | OptionError | SourceUnavailable:
         """Convert an HTTP error status to the matching hoodoo error."""
@@ -199,7 +203,11 @@ class SchemaRegistry:
                 option="registry",
             )
         if problem.code == 404 and self._code(problem) in _NOT_THERE:
-            return DataError(f"The schema registry at {self.url} does not have {what}.", schema=what)
+            return DataError(
+                f"The schema registry at {self.url} does not have {what}. Pass the address of "
+                "the registry that the producer uses.",
+                schema=what,
+            )
         if 300 <= problem.code < 400:
             to = printable(_shown(problem.headers.get("Location") or ""))
             return self._no_registry(f"it redirects to {to}")
@@ -212,11 +220,13 @@ class SchemaRegistry:
             return None
 
     def _silent(self, why: str) -> SourceUnavailable:
-        return SourceUnavailable(f"The schema registry at {self.url} did not respond: {why}.", registry=self.url)
+        return SourceUnavailable(
+            f"The schema registry at {self.url} did not respond: {why}. Try again later.", registry=self.url
+        )
 
     def _no_registry(self, why: str) -> OptionError:
         return OptionError(
-            f"{self.url} is not the address of a schema registry: {why}. Pass the address that is followed by "
+            f"{self.url} is not the address of a schema registry: {why}. Pass the part of the URL before "
             "/schemas/ids/1.",
             option="registry",
         )

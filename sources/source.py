@@ -108,9 +108,9 @@ class Placing:
         Returns:
             The columns. Each attribute is empty if the schema lacks such metadata.
         """
-        said = json.loads((columns.metadata or {}).get(_PLACING, b"{}"))
-        key = tuple(tuple(names) for names in said.get("key", ()))
-        others = (tuple(said.get(name, ())) for name in ("placed_by", "order_by", "made"))
+        placing = json.loads((columns.metadata or {}).get(_PLACING, b"{}"))
+        key = tuple(tuple(names) for names in placing.get("key", ()))
+        others = (tuple(placing.get(name, ())) for name in ("placed_by", "order_by", "made"))
         return Placing(key, *others)
 
 
@@ -291,7 +291,9 @@ class Source(ABC):
             OptionError: The source does not support checkpoints (default), or the checkpoint is invalid.
         """
         raise OptionError(
-            f"{printable(self.name)} cannot continue from a checkpoint of Apache Hudi's streamer.", option="checkpoint"
+            f"{printable(self.name)} does not support checkpoints of Apache Hudi's streamer. "
+            "Give the job a start position instead.",
+            option="checkpoint",
         )
 
     def position_at(self, start: str) -> str:
@@ -309,7 +311,8 @@ class Source(ABC):
         """
         if not start.startswith("{"):
             raise OptionError(
-                f"{printable(self.name)} can only start at a position of an earlier plan, got {printable(start)}.",
+                f"{printable(self.name)} can only start at a position of an earlier plan, got {printable(start)}. "
+                "Pass such a position.",
                 option="start",
             )
         self.lag(start)
@@ -324,9 +327,13 @@ def _is_bad(columns: pa.Schema) -> bool:
     return any(columns.names == one.names and columns.types == one.types for one in (BAD, REPLAYABLE))
 
 
-def _wrong(kind: str, name: str, wanted: str, found: object) -> OptionError:
-    text = f"a Table of {found.column_names}" if isinstance(found, pa.Table) else printable(found)
-    return OptionError(f"{name} of hoodoo.sources.{kind} must be {wanted}, got {text}.", option=name, answer=kind)
+def _wrong(kind: str, name: str, expected: str, value: object) -> OptionError:
+    text = f"a Table of {value.column_names}" if isinstance(value, pa.Table) else printable(value)
+    return OptionError(
+        f"Attribute {name} of hoodoo.sources.{kind} is invalid: expected {expected}, got {text}.",
+        option=name,
+        answer=kind,
+    )
 
 
 def streamer_checkpoint(source: Source, position: str) -> str:
@@ -339,5 +346,5 @@ def streamer_checkpoint(source: Source, position: str) -> str:
     Returns:
         The checkpoint; '' if it is longer than 64 KiB or the source lacks the method `to_hudi`.
     """
-    said: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
-    return said if len(said.encode()) <= _PLACE_BYTES_MAX else ""
+    checkpoint: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
+    return checkpoint if len(checkpoint.encode()) <= _PLACE_BYTES_MAX else ""

@@ -72,14 +72,17 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
     planned = source.plan("", Limits(rows=rows, bytes=_BYTES_MAX, bad_rows=rows))
     if planned is None:
         raise DataError(
-            f"{printable(source.name)} has no rows yet. Wait until there are some. A new file in a folder is "
-            "read after it is unchanged for settle_s seconds (--settle-seconds)."
+            f"{printable(source.name)} does not have rows yet. Wait until it has some. A new file in a folder is "
+            "read after it was not changed for settle_s seconds (--settle-seconds)."
         )
     try:
-        found, bad = _read(source, planned, {}, rows)
-        if not (names := _names(found)):
-            raise DataError(f"{printable(source.name)}: the first records are not valid rows: {printable(dict(bad))}.")
-        parts = _as_meant(source, planned, found, rows)
+        first_parts, bad = _read(source, planned, {}, rows)
+        if not (names := _names(first_parts)):
+            raise DataError(
+                f"{printable(source.name)}: the first records are not valid rows: {printable(dict(bad))}. "
+                "Correct them, or set the right format."
+            )
+        parts = _as_meant(source, planned, first_parts, rows)
         place = _place(parts)
         fields = [pa.field(name, _known(type_of(name, parts, _united, place))) for name in names]
     except ColumnError as problem:
@@ -87,34 +90,34 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
             raise
         raise ColumnError(
             f"{printable(source.name)}: column {problem.details['column']!r} has values of several types: "
-            f"{seen(problem)}. Name the type yourself (hoodoo create --schema), or give the job a transform that makes "
-            "one type of it.",
+            f"{seen(problem)}. Set the type yourself (hoodoo create --schema), or give the job a transform that "
+            "converts the values to one type.",
             **problem.details,
         ) from None
-    guessed = tuple(name for name in names if not any(_values(found, name)))
-    return SourceColumns(_stored(pa.schema(fields)), _count(found), guessed, bad)
+    guessed = tuple(name for name in names if not any(_values(first_parts, name)))
+    return SourceColumns(_stored(pa.schema(fields)), _count(first_parts), guessed, bad)
 
 
 def _read(
-    source: Source, planned: Planned, asked: Mapping[str, pa.DataType], most: int
+    source: Source, planned: Planned, types: Mapping[str, pa.DataType], rows_max: int
 ) -> tuple[list[pa.Table], Counter[str]]:
     """Read the first `most` rows of a plan, and count the bad rows by reason.
 
-    `asked` contains the types for columns that are text in the source.
+    `types` contains the types for columns that are text in the source.
     """
     parts, bad = list[pa.Table](), Counter[str]()
     try:
-        for part in source.read(planned, pa.schema(list(asked.items())), True):
+        for part in source.read(planned, pa.schema(list(types.items())), True):
             bad.update(part.bad["reason"].to_pylist())
             if part.rows.num_columns:
-                marks = [one for one in part.rows.column_names if one == IS_DELETED or one.startswith(NOT_SENT)]
-                rows = part.rows.drop_columns(marks)
+                dropped = [one for one in part.rows.column_names if one == IS_DELETED or one.startswith(NOT_SENT)]
+                rows = part.rows.drop_columns(dropped)
                 parts.append(rows.replace_schema_metadata({_ORIGIN: part.origin}))
-            if _count(parts) >= most:
+            if _count(parts) >= rows_max:
                 break
     except TooManyBadRows as problem:
-        if (found := problem.details.get("found")) is not None:
-            bad.update(found["reason"].to_pylist())
+        if (bad_rows := problem.details.get("found")) is not None:
+            bad.update(bad_rows["reason"].to_pylist())
     return parts, bad
 
 
@@ -128,8 +131,8 @@ def _names(parts: Iterable[pa.Table]) -> list[str]:
 
 def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
     """Return the non-null values of a column, as one array per chunk."""
-    there = (part[name].drop_null() for part in parts if name in part.column_names)
-    return [chunk for column in there for chunk in column.chunks if len(chunk)]
+    columns = (part[name].drop_null() for part in parts if name in part.column_names)
+    return [chunk for column in columns for chunk in column.chunks if len(chunk)]
 
 
 def _texts(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
@@ -147,7 +150,7 @@ def _place(parts: Sequence[pa.Table]) -> Place:
     return lambda part, row: printable(origins[part]) if origins[part] else ""
 
 
-def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most: int) -> Sequence[pa.Table]:
+def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], rows_max: int) -> Sequence[pa.Table]:
     """Read the rows again, with text columns as timestamps or dates if all their values match.
 
     Columns with values of several types become strings.
@@ -155,7 +158,7 @@ def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most:
     moments = [one.name for part in found for one in part.schema if one.type == _READ_AS_MOMENT]
     texts: Sequence[pa.Table] = found
     if moments:
-        texts, _ = _read(source, planned, dict.fromkeys(moments, pa.string()), most)
+        texts, _ = _read(source, planned, dict.fromkeys(moments, pa.string()), rows_max)
     kinds = dict[str, pa.DataType]()
     for name in _names(texts):
         values = _texts(texts, name)
@@ -168,11 +171,11 @@ def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], most:
             kinds.setdefault(name, pa.string())
     if not kinds:
         return found
-    read, _ = _read(source, planned, kinds, most)
-    mixed = [name for name in kinds if len(there := _kinds(read, name)) > 1 and pa.string() in there]
-    if mixed:  # some text cannot be read as another type, such as strings in Parquet
-        kinds |= dict.fromkeys(mixed, pa.string())
-        read, _ = _read(source, planned, kinds, most)
+    read, _ = _read(source, planned, kinds, rows_max)
+    mixed_names = [name for name in kinds if len(types := _kinds(read, name)) > 1 and pa.string() in types]
+    if mixed_names:  # some text cannot be read as another type, such as strings in Parquet
+        kinds |= dict.fromkeys(mixed_names, pa.string())
+        read, _ = _read(source, planned, kinds, rows_max)
     return read if _count(read) == _count(found) else found
 
 
@@ -180,26 +183,26 @@ def _is_of_zone(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
-def _united(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _united(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Return a type that can hold the values of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
 
     Timestamps of several zones become timestamps in UTC. Text read as timestamps gets the zone of the other values. A
     timestamp without a zone and one in UTC have no common type, because a job cannot write the former into a UTC
     column.
     """
-    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
-        finer = max(one.unit, other.unit, key=_UNITS.index)
-        if one.tz and other.tz or _READ_AS_MOMENT in (one, other):
-            return pa.timestamp(finer, "UTC" if one.tz or other.tz else None)
-        return promoted(one, other)
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        kinds = {field.name: field.type for field in one}
-        for field in other:
+    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
+        unit = max(left.unit, right.unit, key=_UNITS.index)
+        if left.tz and right.tz or _READ_AS_MOMENT in (left, right):
+            return pa.timestamp(unit, "UTC" if left.tz or right.tz else None)
+        return promoted(left, right)
+    if pa.types.is_struct(left) and pa.types.is_struct(right):
+        kinds = {field.name: field.type for field in left}
+        for field in right:
             kinds[field.name] = _united(kinds.get(field.name, pa.null()), field.type)
         return pa.struct(list(kinds.items()))
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return pa.list_(_united(one.value_type, other.value_type))
-    return promoted(one, other)
+    if pa.types.is_list(left) and pa.types.is_list(right):
+        return pa.list_(_united(left.value_type, right.value_type))
+    return promoted(left, right)
 
 
 def _stored(schema: pa.Schema) -> pa.Schema:

@@ -51,9 +51,9 @@ class SqlPosition:
         if not position:
             return None
         try:
-            said = json.loads(position)
-            if said["source"] == _KIND and said["table"] == table:
-                return cls(table, _value(said["value"]), _value(said["key"]))
+            content = json.loads(position)
+            if content["source"] == _KIND and content["table"] == table:
+                return cls(table, _value(content["value"]), _value(content["key"]))
         except (ValueError, KeyError, TypeError, decimal.InvalidOperation):
             pass
         raise SourceLost(
@@ -64,8 +64,8 @@ class SqlPosition:
 
     def text(self) -> str:
         """Return the position as a JSON string. Raises DataError for a value of an unsupported type."""
-        said = {"source": _KIND, "table": self.table, "value": _said(self.value), "key": _said(self.key)}
-        return json.dumps(said, separators=(",", ":"))
+        content = {"source": _KIND, "table": self.table, "value": _said(self.value), "key": _said(self.key)}
+        return json.dumps(content, separators=(",", ":"))
 
 
 def _said(value: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """Source for a database table with a column that grows, such as a version number or a time of update.
 
-Any driver with Python's DB-API works. Deleted rows are not noticed: use change events of Debezium for deletes.
+Each driver with Python's DB-API is supported. Deleted rows are not detected: use change events of Debezium for deletes.
 """
 
 from __future__ import annotations
@@ -61,23 +61,28 @@ class SqlTable(Source):
         """
         for option, value in (("table", table), ("column", column), ("key", key)):
             if not isinstance(value, str) or not value:
-                raise OptionError(f"{option} must be a string, got {printable(value)}.", option=option)
+                raise OptionError(
+                    f"Option {option} is invalid: expected a string, got {printable(value)}.", option=option
+                )
         if not callable(connect):
             raise OptionError(
-                f"connect must be a function that opens a connection, got {printable(connect)}. Write lambda: "
-                "driver.connect(...).",
+                f"Option connect is invalid: expected a function that opens a connection, got {printable(connect)}. "
+                "Pass lambda: driver.connect(...).",
                 option="connect",
             )
         is_number = isinstance(lag, int | float) and not isinstance(lag, bool)
         if not (is_number and cast("float", lag) >= 0 or isinstance(lag, dt.timedelta) and lag >= dt.timedelta()):
-            raise OptionError(f"lag must be a timedelta or a number from 0, got {printable(lag)}.", option="lag")
+            raise OptionError(
+                f"Option lag is invalid: expected a timedelta or a number from 0, got {printable(lag)}.", option="lag"
+            )
         try:
             sqlglot.Dialect.get_or_raise(dialect or None)
             self._table = exp.to_table(table, dialect=dialect or None)  # an invalid name is quoted
         except (ValueError, sqlglot.ParseError) as problem:
-            said = printable(str(problem).partition("\n")[0], 300)
+            reason = printable(str(problem).partition("\n")[0], 300)
             raise OptionError(
-                f"The dialect does not exist, or {printable(table)} is not a valid table name: {said}.",
+                f"The dialect does not exist, or {printable(table)} is not a valid table name: {reason}. Correct the "
+                "dialect or the name.",
                 option="dialect",
             ) from None
         self.connect, self.table, self.column, self.key = connect, table, column, key
@@ -100,19 +105,19 @@ class SqlTable(Source):
 
         Raises:
             SourceLost: The position belongs to another source.
-            SourceUnavailable: The database does not answer.
+            SourceUnavailable: The database does not respond.
             ColumnError: The type of `column` is unsupported, such as a string.
         """
         after = SqlPosition.of(position, self.table)
         with closing(self._connected()) as connection:
             nulls = exp.select(exp.column(self.key, quoted=True)).from_(self._table).where(self._is_null()).limit(1)
-            found = self._rows(connection, nulls)
-            self.passed_over = (f"rows with null in column {self.column!r}",) if found else ()
+            null_rows = self._rows(connection, nulls)
+            self.passed_over = (f"rows with null in column {self.column!r}",) if null_rows else ()
             until = self._until(connection)
             if until is None:
                 return None
-            wanted = self._select(after, until)
-            last = self._rows(connection, wanted.limit(1).offset(limits.rows - 1))
+            query = self._select(after, until)
+            last = self._rows(connection, query.limit(1).offset(limits.rows - 1))
             if not last:  # fewer rows than the limit: read up to the last one
                 last = self._rows(connection, self._select(after, until, newest_first=True).limit(1))
         if not last:
@@ -134,19 +139,19 @@ class SqlTable(Source):
             The rows.
 
         Raises:
-            SourceUnavailable: The database does not answer.
+            SourceUnavailable: The database does not respond.
             ColumnError: A column has values of several types.
         """
         after, end = cast("tuple[SqlPosition | None, SqlPosition]", planned.what)
         select = self._select(after, end.value, end.key).select("*", append=False)
         with closing(self._connected()) as connection, closing(connection.cursor()) as cursor:
             self._asked(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
-            names = [str(one[0]) for one in cursor.description]
-            strange = () if unknown else tuple(name for name in names if name not in columns.names)
+            names = [str(column[0]) for column in cursor.description]
+            left_out = () if unknown else tuple(name for name in names if name not in columns.names)
             while rows := self._asked(lambda: cursor.fetchmany(_AT_ONCE)):
                 values = dict(zip(names, zip(*rows, strict=True), strict=True))
-                made = {name: _array(name, values[name], columns) for name in names if name not in strange}
-                yield Part(pa.table(made), unknown=strange)
+                arrays = {name: _array(name, values[name], columns) for name in names if name not in left_out}
+                yield Part(pa.table(arrays), unknown=left_out)
 
     def lag(self, position: str) -> SourceLag:
         """Count the unread rows, including rows that are newer than `lag` and rows with null in the column.
@@ -159,11 +164,11 @@ class SqlTable(Source):
         """
         after = SqlPosition.of(position, self.table)
         column = exp.column(self.column, quoted=True)
-        counted = exp.select(exp.Count(this=exp.Star()), exp.Min(this=column)).from_(self._table)
+        query = exp.select(exp.Count(this=exp.Star()), exp.Min(this=column)).from_(self._table)
         if after is not None:
-            counted = counted.where(exp.or_(self._beyond(after.value, after.key), self._is_null()))
+            query = query.where(exp.or_(self._beyond(after.value, after.key), self._is_null()))
         with closing(self._connected()) as connection:
-            [(count, oldest)] = self._rows(connection, counted)
+            [(count, oldest)] = self._rows(connection, query)
         age = (_now(oldest) - oldest).total_seconds() if isinstance(oldest, dt.datetime) else 0.0
         return SourceLag(int(count), "rows", max(0.0, age))
 
@@ -179,9 +184,8 @@ class SqlTable(Source):
             return None
         if isinstance(largest, dt.date) != isinstance(self.waits, dt.timedelta) or isinstance(largest, str | bytes):
             raise ColumnError(
-                f"Column {self.column!r} of {self.table} has {printable(largest)} as its largest value, but "
-                f"lag is {self.waits!r}. Use a column of times with a timedelta, or a column of numbers with a "
-                "number.",
+                f"The largest value in column {self.column!r} of {self.table} is {printable(largest)}, but lag is "
+                f"{self.waits!r}. Use a timedelta for a column of times, or a number for a column of numbers.",
                 column=self.column,
             )
         if isinstance(largest, dt.datetime):
@@ -225,9 +229,9 @@ class SqlTable(Source):
         except HoodooError:
             raise
         except Exception as problem:  # each driver raises its own errors
-            said = printable(redact(str(problem)).partition("\n")[0], 300)
+            reason = printable(redact(str(problem)).partition("\n")[0], 300)
             raise SourceUnavailable(
-                f"The database did not respond for {self.table}: {said}.", table=self.table
+                f"The database did not respond for {self.table}: {reason}. Try again later.", table=self.table
             ) from None
 
 
@@ -246,5 +250,7 @@ def _array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             continue
     raise ColumnError(
-        f"Column {name!r} has values of several types, or of a type that Arrow does not support.", column=name
+        f"Column {name!r} has values of several types, or of a type that Arrow does not support. "
+        "Convert it in a database view.",
+        column=name,
     )

@@ -55,10 +55,14 @@ class TableChanges(Source):
             ColumnError: The table does not have a column of `moves`.
         """
         if not isinstance(table, Table):
-            raise OptionError(f"table must be a table from hoodoo.open(), got {printable(table)}.", option="table")
+            raise OptionError(
+                f"Option table is invalid: expected a table from hoodoo.open(), got {printable(table)}.", option="table"
+            )
         self.table, self.moves, self.hold = table, tuple(names("moves", moves)), hold
-        if strange := [name for name in self.moves if name not in table.schema.names]:
-            raise ColumnError(f"{table.path} has no column {strange[0]!r}.", column=strange[0])
+        if missing := [name for name in self.moves if name not in table.schema.names]:
+            raise ColumnError(
+                f"{table.path} does not have column {missing[0]!r}. Pass existing columns as moves.", column=missing[0]
+            )
         self.name = f"table:{table.path}"
 
     def __repr__(self) -> str:
@@ -102,7 +106,7 @@ class TableChanges(Source):
         Args:
             planned: A result of `plan`.
             columns: Columns of the target table.
-            unknown: True if other columns are wanted too.
+            unknown: True to also return columns that the table does not have.
 
         Yields:
             Rows to upsert. Rows whose `_hoodie_is_deleted` is true are deletes.
@@ -111,24 +115,26 @@ class TableChanges(Source):
             SourceLost: The range was cleaned away or rolled back after `plan`.
         """
         after, until = cast("tuple[int, int]", planned.what)
-        found = self._asked(lambda: self.table.changes(after if after else "earliest", until))
-        pieces = iter(found.tables())
+        changes = self._asked(lambda: self.table.changes(after if after else "earliest", until))
+        pieces = iter(changes.tables())
         while (piece := self._asked(lambda: next(pieces, None))) is not None:
             rows = self._rows(piece)
-            strange = () if unknown else tuple(one for one in rows.column_names if one not in columns.names)
-            yield Part(rows.drop_columns(list(strange)), unknown=tuple(one for one in strange if one != IS_DELETED))
+            left_out = () if unknown else tuple(name for name in rows.column_names if name not in columns.names)
+            yield Part(
+                rows.drop_columns(list(left_out)), unknown=tuple(name for name in left_out if name != IS_DELETED)
+            )
 
     def _rows(self, changes: pa.Table) -> pa.Table:
         """Convert changes to rows to upsert. Deletes come first, so that a reinserted key is not deleted."""
         kinds = changes["op"].combine_chunks()
         before, after = (changes[name].combine_chunks() for name in ("before", "after"))
-        gone = pc.equal(kinds, "d").to_numpy(zero_copy_only=False)
+        is_delete = pc.equal(kinds, "d").to_numpy(zero_copy_only=False)
         for name in self.moves:
-            was, now = (pc.struct_field(image, name) for image in (before, after))
-            changed = ~equal_values(was, now)
-            gone |= pc.equal(kinds, "u").to_numpy(zero_copy_only=False) & changed
-        there = pc.not_equal(kinds, "d").to_numpy(zero_copy_only=False)
-        return pa.concat_tables([_marked(before, gone, True), _marked(after, there, False)])
+            old, new = (pc.struct_field(image, name) for image in (before, after))
+            changed = ~equal_values(old, new)
+            is_delete |= pc.equal(kinds, "u").to_numpy(zero_copy_only=False) & changed
+        is_row = pc.not_equal(kinds, "d").to_numpy(zero_copy_only=False)
+        return pa.concat_tables([_marked(before, is_delete, True), _marked(after, is_row, False)])
 
     def lag(self, position: str) -> SourceLag:
         """Count the commits after a position that changed rows.
@@ -206,12 +212,12 @@ class TableChanges(Source):
             True if the position is in the history of this table.
         """
         try:
-            said = json.loads(position)
+            content = json.loads(position)
         except ValueError:
             return False
-        if not isinstance(said, dict) or said.get("source") != _KIND:
+        if not isinstance(content, dict) or content.get("source") != _KIND:
             return False
-        return bool(said.get("table") == self.table.handle.look().view.table)
+        return bool(content.get("table") == self.table.handle.look().view.table)
 
     def _slot(self, position: str) -> int:
         """Parse a position, and return the last slot (numbered commit) that was read; 0 if nothing was read.
@@ -221,8 +227,8 @@ class TableChanges(Source):
         if not position:
             return 0
         try:
-            said = json.loads(position)
-            kind, table, slot, digest = said["source"], said["table"], said["slot"], said.get("digest", "")
+            content = json.loads(position)
+            kind, table, slot, digest = content["source"], content["table"], content["slot"], content.get("digest", "")
         except (ValueError, KeyError, TypeError, AttributeError):
             kind, table, slot, digest = "", "", 0, ""
         if kind != _KIND or not isinstance(slot, int) or slot < 0:
@@ -232,7 +238,7 @@ class TableChanges(Source):
                 position=position[:1000],
             )
         if table != self.table.handle.look().view.table:
-            raise self._lost("another table is at its path.")
+            raise self._lost("another table is at this path.")
         try:
             require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:

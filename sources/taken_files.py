@@ -89,7 +89,7 @@ class TakenFiles:
         if folder and taken.folder and taken.folder != folder:
             raise SourceLost(
                 f"The position belongs to another folder: expected {printable(folder)}, got {printable(taken.folder)}. "
-                "Give the job another name. If the folder was moved, accept its new location with "
+                "Give the job another name. If the folder was moved, continue at its new location with "
                 "job.reset(job.position(), ...), which keeps the list of files that were read.",
                 position=position[:1000],
             )
@@ -101,7 +101,8 @@ class TakenFiles:
             content: dict[str, Any] = json.loads(position)
             if content["source"] == _KIND and "folder" in content:
                 seen = {
-                    str(name): Entry(str(one[0]), str(one[1]), int(one[2])) for name, one in content["seen"].items()
+                    str(name): Entry(str(fields[0]), str(fields[1]), int(fields[2]))
+                    for name, fields in content["seen"].items()
                 }
                 partial = content.get("partial")
                 return cls(

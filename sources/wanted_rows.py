@@ -45,11 +45,11 @@ class WantedRows:
         names = list(rows.schema.names)  # decodes the names, which Arrow does lazily
         if self.unknown:
             return rows
-        self.left_out.update(one for one in names if one not in self.columns.names and one != IS_DELETED)
-        rows = rows.select([one for one in names if one not in self.left_out])
-        for at, field in enumerate(rows.schema):
+        self.left_out.update(name for name in names if name not in self.columns.names and name != IS_DELETED)
+        rows = rows.select([name for name in names if name not in self.left_out])
+        for index, field in enumerate(rows.schema):
             if field.name in self.columns.names and pa.types.is_struct(field.type):
-                rows = rows.set_column(at, field.name, self._cut(rows[field.name], field.name))
+                rows = rows.set_column(index, field.name, self._cut(rows[field.name], field.name))
         return rows
 
     def _cut(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
@@ -58,10 +58,10 @@ class WantedRows:
         if not pa.types.is_struct(kind):
             return values
         known = {field.name for field in kind}
-        strange = [field.name for field in values.type if field.name not in known]
-        if not strange or not known & {field.name for field in values.type}:
+        unknown_fields = [field.name for field in values.type if field.name not in known]
+        if not unknown_fields or not known & {field.name for field in values.type}:
             return values
-        self.left_out.update(f"{name}.{field}" for field in strange)
+        self.left_out.update(f"{name}.{field}" for field in unknown_fields)
         fields = [field for field in values.type if field.name in known]
         chunks = [
             pa.StructArray.from_arrays(
@@ -80,19 +80,16 @@ class WantedRows:
         Returns:
             A boolean mask of the rows without a value, for each required column that has such rows.
         """
-        found = dict[str, np.ndarray]()
+        masks = dict[str, np.ndarray]()
         for name in self.needed:
             if name not in rows.column_names:
-                found[name] = np.ones(len(rows), bool)
+                masks[name] = np.ones(len(rows), bool)
             elif rows[name].null_count:
-                found[name] = rows[name].is_null().to_numpy()
-        return found
+                masks[name] = rows[name].is_null().to_numpy()
+        return masks
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for the error about a message without a key, such as a likely wrong format.
-
-        '' (default): no hint.
-        """
+        """Return a hint for the error about a message without a key, or '' (default) for no hint."""
         return ""
 
     def complete(
@@ -103,23 +100,26 @@ class WantedRows:
         Args:
             rows: Decoded rows.
             messages: The number and bytes of each row's message.
-            bad: Collects the messages whose rows lack a required value.
+            bad: Collector for the messages whose rows lack a required value.
 
         Yields:
             The complete rows, and the numbers of their messages. Nothing for an empty batch.
         """
-        lacks = self.lacking(rows)
-        there = np.ones(len(rows), bool)
-        for name, mask in lacks.items():
-            for at in np.flatnonzero(mask & there).tolist():
-                number, message = messages[at]
-                detail = f"no value for the key column {name!r}{self.meant(message)}"
+        masks = self.lacking(rows)
+        is_complete = np.ones(len(rows), bool)
+        for name, mask in masks.items():
+            for index in np.flatnonzero(mask & is_complete).tolist():
+                number, message = messages[index]
+                detail = f"key column {name!r} has no value{self.meant(message)}"
                 bad.note(number, detail, message, "null_key")
-            there &= ~mask
-        if there.all():
+            is_complete &= ~mask
+        if is_complete.all():
             yield rows, [number for number, _ in messages]
-        elif there.any():
-            yield rows.filter(pa.array(there)), [messages[at][0] for at in np.flatnonzero(there).tolist()]
+        elif is_complete.any():
+            yield (
+                rows.filter(pa.array(is_complete)),
+                [messages[index][0] for index in np.flatnonzero(is_complete).tolist()],
+            )
 
 
 __all__ = ["Numbered", "WantedRows"]

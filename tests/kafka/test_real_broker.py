@@ -170,7 +170,7 @@ def test_messages_that_were_deleted_before_the_plan_are_lost_or_skipped(kafka: B
     _, position = read(Kafka(kafka.address, topic), most=4)
     assert offsets(position) == "0:2,1:2"
     delete_before(kafka, topic, 5)
-    with pytest.raises(SourceLost, match="partition 0 has messages 5 to 6 by now, and 2 would be next") as lost:
+    with pytest.raises(SourceLost, match="partition 0 has the offsets 5 to 6 now, but the next offset is 2") as lost:
         Kafka(kafka.address, topic).plan(position, Limits())
     assert "on_loss='skip'" in lost.value.message
     found, _ = read(Kafka(kafka.address, topic, on_loss="skip"), position)
@@ -233,7 +233,7 @@ def test_a_topic_that_was_made_anew_is_another_one(kafka: Broker, anew: int, on_
     _, position = read(Kafka(kafka.address, topic))
     make_anew(kafka, topic)
     kafka.put(topic, *rows(*range(anew)))
-    with pytest.raises(SourceLost, match=r"deleted and created again.*give the job another name"):
+    with pytest.raises(SourceLost, match=r"deleted and recreated.*give the job another name"):
         Kafka(kafka.address, topic, on_loss=on_loss).plan(position, Limits())
 
 
@@ -289,7 +289,7 @@ def test_a_topic_that_was_made_anew_after_the_plan_brings_no_rows(kafka: Broker,
     hoodoo.ingest(Kafka(kafka.address, topic), table).run()
     kafka.put(topic, *rows(5))
     source.meanwhile = meanwhile
-    with pytest.raises(SourceLost, match="deleted and created again"):
+    with pytest.raises(SourceLost, match="deleted and recreated"):
         hoodoo.ingest(source, table).run()
     assert inserted(table) == [str(number) for number in range(5)]
 
@@ -300,13 +300,13 @@ def test_a_topic_that_is_gone_is_lost(kafka: Broker) -> None:
     source = Kafka(kafka.address, topic)
     _, position = read(source)
     kafka.admin.delete_topics([topic])[topic].result(10)
-    with pytest.raises(SourceLost, match=f"has no topic '{topic}'"):
+    with pytest.raises(SourceLost, match=f"does not have topic '{topic}'"):
         source.plan(position, Limits())
 
 
 def test_a_name_that_no_topic_has_is_told_as_one(kafka: Broker, table: hoodoo.Table) -> None:
     """A slip of the keyboard was told to give the job another name."""
-    with pytest.raises(SourceLost, match=f"Kafka at {kafka.address} has no topic 'nonesuch'.*name an existing topic"):
+    with pytest.raises(SourceLost, match=f"Kafka at {kafka.address} does not have topic 'nonesuch'.*an existing topic"):
         hoodoo.ingest(Kafka(kafka.address, "nonesuch"), table).run()
 
 

@@ -53,5 +53,5 @@ def test_what_was_bad_before_a_truncate_is_set_aside_only_if_a_batch_ended_befor
 def test_a_topic_of_several_partitions_cannot_empty_a_table(kafka: Broker, tmp_path: Path) -> None:
     topic, table = kafka.topic(2), hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
     source = Kafka(kafka.address, topic, format="debezium-json", truncate="delete")
-    with pytest.raises(OptionError, match="needs a topic with one partition"):
+    with pytest.raises(OptionError, match="requires a topic with one partition"):
         hoodoo.ingest(source, table).run()

@@ -113,7 +113,7 @@ def test_new_columns_that_an_update_lacks_keep_their_values(tmp_path: Path, at_o
 def test_a_transform_keeps_the_marks_of_absent_columns_or_is_told(tmp_path: Path) -> None:
     events = events_of({"id": 1, "n": 8})
     assert row_after(tmp_path / "t", events, 1, transform=lambda rows: rows)["body"] == "long"
-    with pytest.raises(DataError, match=r"Column '_not_sent\.body' is gone from what the transform returned"):
+    with pytest.raises(DataError, match=r"Column '_not_sent\.body' is missing in the result of the transform"):
         row_after(
             tmp_path / "u",
             events_of({"id": 1, "n": 8}),

@@ -169,7 +169,9 @@ def test_a_csv_reads_the_same_with_a_bad_row_in_it_and_without_it() -> None:
 
 
 def test_the_search_ends_with_more_bad_rows_than_there_may_be() -> None:
-    with pytest.raises(TooManyBadRows, match="more than 3 bad rows, the first at f:line:1") as refused:
+    with pytest.raises(
+        TooManyBadRows, match="too many bad rows: expected at most 3. The first is at f:line:1"
+    ) as refused:
         read("json", "x\n" * 100_000, bad_max=3)
     assert refused.value.details["found"].num_rows == 4
 

@@ -30,7 +30,7 @@ def test_a_job_that_begins_with_the_latest_message_passes_over_older_ones_for_ev
 def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) -> None:
     put("short", 0, {"id": 1})
     position = TopicPosition("short", "", {0: 9}).text()
-    with pytest.raises(SourceLost, match="partition 0 has messages 0 to 1 by now, and 9 would be next"):
+    with pytest.raises(SourceLost, match="partition 0 has the offsets 0 to 1 now, but the next offset is 9"):
         Kafka(cluster, "short").plan(position, Limits())
     assert read(Kafka(cluster, "short", on_loss="skip"), position)[0].rows["id"].to_pylist() == [1]
     with pytest.raises(SourceLost, match="partition 17 is gone"):
@@ -42,7 +42,7 @@ def test_a_broker_that_told_the_id_of_a_topic_is_asked_until_it_tells_again(clus
     put("untold", 0, {"id": 1})
     source = Kafka(cluster, "untold")
     assert json.loads(read(source)[1])["id"] == ""
-    with pytest.raises(SourceUnavailable, match="still the same"):
+    with pytest.raises(SourceUnavailable, match="was not recreated"):
         source.plan(TopicPosition("untold", "7co8koLWSQO1AkDGcZgNOQ", {0: 1}).text(), Limits())
 
 
@@ -76,7 +76,7 @@ def test_hudis_streamer_is_told_the_next_offsets() -> None:
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ("named,0:2,1:3,2:999,3:0", "Partition 2 of topic 'named' has no offset 999: expected 0 to 1"),
+        ("named,0:2,1:3,2:999,3:0", "Partition 2 of topic 'named' does not have offset 999: expected 0 to 1"),
         ("named,0:2,1:0,2:0,3:0,7:2", "no partition 7: expected 0 to 3"),
         ("named,0:2,2:1", r"missing for partitions \[1, 3\]"),
     ],
@@ -133,7 +133,7 @@ def test_a_job_is_reset_to_offsets_as_spark_spells_them(cluster: str, put: Any, 
     assert json.loads(job.position())["offsets"] == "source,0:5,1:0,2:0,3:0"
     job.reset(printed, 2)
     assert source.to_spark(job.position()) == printed
-    with pytest.raises(OptionError, match="Partition 1 of topic 'source' has no offset 6"):
+    with pytest.raises(OptionError, match="Partition 1 of topic 'source' does not have offset 6"):
         job.reset('{"source": {"0": 3, "1": 6, "2": 0, "3": 0}}', 3)
     with pytest.raises(SourceLost, match="expected a position of topic 'source'"):
         job.reset('{"source":"files","upto":1,"seen":{}}', 3)

@@ -101,7 +101,7 @@ def test_who_is_refused_is_told_so_at_once(server: RegistryServer, status: int) 
         (200, b"[]", "is not a JSON object"),
         (200, b"{}", "has no schema"),
         (200, b'{"schema": {"type": "int"}}', "has no schema"),
-        (200, b'{"schema": "x", "references": [{"subject": "a"}]}', "has no subject or version"),
+        (200, b'{"schema": "x", "references": [{"subject": "a"}]}', "does not contain a subject or version"),
         (200, b" " * (5 << 20), "larger than 4 MiB"),
     ],
     ids=range(11),

@@ -118,7 +118,7 @@ def test_at_most_about_so_many_rows_are_read(folder: Path) -> None:
 
 
 def test_what_no_column_can_be_is_said(folder: Path) -> None:
-    with pytest.raises(DataError, match=r"no rows yet.*--settle-seconds"):
+    with pytest.raises(DataError, match=r"does not have rows yet.*--settle-seconds"):
         columns_of(Files(folder, settle_s=0))
     with pytest.raises(DataError, match="the first records are not valid rows"):
         columns_of(put(folder, "a.jsonl", "broken"))

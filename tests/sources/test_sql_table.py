@@ -119,7 +119,7 @@ def test_a_column_that_does_not_grow_by_numbers_or_times_is_refused(
     tmp_path: Path, database: sqlite3.Connection
 ) -> None:
     put(database, (1, "x", 1))
-    with pytest.raises(ColumnError, match="'name' of .* has 'x' as its largest value"):
+    with pytest.raises(ColumnError, match="largest value in column 'name' of .* is 'x'"):
         source(tmp_path, column="name").plan("", Limits())
     with pytest.raises(ColumnError, match="a number"):
         source(tmp_path, lag=dt.timedelta(minutes=5)).plan("", Limits())

@@ -2,7 +2,7 @@
 
 The first transaction that PostgreSQL commits after a snapshot may be logged before it. Its changes are newer than all
 earlier changes, in spite of their smaller log position. Debezium's decoder marks them with negative values (see
-`sources/debezium.py`). Each of them gets the largest value of its row so far. On a tie, the later change wins.
+`sources/debezium.py`). Each of them gets the largest value of its row so far. If two changes are equal, the later wins.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
     if not set(config.key) <= set(named.column_names):  # the upsert rejects them
         return rows
     keys = named.select(config.key)
-    wanted = keys.filter(pa.array(marked)).combine_chunks().drop_null()
-    stored = table.get(wanted, columns=[*config.key, LSN])
+    marked_keys = keys.filter(pa.array(marked)).combine_chunks().drop_null()
+    stored = table.get(marked_keys, columns=[*config.key, LSN])
     codes = key_codes(pa.concat_tables([stored.select(config.key), keys], promote_options="permissive"))
     lsn = pc.fill_null(rows[LSN], 0).to_numpy()
     values = np.append(pc.fill_null(stored[LSN], 0).to_numpy(), np.where(marked, -1 - lsn, lsn))
     largest = _largest_so_far(codes, values)[len(stored) :]
-    made = pc.if_else(pa.array(marked), pa.array(largest), rows[LSN].combine_chunks())
-    return rows.set_column(rows.column_names.index(LSN), rows.schema.field(LSN), made)
+    replaced = pc.if_else(pa.array(marked), pa.array(largest), rows[LSN].combine_chunks())
+    return rows.set_column(rows.column_names.index(LSN), rows.schema.field(LSN), replaced)
 
 
 def _largest_so_far(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
     """For each change, return the largest value among the changes of its key up to this one. `codes` are key codes."""
     order = np.argsort(codes, kind="stable")
-    known, ranks = np.unique(values, return_inverse=True)
-    rising = np.maximum.accumulate(codes[order] * len(known) + ranks[order])
-    found = np.empty_like(values)
-    found[order] = known[rising % len(known)]
-    return found
+    distinct, ranks = np.unique(values, return_inverse=True)
+    rising = np.maximum.accumulate(codes[order] * len(distinct) + ranks[order])
+    largest = np.empty_like(values)
+    largest[order] = distinct[rising % len(distinct)]
+    return largest
 
 
 __all__ = ["in_arrival_order"]

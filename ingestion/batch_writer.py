@@ -54,12 +54,12 @@ class BatchWriter:
             CommitConflict: Another process of the job committed first.
             DataError: A row does not match the table, and it cannot be quarantined.
         """
-        aside, table = self.quarantine(transaction), self.table
+        quarantine, table = self.quarantine(transaction), self.table
         if found.unavailable is not None:
-            aside = replace(aside, changes=ChangeContext(found.unavailable, found.unplaced))
-        aside.read(found)
+            quarantine = replace(quarantine, changes=ChangeContext(found.unavailable, found.unplaced))
+        quarantine.read(found)
         bad, left = found.reasons, replace(self.limits, rows=max(0, self.limits.rows - found.bad))
-        rows, strange = self.reading.transformed(found.rows)
+        rows, left_out = self.reading.transformed(found.rows)
         rows = in_arrival_order(rows, table)
         if found.unavailable is not None or found.emptied:
             resolve_deleted(table, rows, found.emptied, transaction)
@@ -67,22 +67,22 @@ class BatchWriter:
         watch.ended("transform")
         if found.unplaced:
             config = table.handle.newest_config()
-            rows, more = aside.fitting(locatable(config.name_mapping.rows(rows), config), left)
-            bad += more
+            rows, more_bad = quarantine.fitting(locatable(config.name_mapping.rows(rows), config), left)
+            bad += more_bad
             rows = located(completed(rows, table, config, mode), table, config)
         if lacks_values(rows, mode):
-            rows, more = aside.completable(rows, mode, left)
-            bad += more
+            rows, more_bad = quarantine.completable(rows, mode, left)
+            bad += more_bad
         else:
             mode = REPLACES
         before_write()
         try:
             result = self._write(rows, found.emptied, transaction, mode)
         except DataError:
-            rows, more = aside.fitting(rows, left, found.origins)
-            if not more:
+            rows, more_bad = quarantine.fitting(rows, left, found.origins)
+            if not more_bad:
                 raise
-            bad += more
+            bad += more_bad
             result = self._write(rows, found.emptied, transaction, mode)
         watch.ended("write")
         if result is not None:
@@ -101,7 +101,7 @@ class BatchWriter:
             bytes=found.bytes,
             seconds=dict(watch.seconds),
             reasons=dict(bad),
-            unknown=tuple(sorted({*found.unknown, *strange})),
+            unknown=tuple(sorted({*found.unknown, *left_out})),
             lost=found.lost,
         )
 
@@ -114,16 +114,16 @@ class BatchWriter:
         row does not match the table.
         """
         reading = self.reading
-        how: dict[str, Any] = {"transaction": transaction}
+        options: dict[str, Any] = {"transaction": transaction}
         if emptied:
-            how |= {"whole_table": True}
+            options |= {"whole_table": True}
         else:
-            how |= {"evolve": reading.new_columns == "add", "missing": reading.missing}
-            how |= {} if mode.unavailable is None else {"unavailable": mode.unavailable}
-            how |= {} if reading.operation == "upsert" else {"existing": "keep"}
+            options |= {"evolve": reading.new_columns == "add", "missing": reading.missing}
+            options |= {} if mode.unavailable is None else {"unavailable": mode.unavailable}
+            options |= {} if reading.operation == "upsert" else {"existing": "keep"}
         write = getattr(self.table, "insert_overwrite" if emptied else reading.operation)
         try:
-            result: WriteResult = write(rows, **how)
+            result: WriteResult = write(rows, **options)
         except CommitUnknown as problem:
             if not problem.resolve():
                 raise

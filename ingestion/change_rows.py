@@ -33,9 +33,9 @@ class ChangeContext:
     unplaced: bool
 
     def noted(self, not_sent: Sequence[str] = ()) -> bytes:
-        """Encode the replay information as JSON bytes. `not_sent` lists columns that the change event lacks."""
-        said = {"unavailable": self.unavailable, "unplaced": self.unplaced, "not_sent": sorted(not_sent)}
-        return json.dumps(said, sort_keys=True).encode()
+        """Encode the replay information as JSON bytes. `not_sent` contains columns that the change event lacks."""
+        content = {"unavailable": self.unavailable, "unplaced": self.unplaced, "not_sent": sorted(not_sent)}
+        return json.dumps(content, sort_keys=True).encode()
 
 
 def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
@@ -52,16 +52,18 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
     """
     if not bad.count:
         return bad
-    marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]  # NOT_SENT itself gives ''
+    markers = [name for name in rows.column_names if name.startswith(NOT_SENT)]  # NOT_SENT itself gives ''
     payloads = list[bytes]()
-    found = bad.found
-    for row, content, cut in zip(*(found[name].to_pylist() for name in ("row", "payload", "payload_cut")), strict=True):
-        if not cut:
-            lacks = [name.removeprefix(NOT_SENT) for name in marks if pc.fill_null(rows[name][row], False).as_py()]
-            content = with_note(row_of(content), CHANGE, context.noted(lacks))
+    table = bad.found
+    for row, content, is_cut in zip(
+        *(table[name].to_pylist() for name in ("row", "payload", "payload_cut")), strict=True
+    ):
+        if not is_cut:
+            missing = [name.removeprefix(NOT_SENT) for name in markers if pc.fill_null(rows[name][row], False).as_py()]
+            content = with_note(row_of(content), CHANGE, context.noted(missing))
         payloads.append(content)
-    at = found.schema.get_field_index("payload")
-    return replace(bad, found=found.set_column(at, found.schema.field(at), pa.array(payloads, pa.binary())))
+    index = table.schema.get_field_index("payload")
+    return replace(bad, found=table.set_column(index, table.schema.field(index), pa.array(payloads, pa.binary())))
 
 
 def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeContext) -> bytes:

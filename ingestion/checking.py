@@ -16,12 +16,12 @@ _LIMITS = Limits(rows=100, bytes=1 << 20, bad_rows=100)
 _TOLD = 10
 
 
-def check(reading: Reading, at: Application, position: str) -> CheckReport:
+def check(reading: Reading, state: Application, position: str) -> CheckReport:
     """Read about a hundred of the next rows, and report what the job would write and quarantine.
 
     Args:
         reading: The reader of the source.
-        at: The state of the job: its name, newest commit and position.
+        state: The state of the job: its name, newest commit and position.
         position: The position of the job, in the source's format.
 
     Returns:
@@ -30,34 +30,34 @@ def check(reading: Reading, at: Application, position: str) -> CheckReport:
     planned = reading.source.plan(position, _LIMITS)
     lag = reading.source.lag(position)
     if planned is None:
-        found = Read(reading.table.schema.empty_table(), BAD.empty_table(), none_of(0), (), 0, None)
+        batch = Read(reading.table.schema.empty_table(), BAD.empty_table(), none_of(0), (), 0, None)
     else:
         try:
-            found = reading.read(planned, reading.table.handle.newest_config(), _LIMITS.rows)
+            batch = reading.read(planned, reading.table.handle.newest_config(), _LIMITS.rows)
         except TooManyBadRows as problem:
             messages = problem.details.get("found", BAD.empty_table())
-            found = Read(reading.table.schema.empty_table(), messages, none_of(0), (), 0, None)
-    rows, strange = reading.transformed(found.rows)
+            batch = Read(reading.table.schema.empty_table(), messages, none_of(0), (), 0, None)
+    rows, left_out = reading.transformed(batch.rows)
     columns: tuple[str, ...] = ()
-    misfits = found.misfits
+    misfits = batch.misfits
     if len(rows):
         named = reading.table.handle.newest_config().name_mapping.rows(rows)
         columns = tuple(name for name in named.column_names if name != IS_DELETED)
-        more = reading.misfits(named, _LIMITS.bad_rows)
-        misfits = together([misfits, more])
-    told = zip(found.messages["place"].to_pylist(), found.messages["detail"].to_pylist(), strict=True)
-    problems = [*(f"{place}: {detail}" for place, detail in told), *misfits.found["detail"].to_pylist()]
-    bad = len(found.messages) + misfits.count
+        rejected = reading.misfits(named, _LIMITS.bad_rows)
+        misfits = together([misfits, rejected])
+    problems_of_messages = zip(batch.messages["place"].to_pylist(), batch.messages["detail"].to_pylist(), strict=True)
+    problems = [*(f"{place}: {detail}" for place, detail in problems_of_messages), *misfits.found["detail"].to_pylist()]
+    bad = len(batch.messages) + misfits.count
     return CheckReport(
-        application=at.name,
-        version=at.version,
-        position=at.position,
-        rows=len(found.rows) + found.bad,
+        application=state.name,
+        version=state.version,
+        position=state.position,
+        rows=len(batch.rows) + batch.bad,
         bad=bad,
         problems=tuple(islice(problems, _TOLD)),
         columns=columns,
-        unknown=tuple(sorted({*found.unknown, *strange})),
-        skipped=found.skipped,
+        unknown=tuple(sorted({*batch.unknown, *left_out})),
+        skipped=batch.skipped,
         waiting=lag.waiting,
         unit=lag.unit,
         lag_seconds=lag.seconds,

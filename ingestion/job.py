@@ -48,7 +48,7 @@ class Job:
         pace: Limits on the rate of rows and commits.
         lag: Unread items of the source, as last measured. None: not measured yet.
         quarantined: Number of rows in the quarantine that wait for a decision, as last counted. None: not counted yet.
-        fine: False if the store or the source did not answer the newest request.
+        fine: False if the store or the source did not respond to the newest request.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Job:
 
         Args:
             once: True (default) returns when all rows of the source were read. False runs until `stop` is called. It
-                retries if the store or the source does not answer or the store is full. If another process of the job
+                retries if the store or the source does not respond or the store is full. If another process of the job
                 is running, this process waits as a standby.
             poll_s: Time between two requests to a source whose rows were all read, in seconds. Default 5.
             each_batch: Function that receives a `BatchReport` after each commit. An exception in it ends the run.
@@ -103,16 +103,19 @@ class Job:
             SourceLost: The next items were deleted from the source.
             DataError: A file is damaged, or `transform` raises an exception or returns rows that do not match.
             CommitConflict: With `once`, another process of the job committed first thirty times in a row.
-            TryAgainError: With `once`, the store or the source did not answer several times in a row.
+            TryAgainError: With `once`, the store or the source did not respond several times in a row.
             StoreFull: With `once`, the store was full several times in a row.
         """
         flag("once", once)
         if number_from("poll_s", poll_s, 0, optional=False) == 0:
-            raise OptionError("poll_s must be above 0, got 0. The default is 5.", option="poll_s")
+            raise OptionError(
+                "Option poll_s is invalid: expected a number above 0, got 0. The default is 5.", option="poll_s"
+            )
         port("metrics_port", metrics_port)
         if each_batch is not None and not callable(each_batch):
             raise OptionError(
-                f"each_batch must be a function of a BatchReport, got {printable(each_batch)}.", option="each_batch"
+                f"Option each_batch is invalid: expected a function of a BatchReport, got {printable(each_batch)}.",
+                option="each_batch",
             )
         with stop_on_signals(self._stopped), metrics_of([self], metrics_port):
             run([ScheduledJob(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
@@ -126,11 +129,11 @@ class Job:
 
         Raises:
             SourceLost: The next items were deleted from the source.
-            SourceUnavailable: The source does not answer.
+            SourceUnavailable: The source does not respond.
             DataError: A file is damaged, or `transform` raises an exception or returns rows that do not match.
         """
-        at = self.table.inspect.application(self.name)
-        return check(self._reading, at, whole(self.table.handle.store, at.position))
+        state = self.table.inspect.application(self.name)
+        return check(self._reading, state, whole(self.table.handle.store, state.position))
 
     def position(self) -> str:
         """Return the source position after the newest commit, where the next batch begins.
@@ -159,7 +162,10 @@ class Job:
         """
         number_from("expect_number", expect_number, -1, whole=True, optional=False)
         if not isinstance(start, str) or not start:
-            raise OptionError(f"start must be a string such as 'earliest', got {printable(start)}.", option="start")
+            raise OptionError(
+                f"Option start is invalid: expected a string such as 'earliest', got {printable(start)}.",
+                option="start",
+            )
         return reset(self.source, self.table, self.name, start, expect_number)
 
     def continue_from(self, other: str) -> Application:
@@ -182,7 +188,7 @@ class Job:
         """Count the unread items of the source and the waiting quarantine rows, and update `lag` and `quarantined`.
 
         Raises:
-            SourceUnavailable: The source does not answer.
+            SourceUnavailable: The source does not respond.
         """
         self._ahead.wait()
         self.lag = self._reading.source.lag(self.position())
@@ -194,7 +200,7 @@ class Job:
 
         Args:
             lost_races: Number of batches that another process committed first.
-            retries: Number of retries after the store or the source did not answer.
+            retries: Number of retries after the store or the source did not respond.
         """
         report = self.report
         self.report = replace(report, lost_races=report.lost_races + lost_races, retries=report.retries + retries)
@@ -209,8 +215,10 @@ class Job:
         Returns:
             The report of everything that the job has done.
         """
-        at = self.table.inspect.application(self.name)
-        self.report = replace(self.report, version=at.version, position=at.position, passed_over=self._passed_over())
+        state = self.table.inspect.application(self.name)
+        self.report = replace(
+            self.report, version=state.version, position=state.position, passed_over=self._passed_over()
+        )
         return self.report
 
     # ---- one batch
@@ -225,9 +233,9 @@ class Job:
 
         Raises:
             CommitConflict: Another process of the job committed first.
-            TryAgainError: The store or the source did not answer.
+            TryAgainError: The store or the source did not respond.
         """
-        self._level = logging.WARNING if goes_on else logging.INFO  # the report of a job that ends has it, too
+        self._level = logging.WARNING if goes_on else logging.INFO  # a job that ends reports this, too
         try:
             return self._take(goes_on)
         except HoodooError:
@@ -241,32 +249,32 @@ class Job:
             ) from problem
 
     def _take(self, goes_on: bool) -> BatchReport | None:
-        began, at = time.monotonic(), self.table.inspect.application(self.name)
-        taken = self._ahead.of(at.position, lambda: self._reading.columns(self.table.handle.newest_config()))
-        if taken is None:
-            taken = self._taken(whole(self.table.handle.store, at.position))
-        if taken is None:
+        start, state = time.monotonic(), self.table.inspect.application(self.name)
+        prefetched = self._ahead.of(state.position, lambda: self._reading.columns(self.table.handle.newest_config()))
+        if prefetched is None:
+            prefetched = self._taken(whole(self.table.handle.store, state.position))
+        if prefetched is None:
             return None
-        found, position = taken.found, taken.planned.position
-        if isinstance(found, TooManyBadRows):
-            self._writer.quarantine(at.next(position)).first_messages(found)
-            raise found
-        position = found.position or position
-        transaction = at.next(stored(self.table.handle.store, position), streamer_checkpoint(self.source, position))
-        if transaction.position == at.position:
+        read, position = prefetched.found, prefetched.planned.position
+        if isinstance(read, TooManyBadRows):
+            self._writer.quarantine(state.next(position)).first_messages(read)
+            raise read
+        position = read.position or position
+        transaction = state.next(stored(self.table.handle.store, position), streamer_checkpoint(self.source, position))
+        if transaction.position == state.position:
             raise DataError(
-                f"{printable(self.source.name)} plans a part whose position is the one before it, so that it would be "
-                "read again for ever. Its plan() has to move on, or return None.",
-                position=at.position[:1000],
+                f"{printable(self.source.name)} returned a plan whose position is the one before it, so the same rows "
+                "would be read again without end. Its plan() must advance the position or return None.",
+                position=state.position[:1000],
             )
-        late = self.pace.next(began, len(found.rows) + found.bad, goes_on) <= time.monotonic()
-        watch = Stopwatch(time.monotonic, taken.seconds)
+        is_due = self.pace.next(start, len(read.rows) + read.bad, goes_on) <= time.monotonic()
+        watch = Stopwatch(time.monotonic, prefetched.seconds)
 
         def prefetch() -> None:
-            if late and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
+            if is_due and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
                 self._ahead.begin(transaction.position, position)
 
-        batch = replace(self._writer.commit(found, transaction, watch, prefetch), passed_over=self._passed_over())
+        batch = replace(self._writer.commit(read, transaction, watch, prefetch), passed_over=self._passed_over())
         self._add(batch)
         return batch
 
@@ -278,13 +286,13 @@ class Job:
         if planned is None:
             return None
         config = self.table.handle.newest_config()
-        found: Read | TooManyBadRows
+        batch: Read | TooManyBadRows
         try:
-            found = self._reading.read(planned, config)
+            batch = self._reading.read(planned, config)
         except TooManyBadRows as problem:
-            found = problem
+            batch = problem
         watch.ended("read")
-        return PrefetchedBatch(planned, self._reading.columns(config), found, watch.seconds)
+        return PrefetchedBatch(planned, self._reading.columns(config), batch, watch.seconds)
 
     def _bounds(self, schema: pa.Schema) -> Limits:
         """Return the limits of the next batch. Its rows must fit into memory with all columns of the table."""

@@ -77,18 +77,20 @@ class JobQuarantine:
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
         rows, bad = self.fitting(rows, limits)
-        positions, _, lost = unresolvable(rows, table, config, mode, self.changes)
+        positions, _, unresolved = unresolvable(rows, table, config, mode, self.changes)
         if len(positions):
-            too_many = limits.exceeded(bad.total() + len(lost), count)
-            if len(lost):
-                places = [f"{place}@{self.transaction.version}" for place in lost["place"].to_pylist()]
-                lost = lost.set_column(0, lost.schema.field("place"), pa.array(places, pa.string()))
-                quarantine_messages(table.handle, lost.slice(0, KEPT) if too_many else lost, self.transaction)
+            too_many = limits.exceeded(bad.total() + len(unresolved), count)
+            if len(unresolved):
+                places = [f"{place}@{self.transaction.version}" for place in unresolved["place"].to_pylist()]
+                unresolved = unresolved.set_column(0, unresolved.schema.field("place"), pa.array(places, pa.string()))
+                quarantine_messages(
+                    table.handle, unresolved.slice(0, KEPT) if too_many else unresolved, self.transaction
+                )
             if too_many:
-                more = bad.total() + len(lost)
-                raise self._too_many(more, _first_of(lost), count - more)
+                total = bad.total() + len(unresolved)
+                raise self._too_many(total, _first_of(unresolved), count - total)
             rows = without(rows, positions)
-        return rows, bad + Counter(lost["reason"].to_pylist())
+        return rows, bad + Counter(unresolved["reason"].to_pylist())
 
     def fitting(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
@@ -111,17 +113,17 @@ class JobQuarantine:
         rows = handle.newest_config().name_mapping.rows(rows)
         if self.reading.missing == "keep":
             return rows, Counter()
-        bad = named_by_file(self.reading.misfits(rows, limits.rows), origins)
+        misfits = named_by_file(self.reading.misfits(rows, limits.rows), origins)
         if self.changes is not None:
-            bad = as_changes(bad, rows, self.changes)
-        reasons = quarantine_bad_rows(handle, bad, WriteOptions(limits=limits, transaction=self.transaction))
-        return without(rows, bad.found["row"].to_numpy()), reasons
+            misfits = as_changes(misfits, rows, self.changes)
+        reasons = quarantine_bad_rows(handle, misfits, WriteOptions(limits=limits, transaction=self.transaction))
+        return without(rows, misfits.found["row"].to_numpy()), reasons
 
     def _too_many(self, bad: int, first: str, good: int) -> TooManyBadRows:
         return TooManyBadRows(
-            f"{bad:,} of {good + bad:,} rows are bad, the first{first} The limit is {self.limits.rows:,} rows "
-            f"and {self.limits.share:.4g} of a batch. Nothing was committed. The first bad rows are in the "
-            "quarantine of the table. Correct the source, or raise max_bad_rows or max_bad_share.",
+            f"{bad:,} of {good + bad:,} rows are bad: expected at most {self.limits.rows:,} rows and "
+            f"{self.limits.share:.4g} of a batch. The first is{first} Nothing was committed. The first bad rows are "
+            "in the quarantine of the table. Correct the source, or raise max_bad_rows or max_bad_share.",
             bad=bad,
             rows=good + bad,
         )

@@ -14,13 +14,13 @@ def key_codes(keys: pa.Table) -> np.ndarray:
         keys: The key columns, with one key per row.
 
     Returns:
-        A code for each row, from 0. Two codes are equal exactly if the keys are equal.
+        A code for each row, from 0. Two codes are equal only if the keys are equal.
     """
     codes = np.zeros(len(keys), np.int64)
     for column in keys.columns:
-        found = column.combine_chunks().dictionary_encode()
-        part = pc.fill_null(found.indices, -1).to_numpy().astype(np.int64) + 1
-        _, codes = np.unique(codes * (len(found.dictionary) + 1) + part, return_inverse=True)
+        encoded = column.combine_chunks().dictionary_encode()
+        column_codes = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64) + 1
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column_codes, return_inverse=True)
     return codes
 
 

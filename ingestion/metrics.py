@@ -28,7 +28,7 @@ _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {
         "Batches discarded because another process committed first",
         lambda report: report.lost_races,
     ),
-    "hoodoo_ingest_retries": ("Retries after the store or the source did not answer", lambda report: report.retries),
+    "hoodoo_ingest_retries": ("Retries after the store or the source did not respond", lambda report: report.retries),
 }
 
 
@@ -39,7 +39,7 @@ class JobCollector(Collector):
         self._jobs = jobs
 
     def collect(self) -> Iterable[Metric]:
-        said = [((job.name, job.table.path), job.report, job.lag, job.fine, job.quarantined) for job in self._jobs]
+        measured = [((job.name, job.table.path), job.report, job.lag, job.fine, job.quarantined) for job in self._jobs]
         up = GaugeMetricFamily("hoodoo_ingest_up", "1 if the newest batch succeeded", labels=_LABELS)
         waiting = GaugeMetricFamily(
             "hoodoo_ingest_lag",
@@ -62,8 +62,8 @@ class JobCollector(Collector):
         skipped = GaugeMetricFamily(
             "hoodoo_ingest_passed_over", "Files and subfolders that the newest listing skipped", labels=_LABELS
         )
-        for labels, report, lag, fine, quarantined in said:
-            up.add_metric(labels, float(fine))
+        for labels, report, lag, is_up, quarantined in measured:
+            up.add_metric(labels, float(is_up))
             if lag is not None:
                 for partition, count in (lag.partitions or {"": lag.waiting}).items():
                     waiting.add_metric([*labels, lag.unit, partition], count)
@@ -80,7 +80,7 @@ class JobCollector(Collector):
         yield from (up, waiting, age, bad, phases, waits, left_out, skipped)
         for name, (text, amount) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=_LABELS)
-            for labels, report, *_ in said:
+            for labels, report, *_ in measured:
                 counter.add_metric(labels, amount(report))
             yield counter
 

@@ -1,6 +1,6 @@
 """Check of the new columns in a batch: columns that no table can store are left out.
 
-So an invalid column name does not stop a job.
+An invalid column name therefore does not stop a job.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, .
                 left_out.append(field.name)
             continue
         try:
-            found = by_batch(config, pa.schema([field]), lambda name: True)
-            config = config.with_columns(altered(config, found)) if found else config
+            added = by_batch(config, pa.schema([field]), lambda name: True)
+            config = config.with_columns(altered(config, added)) if added else config
         except (CallError, ColumnError):
             if not known:
                 left_out.append(field.name)
                 continue
-            cut = WantedRows(config.schema, unknown=False)
-            whole = cut.wanted(rows.select([field.name]))
-            rows = rows.set_column(rows.column_names.index(field.name), whole.field(0), whole[field.name])
-            left_out += sorted(cut.left_out)
+            filter_ = WantedRows(config.schema, unknown=False)
+            filtered = filter_.wanted(rows.select([field.name]))
+            rows = rows.set_column(rows.column_names.index(field.name), filtered.field(0), filtered[field.name])
+            left_out += sorted(filter_.left_out)
     rows = rows.drop_columns([name for name in left_out if name in rows.column_names])
     return rows, tuple(left_out), config
 

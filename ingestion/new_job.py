@@ -82,7 +82,8 @@ def ingest(
     )
     if pace.rows_per_second == 0:
         raise OptionError(
-            "max_rows_per_second must be above 0, got 0. Pass None for no limit.", option="max_rows_per_second"
+            "Option max_rows_per_second is invalid: expected a number above 0, got 0. Pass None for no limit.",
+            option="max_rows_per_second",
         )
     _require(source, table, operation, transform, new_columns, missing)
     require_other(source, table)
@@ -98,22 +99,27 @@ def _require(source: Any, table: Any, operation: str, transform: Any, new_column
     for method in ("plan", "read", "lag"):
         if not callable(getattr(source, method, None)):
             raise OptionError(
-                f"source must be one of hoodoo.sources, such as hoodoo.sources.Files('landing'), got "
-                f"{printable(source)}, which has no {method}().",
+                "Option source is invalid: expected one of hoodoo.sources, such as hoodoo.sources.Files('landing'), "
+                f"got {printable(source)}, which does not have the method {method}().",
                 option="source",
             )
     if not isinstance(table, Table):
-        raise OptionError(f"table must be a table from hoodoo.open(), got {printable(table)}.", option="table")
+        raise OptionError(
+            f"Option table is invalid: expected a table from hoodoo.open(), got {printable(table)}.", option="table"
+        )
     if transform is not None and not callable(transform):
         raise OptionError(
-            f"transform must be a function of a pyarrow Table, got {printable(transform)}.", option="transform"
+            f"Option transform is invalid: expected a function of a pyarrow Table, got {printable(transform)}.",
+            option="transform",
         )
     one_of("operation", operation, _OPERATIONS)
     one_of("new_columns", new_columns, ("ignore", "add", "fail"))
     one_of("missing", missing, ("null", "fail", "keep"))
     if missing == "keep" and operation != "upsert":
         raise OptionError(
-            "missing='keep' keeps stored values, which is only possible with operation='upsert'.", option="missing"
+            "missing='keep' keeps stored values, which requires operation='upsert'. Pass it, or another "
+            "value of missing.",
+            option="missing",
         )
 
 

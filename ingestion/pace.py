@@ -50,8 +50,8 @@ class Pace:
         Returns:
             The time, in seconds of the same clock as `began`.
         """
-        apart = self.min_seconds if goes_on else 0.0
-        return began + max(apart, rows / self.rows_per_second if self.rows_per_second else 0.0)
+        min_seconds = self.min_seconds if goes_on else 0.0
+        return began + max(min_seconds, rows / self.rows_per_second if self.rows_per_second else 0.0)
 
 
 class Stopwatch:

@@ -24,7 +24,9 @@ def stored(store: Store, position: str) -> str:
     """
     if position.startswith(_NAMED):
         raise OptionError(
-            f"A position must not begin with {_NAMED!r}, which marks the name of a file.", option="position"
+            f"Position is invalid: expected a string that does not begin with {_NAMED!r}, which marks the "
+            "name of a file. Change the source.",
+            option="position",
         )
     data = position.encode()
     if len(data) <= _WHOLE_MAX:

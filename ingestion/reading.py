@@ -126,8 +126,8 @@ class Reading:
         """
         columns = self.columns(config)
         parts, messages, misfits, unknown = list[pa.Table](), [BAD.empty_table()], list[BadRows](), set[str]()
-        skipped, size, unavailable, position, emptied, unplaced, lost = 0, 0, None, "", False, False, 0
-        origins, refused = list[str](), set[str]()
+        skipped, bytes_read, unavailable, position, emptied, unplaced, lost = 0, 0, None, "", False, False, 0
+        origins, rejected = list[str](), set[str]()
         try:
             for part in self.source.read(planned, columns, self.new_columns == "add" or self.transform is not None):
                 self._require_known(part)
@@ -135,12 +135,11 @@ class Reading:
                 messages.append(part.bad)
                 if not part.rows.num_columns and part.unknown:
                     raise ColumnError(
-                        f"{printable(self.source.name)} has no column of the table. Its columns are "
-                        f"{printable(part.unknown)}. Give the job a transform that creates the columns of the "
-                        "table.",
+                        f"{printable(self.source.name)} does not have any column of the table. Its columns are "
+                        f"{printable(part.unknown)}. Give the job a transform that creates the columns of the table.",
                         column=part.unknown[0],
                     )
-                skipped, size, position = skipped + part.skipped, size + part.bytes, part.position
+                skipped, bytes_read, position = skipped + part.skipped, bytes_read + part.bytes, part.position
                 lost += part.lost
                 if part.emptied:
                     self._require_upsert()
@@ -152,17 +151,17 @@ class Reading:
                 if part.unavailable is not None or part.unplaced:
                     self._require_upsert()
                     unavailable, unplaced = part.unavailable, unplaced or part.unplaced
-                if part.rows.num_columns and part.origin not in refused:
+                if part.rows.num_columns and part.origin not in rejected:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
                         try:
                             with _naming(part.origin):
                                 rows, bad, left_out = self._aligned(rows, columns, config)
                         except ColumnError as problem:
-                            if (aside := self.source.refused(part.origin, problem)) is None:
+                            if (quarantined := self.source.refused(part.origin, problem)) is None:
                                 raise
-                            refused.add(part.origin)
-                            messages.append(aside)
+                            rejected.add(part.origin)
+                            messages.append(quarantined)
                             continue
                         bad = named_by_file(bad, [(part.origin, len(part.rows))])
                         if part.unavailable is not None:
@@ -178,10 +177,23 @@ class Reading:
                 problem.details["found"] = _bad_together([*messages, found])
             raise
         rows = self._joined(parts, origins, config)
-        no_rows, unfit = _bad_together(messages), together(misfits)
+        no_rows, all_misfits = _bad_together(messages), together(misfits)
         files = tuple((origin, len(part)) for origin, part in zip(origins, parts, strict=True))
         named = files if any(origins) and self.transform is None else ()
-        return Read(rows, no_rows, unfit, unknown, skipped, unavailable, position, emptied, size, unplaced, lost, named)
+        return Read(
+            rows,
+            no_rows,
+            all_misfits,
+            unknown,
+            skipped,
+            unavailable,
+            position,
+            emptied,
+            bytes_read,
+            unplaced,
+            lost,
+            named,
+        )
 
     def _joined(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
         """Concatenate the rows of all parts of a batch. Raises ColumnError if a new column has several types.
@@ -202,9 +214,8 @@ class Reading:
             except pa.ArrowException as problem:
                 where = f" of {printable(origin)} and of {printable(before)}" if origin else ""
                 raise ColumnError(
-                    f"Columns{where} have different types: {printable(str(problem), 500)}. Add the column to "
-                    "the table with the right type (`hoodoo alter`). Values of other types then go to the "
-                    "quarantine.",
+                    f"Columns{where} have different types: {printable(str(problem), 500)}. Add the column to the "
+                    "table with the right type (`hoodoo alter`). Values of other types are then quarantined.",
                     file=origin,
                 ) from None
         raise AssertionError("rows that cannot be joined at once cannot be joined one by one")
@@ -225,20 +236,20 @@ class Reading:
         """
         if not len(rows):
             return rows, ()
-        made = rows if self.transform is None else called(self.transform, rows, self.source.name)
-        if not isinstance(made, pa.Table):
-            raise DataError(f"transform returned {printable(made)} instead of a pyarrow Table.")
-        made = with_stored_values(rows, made, self.table, self.missing)
+        written = rows if self.transform is None else called(self.transform, rows, self.source.name)
+        if not isinstance(written, pa.Table):
+            raise DataError(f"Result of transform is invalid: expected a pyarrow Table, got {printable(written)}.")
+        written = with_stored_values(rows, written, self.table, self.missing)
         if self.new_columns == "add":
-            made, left_out, _ = addable(made, self.table.handle.newest_config())
-            return made, left_out
+            written, left_out, _ = addable(written, self.table.handle.newest_config())
+            return written, left_out
         if self.transform is None:
-            return made, ()
+            return written, ()
         hints = self.table.handle.config.name_mapping.hints(self.table.schema)
         known = {*self.table.schema.names, *hints.names, IS_DELETED}
-        strange = [name for name in made.column_names if name not in known]
-        self._require_known(Part(made, unknown=tuple(strange)))
-        return (made.drop_columns(strange) if strange else made), ()
+        unknown = [name for name in written.column_names if name not in known]
+        self._require_known(Part(written, unknown=tuple(unknown)))
+        return (written.drop_columns(unknown) if unknown else written), ()
 
     def misfits(self, rows: pa.Table, most: int) -> BadRows:
         """Find the rows that a write to the table would reject.
@@ -254,8 +265,8 @@ class Reading:
         if self.new_columns == "add":
             rows, _, config = addable(rows, config)
         known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
-        whole = filled(known, config, self.missing)
-        return bad_rows(known, whole, config, checks.of(config), max(most, KEPT), self.missing)
+        filled_rows = filled(known, config, self.missing)
+        return bad_rows(known, filled_rows, config, checks.of(config), max(most, KEPT), self.missing)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
         """Return the schema of the columns to read, without metadata. Key columns are NOT NULL.
@@ -287,11 +298,11 @@ class Reading:
         except DataError as problem:
             if self.missing == "keep":
                 raise
-            why = problem
+            mismatch = problem
         known = rows.select([name for name in rows.column_names if name in columns.names])
         bad = self.misfits(config.name_mapping.rows(known), self.bad_max)
         if not bad.count:
-            raise why
+            raise mismatch
         if bad.partial:
             return _typed(rows.slice(0, 0), columns), bad, left_out
         return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad, left_out
@@ -299,8 +310,8 @@ class Reading:
     def _require_upsert(self) -> None:
         if self.operation != "upsert":
             raise OptionError(
-                f"The source returns changes of rows, but operation={self.operation!r} does not overwrite "
-                "rows. Leave it out.",
+                f"Option operation is invalid: expected 'upsert', got {self.operation!r}. The source returns changes "
+                "of rows, which overwrite rows. Leave it out.",
                 option="operation",
             )
 
@@ -325,7 +336,9 @@ def _naming(origin: str) -> Iterator[None]:
         raise type(problem)(f"File {printable(origin)}: {problem.message}", **details) from None
     except pa.ArrowException as problem:
         where = f"File {printable(origin)}: " if origin else ""
-        raise ColumnError(f"{where}Columns cannot be read: {printable(str(problem), 500)}", file=origin) from None
+        raise ColumnError(
+            f"{where}Columns cannot be read: {printable(str(problem), 500)}. Correct the file.", file=origin
+        ) from None
 
 
 def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
@@ -347,8 +360,8 @@ def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
         f"{one}@{xxhash.xxh3_64_hexdigest(name.encode())}" if name else one
         for one, name in zip(bad.found["hash"].to_pylist(), names, strict=True)
     ]
-    at = bad.found.schema.get_field_index("hash")
-    return replace(bad, found=bad.found.set_column(at, bad.found.schema.field(at), pa.array(hashes, pa.string())))
+    index = bad.found.schema.get_field_index("hash")
+    return replace(bad, found=bad.found.set_column(index, bad.found.schema.field(index), pa.array(hashes, pa.string())))
 
 
 def placing_of(config: TableConfig) -> Placing:
@@ -357,10 +370,10 @@ def placing_of(config: TableConfig) -> Placing:
     def names(name: str) -> tuple[str, ...]:
         return (name, *config.name_mapping.original_names([name]))
 
-    told = [name for name in config.placing if name not in config.transforms]
-    made = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)
+    partition_columns = [name for name in config.placing if name not in config.transforms]
+    generated = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)
     key = tuple(names(name) for name in config.key)
-    return Placing(key, tuple(one for name in told for one in names(name)), config.order_by, made)
+    return Placing(key, tuple(one for name in partition_columns for one in names(name)), config.order_by, generated)
 
 
 def _bad_together(messages: Sequence[pa.Table]) -> pa.Table:
@@ -370,10 +383,10 @@ def _bad_together(messages: Sequence[pa.Table]) -> pa.Table:
 
 def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Convert the columns of `rows` to the types of the table. Raises DataError if a value does not match."""
-    for at, name in enumerate(rows.column_names):
-        if name in columns.names and rows.schema.field(at).type != columns.field(name).type:
+    for index, name in enumerate(rows.column_names):
+        if name in columns.names and rows.schema.field(index).type != columns.field(name).type:
             field = pa.field(name, columns.field(name).type)
-            rows = rows.set_column(at, field, cast(rows.column(at), field))
+            rows = rows.set_column(index, field, cast(rows.column(index), field))
     return rows
 
 

@@ -48,7 +48,7 @@ _EVERY = 1 << 62
 
 
 class _Piece:
-    """Group of quarantined changes that were decoded together, with their rows and the problems of undecodable ones."""
+    """Group of quarantined changes that were decoded together, with their rows and the problems of the others."""
 
     def __init__(self, waiting: Sequence[int], unavailable: str, unplaced: bool) -> None:
         self.waiting, self.unavailable, self.unplaced = waiting, unavailable, unplaced
@@ -83,9 +83,9 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
                 _completed_changes(piece, table, config, mode)
         except DataError as problem:
             piece.refuse(dict.fromkeys(piece.waiting, problem.message))
-        done = [at for at in piece.waiting if at not in piece.problems]
-        lacks = lacks_values(piece.rows, mode)
-        yield Changes(done, piece.rows, piece.unavailable if lacks else None, list(piece.problems.values()))
+        done = [index for index in piece.waiting if index not in piece.problems]
+        is_incomplete = lacks_values(piece.rows, mode)
+        yield Changes(done, piece.rows, piece.unavailable if is_incomplete else None, list(piece.problems.values()))
 
 
 def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
@@ -113,19 +113,21 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
         emptied: True if the source was truncated. All waiting events are then older.
         transaction: The transaction of the batch's commit.
     """
-    gone = deletes(rows)
-    if not gone.any() and not emptied:
+    is_delete = deletes(rows)
+    if not is_delete.any() and not emptied:
         return
     quarantine = opened(table)
     if quarantine is None:
         return
-    found = quarantine.scan([*KEY, "application", "number"], where=f"state = '{NEW}' AND NOT payload_cut").to_arrow()
+    waiting_keys = quarantine.scan(
+        [*KEY, "application", "number"], where=f"state = '{NEW}' AND NOT payload_cut"
+    ).to_arrow()
     config = table.handle.newest_config()
-    deleted = config.name_mapping.rows(rows).filter(pa.array(gone)) if not emptied else rows
+    deleted = config.name_mapping.rows(rows).filter(pa.array(is_delete)) if not emptied else rows
     if not emptied and not {*config.key, *config.order_by} <= {*deleted.column_names}:
         return
-    for start in range(0, len(found), ROWS_AT_ONCE):
-        waiting = quarantine.get(found.slice(start, ROWS_AT_ONCE).select(KEY))
+    for start in range(0, len(waiting_keys), ROWS_AT_ONCE):
+        waiting = quarantine.get(waiting_keys.slice(start, ROWS_AT_ONCE).select(KEY))
         for piece in _pieces(waiting, config, _of_keys(config), None):
             older = piece.of if emptied else piece.of[_older(piece, waiting, deleted, config, transaction)]
             if len(older):
@@ -140,15 +142,15 @@ def _older(
     Without ordering columns, only changes from earlier batches of the job are known to be older.
     """
     names = [*dict.fromkeys((*config.key, *config.order_by))]
-    mine = _in_types(piece.rows.select(names), config)
-    both = pa.concat_tables([mine, _in_types(deleted.select(names), config)])
-    codes, count = key_codes(both.select(config.key)), len(mine)
+    own_rows = _in_types(piece.rows.select(names), config)
+    both = pa.concat_tables([own_rows, _in_types(deleted.select(names), config)])
+    codes, count = key_codes(both.select(config.key)), len(own_rows)
     if not config.order_by:
-        at = pa.array(piece.of)
-        same = pc.equal(waiting["application"].take(at), transaction.application)
-        before = pc.less(waiting["number"].take(at), transaction.version)
-        known = pc.fill_null(pc.and_(same, before), False).to_numpy().astype(bool)
-        return known & np.isin(codes[:count], codes[count:])
+        indexes = pa.array(piece.of)
+        is_same_job = pc.equal(waiting["application"].take(indexes), transaction.application)
+        is_earlier = pc.less(waiting["number"].take(indexes), transaction.version)
+        is_known = pc.fill_null(pc.and_(is_same_job, is_earlier), False).to_numpy().astype(bool)
+        return is_known & np.isin(codes[:count], codes[count:])
     ranks = config.merge_policy.ranks(both, np.arange(len(both)))
     newest = np.full(len(both), -1, np.int64)
     np.maximum.at(newest, codes[count:], ranks[count:])
@@ -163,73 +165,75 @@ def _pieces(
 
     Payloads with equal decoder settings are decoded together.
 
-    `units` are units of times by column, which override the units of the job. None: only columns that need no unit are
+    `units` are units of times by column, which override the units of the job. None: only columns without units are
     read.
     """
     groups = dict[tuple[bytes, bytes], list[tuple[int, pa.Table]]]()
-    for at, content in enumerate(rows["payload"].to_pylist()):
+    for index, content in enumerate(rows["payload"].to_pylist()):
         row = row_in(content)
         for name in (EVENT, CHANGE):
             if row is not None and name in (row.schema.metadata or {}) and only in (None, name):
-                groups.setdefault((name, row.schema.metadata[name]), []).append((at, row))
-    for (name, note), found in groups.items():
+                groups.setdefault((name, row.schema.metadata[name]), []).append((index, row))
+    for (name, note), members in groups.items():
         if name == EVENT:
-            events = {at: event_in(row) for at, row in found}
+            events = {index: event_in(row) for index, row in members}
             context = EventContext.of(note)
-            known = {} if units is None else {**context.units, **units}
-            yield _decoded(events, replace(context, units=known), columns)
+            merged_units = {} if units is None else {**context.units, **units}
+            yield _decoded(events, replace(context, units=merged_units), columns)
         else:
-            for one in found:
-                yield _stored(*one, json.loads(note), config)
+            for member in members:
+                yield _stored(*member, json.loads(note), config)
 
 
 def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: pa.Schema) -> _Piece:
     """Decode quarantined events with the decoder settings of their job."""
-    asked = (context.topic, columns, False, Placing.of(columns), "ignore", context.before)
+    decoder_args = (context.topic, columns, False, Placing.of(columns), "ignore", context.before)
     decoder: DebeziumDecoder
     if context.schemas is None:
-        decoder = DebeziumDecoder(*asked)
+        decoder = DebeziumDecoder(*decoder_args)
     else:
-        decoder = DebeziumAvroDecoder(*asked, KeptSchemas(context.schemas))
+        decoder = DebeziumAvroDecoder(*decoder_args, KeptSchemas(context.schemas))
     decoder.units = context.units
     numbers = list(events)
     piece = _Piece(numbers, context.unavailable, decoder.unplaced)
     keys, values = [events[at].key for at in numbers], [events[at].value for at in numbers]
     bad = BadMessages("quarantine", _EVERY, lambda number, _: str(number))
-    parts, of = list[pa.Table](), list[int]()
+    parts, row_indexes = list[pa.Table](), list[int]()
     try:
         for part, at in decoder.rows(numbers, keys, values, bad):
             for name in [name for name in events[at[0]].more if name in columns.names]:
-                more = pa.chunked_array([chunk for one in at for chunk in events[one].more[name].chunks])
+                more = pa.chunked_array(
+                    [chunk for bad_message in at for chunk in events[bad_message].more[name].chunks]
+                )
                 part = part.append_column(name, more)
             parts.append(part)
-            of += at
+            row_indexes += at
     except HoodooError as problem:
         piece.problems = dict.fromkeys(numbers, problem.message)
         return piece
-    piece.problems = {int(str(one["place"])): str(one["detail"]) for one in bad.found}
+    piece.problems = {int(str(bad_message["place"])): str(bad_message["detail"]) for bad_message in bad.found}
     if parts:
-        order = np.argsort(np.array(of, np.int64), kind="stable")
+        order = np.argsort(np.array(row_indexes, np.int64), kind="stable")
         piece.rows = pa.concat_tables(parts, promote_options="permissive").take(pa.array(order))
-        piece.of = np.array(of, np.int64)[order]
+        piece.of = np.array(row_indexes, np.int64)[order]
         piece.rows = _in_log_order(piece.rows)
     return piece
 
 
-def _stored(at: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _Piece:
+def _stored(index: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _Piece:
     """Convert a quarantined row that was made from a change event: rename its columns to their current names."""
-    piece = _Piece([at], note["unavailable"], note["unplaced"])
+    piece = _Piece([index], note["unavailable"], note["unplaced"])
     ids = json.loads((row.schema.metadata or {}).get(_IDS, b"{}"))
-    now = {column.id: column.name for column in config.columns.columns}
+    current_names = {column.id: column.name for column in config.columns.columns}
     try:
         named = renamed(row, config.columns.columns)
     except DataError as problem:
-        piece.problems = {at: problem.message}
+        piece.problems = {index: problem.message}
         return piece
     for name in note["not_sent"]:
-        name = now.get(ids[name][0], name) if name in ids else name
+        name = current_names.get(ids[name][0], name) if name in ids else name
         named = named.append_column(NOT_SENT + name, pa.array([True]))
-    piece.rows, piece.of = _in_log_order(named), np.array([at], np.int64)
+    piece.rows, piece.of = _in_log_order(named), np.array([index], np.int64)
     return piece
 
 
@@ -254,23 +258,23 @@ def _completed_changes(piece: _Piece, table: Table, config: TableConfig, mode: M
     """
     piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
     piece.rows = config.name_mapping.rows(piece.rows)
-    known = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
-    piece.rows = piece.rows.select(known)
+    columns = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
+    piece.rows = piece.rows.select(columns)
     if piece.unplaced:
         piece.rows = locatable(piece.rows, config)
-    whole = filled(piece.rows, config, NULL)
-    found = bad_rows(piece.rows, whole, config, checks.of(config), len(piece.rows), NULL).found
-    at = piece.of[found["row"].to_numpy()]
-    piece.refuse(dict(zip(at.tolist(), found["detail"].to_pylist(), strict=True)))
+    filled_rows = filled(piece.rows, config, NULL)
+    rejected = bad_rows(piece.rows, filled_rows, config, checks.of(config), len(piece.rows), NULL).found
+    indexes = piece.of[rejected["row"].to_numpy()]
+    piece.refuse(dict(zip(indexes.tolist(), rejected["detail"].to_pylist(), strict=True)))
     if not len(piece.rows):
         return
     piece.rows = _in_types(piece.rows, config)
     if piece.unplaced:
         piece.rows = completed(piece.rows, table, config, mode)
     if lacks_values(piece.rows, mode):
-        positions, stale, told = unresolvable(piece.rows, table, config, mode)
-        lost = piece.of[positions[~stale]]
-        problems = dict(zip(lost.tolist(), told["detail"].to_pylist(), strict=True))
+        positions, stale, messages = unresolvable(piece.rows, table, config, mode)
+        unresolved = piece.of[positions[~stale]]
+        problems = dict(zip(unresolved.tolist(), messages["detail"].to_pylist(), strict=True))
         keep = np.ones(len(piece.rows), bool)
         keep[positions[stale]] = False
         piece.rows, piece.of = piece.rows.filter(pa.array(keep)), piece.of[keep]
@@ -281,10 +285,10 @@ def _completed_changes(piece: _Piece, table: Table, config: TableConfig, mode: M
 
 def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Convert columns to the types of the table. Raises DataError if a value does not match."""
-    for at, name in enumerate(rows.column_names):
-        if name in config.schema.names and rows.schema.field(at).type != config.schema.field(name).type:
+    for index, name in enumerate(rows.column_names):
+        if name in config.schema.names and rows.schema.field(index).type != config.schema.field(name).type:
             field = pa.field(name, config.schema.field(name).type)
-            rows = rows.set_column(at, field, cast(rows[name], field))
+            rows = rows.set_column(index, field, cast(rows[name], field))
     return rows
 
 

@@ -58,7 +58,7 @@ class IngestReport:
             their format. For a database table: an entry if rows have null in the growing column.
         lost: Number of messages that were deleted from the source before they were read.
         skipped: Number of messages that change no row, such as the tombstones of Debezium.
-        retries: Number of retries after the store or the source did not answer.
+        retries: Number of retries after the store or the source did not respond.
         bytes: Number of bytes read from the source; 0 if the source does not count bytes.
         seconds: Duration of each phase in seconds, summed over all batches. `BatchReport` lists the phases.
         reasons: Number of quarantined rows by reason, such as 'cast'.

@@ -34,16 +34,16 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
         CommitConflict: The newest commit of the job has another number.
         OptionError: The source does not support `start`.
     """
-    at = table.inspect.application(name)
-    if at.version != expect_number:
+    state = table.inspect.application(name)
+    if state.version != expect_number:
         raise CommitConflict(
-            f"The newest commit of {printable(name)} has the number {at.version}, not {expect_number}, because "
-            f"another process committed or reset it. Read the position again, and pass {at.version} if you "
-            "still want to reset it.",
+            f"The newest commit of {printable(name)} has another number: expected {expect_number}, got "
+            f"{state.version}, because another process committed or reset it. Read the position again, and pass "
+            f"{state.version} if you still want to reset it.",
             application=name,
-            version=at.version,
+            version=state.version,
         )
-    return _go_on(source, table, at, _of(source, "position_at")(whole(table.handle.store, start)))
+    return _go_on(source, table, state, _of(source, "position_at")(whole(table.handle.store, start)))
 
 
 def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
@@ -61,25 +61,26 @@ def continue_from(source: Source, table: Table, name: str, other: str) -> Applic
     Raises:
         OptionError: The job already has a position, or the other application lacks a position for this source.
     """
-    at, theirs = table.inspect.application(name), table.inspect.application(other)
-    if at.version >= 0 and at.position:
+    state, other_state = table.inspect.application(name), table.inspect.application(other)
+    if state.version >= 0 and state.position:
         raise OptionError(
-            f"{printable(name)} has its own position, number {at.version}. Reset it to another position, or "
+            f"{printable(name)} already has a position, number {state.version}. Reset it to another position, or "
             "give the job another name.",
             option="name",
         )
-    if not theirs.position:
-        known = [one.name for one in table.inspect.applications() if one.position]
+    if not other_state.position:
+        candidates = [one.name for one in table.inspect.applications() if one.position]
         raise OptionError(
-            f"No commit contains a position of {printable(other)}. Applications with a position: {printable(known)}.",
+            f"No commit contains a position of {printable(other)}. Use an application with a position: "
+            f"{printable(candidates)}.",
             option="other",
         )
-    position = whole(table.handle.store, theirs.position)
+    position = whole(table.handle.store, other_state.position)
     if other == HUDI_STREAMER:
         position = _of(source, "from_hudi")(position)
     else:
         source.lag(position)  # raises an error for a position of another source
-    return _go_on(source, table, at, position)
+    return _go_on(source, table, state, position)
 
 
 def _of(source: Source, method: str) -> Any:
@@ -87,14 +88,15 @@ def _of(source: Source, method: str) -> Any:
     return getattr(source, method, None) or getattr(Source, method).__get__(source)
 
 
-def _go_on(source: Source, table: Table, at: Application, position: str) -> Application:
-    transaction = at.next(stored(table.handle.store, position), streamer_checkpoint(source, position), overtake=True)
+def _go_on(source: Source, table: Table, state: Application, position: str) -> Application:
+    transaction = state.next(stored(table.handle.store, position), streamer_checkpoint(source, position), overtake=True)
     result = table.upsert([], transaction=transaction)
     if result.skipped:
         raise CommitConflict(
-            f"Another process of {printable(at.name)} committed first. Read the position again.", application=at.name
+            f"Another process of {printable(state.name)} committed first. Read the position again.",
+            application=state.name,
         )
-    return table.inspect.application(at.name)
+    return table.inspect.application(state.name)
 
 
 __all__ = ["continue_from", "reset"]

@@ -34,23 +34,23 @@ class RowVersions:
 
     @classmethod
     def of(
-        cls, changes: pa.Table, codes: np.ndarray, gone: np.ndarray, wanted: np.ndarray, policy: MergePolicy
+        cls, changes: pa.Table, codes: np.ndarray, is_delete: np.ndarray, selected: np.ndarray, policy: MergePolicy
     ) -> Self:
         """Collect all versions of the selected rows from a list of changes, and sort them by row and age.
 
         Args:
             changes: Changes with their ordering columns, in order of arrival.
             codes: int64[n], the key code of each change.
-            gone: bool[n], True for deletes.
-            wanted: Indexes, or a mask (bool[n]), of changes, at least one. All versions of their rows are collected.
+            is_delete: bool[n], True for deletes.
+            selected: Indexes, or a mask (bool[n]), of changes, at least one. All versions of their rows are collected.
             policy: The merge policy, which decides which version is newer.
         """
-        at = np.flatnonzero(np.isin(codes, codes[wanted]))
-        at = at[np.lexsort((at, policy.ranks(changes, at), codes[at]))]
-        codes = codes[at]
+        indexes = np.flatnonzero(np.isin(codes, codes[selected]))
+        indexes = indexes[np.lexsort((indexes, policy.ranks(changes, indexes), codes[indexes]))]
+        codes = codes[indexes]
         first = np.append(True, codes[1:] != codes[:-1])
-        begins = first | np.append(False, gone[at][:-1])
-        return cls(at, codes, first, np.maximum.accumulate(np.where(begins, np.arange(len(at)), 0)))
+        is_begin = first | np.append(False, is_delete[indexes][:-1])
+        return cls(indexes, codes, first, np.maximum.accumulate(np.where(is_begin, np.arange(len(indexes)), 0)))
 
     @property
     def last(self) -> np.ndarray:

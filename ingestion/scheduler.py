@@ -1,7 +1,7 @@
 """Scheduler that runs several ingestion jobs in one thread. The jobs take turns, with one batch each.
 
 A job with new rows gets its next turn at once, and a job without new rows after a pause. If the store or the source
-does not answer, or the store is full, the job retries with exponential backoff.
+does not respond, or the store is full, the job retries with exponential backoff.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.ingestion.report import BatchReport, IngestReport
 from hoodoo.sources.source import SourceLag
 from hoodoo.table import Table
 
-RACES_MAX = 30  # of three equally fast processes, none loses this many races in a row
+RACES_MAX = 30  # if three processes are equally fast, none loses this many races in a row
 _TRIES = 5
 _WAIT_MAX_S = 30.0
 _LAG_EVERY_S = 10.0
@@ -89,7 +89,7 @@ class ScheduledJob:
             self.job.fine = False
             raise
         if self._failed:
-            say(logging.INFO, "answers again", to=log, job=self.job.name)
+            say(logging.INFO, "responds again", to=log, job=self.job.name)
         self._failed = self._lost = 0
         self.job.fine = True
         self._measure()
@@ -125,8 +125,8 @@ class ScheduledJob:
         if self._once and self._failed >= _TRIES:
             raise problem
         if self._failed == 1 or self._failed % 10 == 0:
-            what = "has no room" if isinstance(problem, StoreFull) else "does not answer"
-            failure(what, problem, to=log, job=self.job.name, times=self._failed)
+            event = "store is full" if isinstance(problem, StoreFull) else "does not respond"
+            failure(event, problem, to=log, job=self.job.name, times=self._failed)
         self.due = time.monotonic() + min(_WAIT_MAX_S, 0.1 * 2 ** min(self._failed, 20)) * random.uniform(0.5, 1)
 
 
@@ -154,21 +154,21 @@ def _run(
     jobs: Sequence[ScheduledJob], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None
 ) -> None:
     while not stopped.is_set():
-        left = [one for one in jobs if not one.over]
-        if not left:
+        unfinished = [one for one in jobs if not one.over]
+        if not unfinished:
             return
-        first = min(left, key=lambda one: one.due)
-        wait = first.due - time.monotonic()
+        next_job = min(unfinished, key=lambda one: one.due)
+        wait = next_job.due - time.monotonic()
         if wait > 0:
             stopped.wait(min(wait, threading.TIMEOUT_MAX))
             continue
         try:
-            first.take()
+            next_job.take()
         except HoodooError as problem:
             if each_failure is None:
                 raise
-            first.over = True
-            each_failure(first.job, problem)
+            next_job.over = True
+            each_failure(next_job.job, problem)
 
 
 __all__ = ["RACES_MAX", "EachBatch", "Running", "ScheduledJob", "log", "run"]

@@ -32,14 +32,14 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
         return
     before: dict[int, Any] = {}
 
-    def told(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         if stopped.is_set():
             signal.signal(number, before[number])
             signal.raise_signal(number)
         stopped.set()
 
-    for each in _NUMBERS:
-        before[each] = signal.signal(each, told)
+    for signal_number in _NUMBERS:
+        before[signal_number] = signal.signal(signal_number, handle)
     try:
         yield
     finally:
@@ -51,8 +51,9 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
 def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
     """End this process if it still runs some seconds after the first SIGTERM or SIGINT, or at the second signal.
 
-    Python runs a signal handler only when the main thread runs Python code, which a library that hangs never does. So
-    another thread waits for the signal.
+    Python runs a signal handler only if the main thread runs Python code, which a library that hangs never does.
+    Another
+    thread therefore waits for the signal.
 
     Args:
         seconds: Time that the current batch has to finish, in seconds.
@@ -61,27 +62,27 @@ def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> It
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    listening, told = socket.socketpair()
-    told.setblocking(False)
-    before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    listening, sending = socket.socketpair()
+    sending.setblocking(False)
+    before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=_listen, args=(listening, seconds, end or _ended), daemon=True)
     thread.start()
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        told.close()
+        sending.close()
         thread.join()
         listening.close()
 
 
 def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]) -> None:
     """Read signal numbers from a socket, and call `end` when time is up or a second signal arrives."""
-    until: float | None = None
+    deadline: float | None = None
     while True:
         try:
-            if until is not None:
-                listening.settimeout(max(1e-3, until - time.monotonic()))
+            if deadline is not None:
+                listening.settimeout(max(1e-3, deadline - time.monotonic()))
             number = listening.recv(1)
         except TimeoutError:
             end(GAVE_UP)
@@ -90,7 +91,7 @@ def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]
             return
         if number[0] not in _NUMBERS:
             continue
-        if until is not None:
+        if deadline is not None:
             listening.settimeout(_MAIN_THREAD_S)
             try:
                 while listening.recv(1):
@@ -98,7 +99,7 @@ def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]
             except TimeoutError:
                 end(128 + number[0])
             return
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
 
 
 def _ended(code: int) -> None:

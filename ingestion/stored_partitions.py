@@ -66,25 +66,27 @@ def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
     newest[key[order]] = order  # the last change of each key is assigned last
     last = newest[key]
     stale = np.unique(key[count:][rank[count:] > rank[last[count:]]])
-    there = ~deleted[last] & (part == part[last])  # in the current partition of the key's row
+    is_in_place = ~deleted[last] & (part == part[last])  # in the current partition of the key's row
     current = ~np.isin(key, stale)
-    kept = np.flatnonzero(~deleted & there[:count] & current[:count])
-    gone = count + np.flatnonzero((~there & current)[count:])
-    return pa.concat_tables([rows.take(pa.array(kept)), _deletes(rows, both, gone, last[gone], config)])
+    kept_indexes = np.flatnonzero(~deleted & is_in_place[:count] & current[:count])
+    deleted_indexes = count + np.flatnonzero((~is_in_place & current)[count:])
+    return pa.concat_tables(
+        [rows.take(pa.array(kept_indexes)), _deletes(rows, both, deleted_indexes, last[deleted_indexes], config)]
+    )
 
 
-def _deletes(rows: pa.Table, both: pa.Table, gone: np.ndarray, by: np.ndarray, config: TableConfig) -> pa.Table:
-    """Create deletes for the stored rows at the indexes `gone`, with the ordering values of the changes `by`."""
-    told, newer = both.take(pa.array(gone)), rows.take(pa.array(by))
+def _deletes(rows: pa.Table, both: pa.Table, indexes: np.ndarray, changes: np.ndarray, config: TableConfig) -> pa.Table:
+    """Create deletes for the stored rows at `indexes`, with the ordering values of the rows at `changes`."""
+    stored_rows, newer_rows = both.take(pa.array(indexes)), rows.take(pa.array(changes))
     columns = []
     for field in rows.schema:
         if field.name == IS_DELETED:
-            columns.append(pa.array(np.ones(len(gone), bool)))
+            columns.append(pa.array(np.ones(len(indexes), bool)))
         elif field.name in config.order_by:
-            columns.append(newer[field.name])
+            columns.append(newer_rows[field.name])
         else:
-            known = field.name in told.column_names
-            columns.append(told[field.name] if known else pa.nulls(len(gone), field.type))
+            is_known = field.name in stored_rows.column_names
+            columns.append(stored_rows[field.name] if is_known else pa.nulls(len(indexes), field.type))
     return pa.table(columns, schema=rows.schema)
 
 

@@ -32,11 +32,12 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
     except HoodooError:
         raise
     except Exception as problem:
-        what = f"{type(problem).__name__}: {' '.join(redact(str(problem)).split())[:500]}"
+        description = f"{type(problem).__name__}: {' '.join(redact(str(problem)).split())[:500]}"
         file, line = _place(problem)
         where = f" in {file}, line {line}," if file else ""
         raise DataError(
-            f"transform raised {what}{where} on rows of {printable(source)}. Nothing of this batch is written.",
+            f"transform raised {description}{where} on rows of {printable(source)}. Nothing of this batch was "
+            "written. Correct it.",
             source=source,
             file=file,
             line=line,
@@ -45,9 +46,9 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
 
 def _place(problem: Exception) -> tuple[str, int]:
     """Return the file and the last executed line of the user's function, or ('', 0) if it is not a Python function."""
-    below = traceback.extract_tb(problem.__traceback__)[1:]  # the first frame is this module
-    own = [frame for frame in below if frame.filename == below[0].filename]
-    return (own[-1].filename, own[-1].lineno or 0) if own else ("", 0)
+    frames = traceback.extract_tb(problem.__traceback__)[1:]  # the first frame is this module
+    own_frames = [frame for frame in frames if frame.filename == frames[0].filename]
+    return (own_frames[-1].filename, own_frames[-1].lineno or 0) if own_frames else ("", 0)
 
 
 __all__ = ["called"]

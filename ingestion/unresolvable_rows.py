@@ -54,23 +54,23 @@ def unresolvable(
     lacking = np.logical_or.reduce(list(masks.values()))
     stored = table.get(keys.take(pa.array(np.flatnonzero(lacking))), columns=names)
     codes = key_codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
-    known, codes = np.unique(codes[len(rows) :]), codes[: len(rows)]
+    stored_codes, codes = np.unique(codes[len(rows) :]), codes[: len(rows)]
     versions = RowVersions.of(rows, codes, deleted, lacking, config.merge_policy)
-    taken_over = versions.first[versions.begin] & np.isin(versions.codes, known)
+    is_stored = versions.first[versions.begin] & np.isin(versions.codes, stored_codes)
     lost = dict[str, np.ndarray]()
     for name, mask in masks.items():
         lacks = mask[versions.at]
-        lost[name] = lacks & (versions.holders(lacks) < 0) & ~taken_over
-    anything = np.logical_or.reduce(list(lost.values()))
-    ends_so = np.isin(versions.codes, versions.codes[versions.last & anything])  # otherwise a later row replaces it
-    where = np.flatnonzero(anything & ends_so)
+        lost[name] = lacks & (versions.holders(lacks) < 0) & ~is_stored
+    is_lost = np.logical_or.reduce(list(lost.values()))
+    is_final = np.isin(versions.codes, versions.codes[versions.last & is_lost])  # otherwise a later row replaces it
+    where = np.flatnonzero(is_lost & is_final)
     where = where[np.argsort(versions.at[where])]
     positions = versions.at[where]
-    columns = [next(name for name in lost if lost[name][one]) for one in where]
-    stale = _superseded(rows.take(pa.array(positions)), table, config)
-    where_told = zip(positions[~stale], np.array(columns, object)[~stale], strict=True)
-    found = [_told(rows, int(row), config, name, mode, changes) for row, name in where_told]
-    return positions, stale, pa.Table.from_pylist(found, REPLAYABLE)
+    columns = [next(name for name in lost if lost[name][index]) for index in where]
+    is_stale = _superseded(rows.take(pa.array(positions)), table, config)
+    remaining = zip(positions[~is_stale], np.array(columns, object)[~is_stale], strict=True)
+    quarantine_rows = [_told(rows, int(row), config, name, mode, changes) for row, name in remaining]
+    return positions, is_stale, pa.Table.from_pylist(quarantine_rows, REPLAYABLE)
 
 
 def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
@@ -86,27 +86,27 @@ def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray
     Returns:
         bool[n], True for outdated changes.
     """
-    found = np.zeros(len(rows), bool)
+    is_outdated = np.zeros(len(rows), bool)
     if not len(rows) or not config.order_by:
-        return found
+        return is_outdated
     names = [*config.key, *(name for name in config.order_by if name not in config.key)]
     for commit in table.history(_COMMITS):
         if not commit.readable:
             break
-        left = np.flatnonzero(~found)
-        changes = rows.select(names).take(pa.array(left)).combine_chunks()
+        remaining = np.flatnonzero(~is_outdated)
+        changes = rows.select(names).take(pa.array(remaining)).combine_chunks()
         try:
-            known = table.get(changes.select(config.key), columns=names, as_of=commit.slot)
+            stored = table.get(changes.select(config.key), columns=names, as_of=commit.slot)
         except (CallError, TableError):  # the commit was cleaned away, or had other columns
             break
-        both = pa.concat_tables([changes, known.select(names).cast(changes.schema)])
+        both = pa.concat_tables([changes, stored.select(names).cast(changes.schema)])
         codes, ranks = key_codes(both.select(config.key)), config.merge_policy.ranks(both, np.arange(len(both)))
         newest = np.full(len(both), -1, np.int64)
         np.maximum.at(newest, codes[len(changes) :], ranks[len(changes) :])
-        found[left] = newest[codes[: len(changes)]] >= ranks[: len(changes)]
-        if found.all():
+        is_outdated[remaining] = newest[codes[: len(changes)]] >= ranks[: len(changes)]
+        if is_outdated.all():
             break
-    return found
+    return is_outdated
 
 
 def _told(
@@ -117,8 +117,8 @@ def _told(
     return {
         "place": f"row:{xxhash.xxh3_128_hexdigest(row_bytes(rows, row))}",
         "reason": "unavailable",
-        "detail": f"Column {column!r} was not sent for the key {key}: its value is {printable(mode.unavailable)}. This "
-        "key is not in the table.",
+        "detail": f"Column {column!r} was not sent for key {key}: its value is {printable(mode.unavailable)}. The "
+        "table does not contain this key.",
         "payload": json.dumps(content, default=str).encode(),
         "kept": change_bytes(rows, row, config, changes) if changes else None,
     }

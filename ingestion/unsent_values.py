@@ -33,7 +33,7 @@ def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
     Returns:
         True if a column contains the placeholder.
     """
-    return mode.unavailable is not None and any(mode.stands_for_unavailable(one).any() for one in rows.columns)
+    return mode.unavailable is not None and any(mode.stands_for_unavailable(column).any() for column in rows.columns)
 
 
 def deletes(rows: pa.Table) -> np.ndarray:
@@ -54,8 +54,8 @@ def unsent(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np
     Returns:
         For each column with unsent values a mask (bool[n]) of the rows without a value.
     """
-    found = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
-    return {name: mask for name, mask in found.items() if mask.any()}
+    masks = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
+    return {name: mask for name, mask in masks.items() if mask.any()}
 
 
 def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
@@ -75,13 +75,13 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
     return _taken_over(rows, masks, deleted, table, config) if masks else rows
 
 
-def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: str) -> pa.Table:
+def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, missing: str) -> pa.Table:
     """Fill columns that an event did not contain: from the stored row for an update, with the default for a new row.
 
     Args:
         rows: Changes from the source. Marker columns, whose names begin with `NOT_SENT`, show which rows lack a column,
             and which rows are new.
-        made: The changes after the transform, with the marker columns.
+        transformed: The changes after the transform, with the marker columns.
         table: The table.
         missing: Handling of a column that the batch lacks: 'null', 'fail' or 'keep'.
 
@@ -92,27 +92,26 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
         DataError: The transform removed a marker column.
         ColumnError: New rows lack a column without a default, and `missing` is 'fail'.
     """
-    marks = [name for name in rows.column_names if name.startswith(NOT_SENT)]
-    if not marks:
-        return made
-    both = {*rows.column_names} & {*made.column_names}
-    needed = [name for name in marks if name[len(NOT_SENT) :] in both]
-    needed += [NOT_SENT] if needed and NOT_SENT in marks else []
-    lost = [name for name in needed if name not in made.column_names]
-    if lost:
+    markers = [name for name in rows.column_names if name.startswith(NOT_SENT)]
+    if not markers:
+        return transformed
+    common = {*rows.column_names} & {*transformed.column_names}
+    required = [name for name in markers if name[len(NOT_SENT) :] in common]
+    required += [NOT_SENT] if required and NOT_SENT in markers else []
+    missing_markers = [name for name in required if name not in transformed.column_names]
+    if missing_markers:
         raise DataError(
-            f"Column {lost[0]!r} is gone from what the transform returned: expected it as it was. It tells which "
-            "rows were sent without a column. Return all columns whose names begin with "
-            f"{NOT_SENT!r} too."
+            f"Column {missing_markers[0]!r} is missing in the result of the transform: expected it unchanged. It shows "
+            f"which rows were sent without a column. Return all columns whose names begin with {NOT_SENT!r} too."
         )
-    marks = [name for name in marks if name in made.column_names]
-    computed = {*made.column_names} - {*rows.column_names}
-    flags = {name[len(NOT_SENT) :]: pc.fill_null(made[name], False).to_numpy().astype(bool) for name in marks}
-    made = made.drop_columns(marks)
-    new = flags.pop("", np.zeros(len(made), bool))
+    markers = [name for name in markers if name in transformed.column_names]
+    computed = {*transformed.column_names} - {*rows.column_names}
+    flags = {name[len(NOT_SENT) :]: pc.fill_null(transformed[name], False).to_numpy().astype(bool) for name in markers}
+    transformed = transformed.drop_columns(markers)
+    new = flags.pop("", np.zeros(len(transformed), bool))
     config = table.handle.newest_config()
     masks = dict[str, np.ndarray]()
-    named = config.name_mapping.rows(made)
+    named = config.name_mapping.rows(transformed)
     deleted = deletes(named)
     for name in dict.fromkeys((*config.schema.names, *named.column_names)):
         if name in config.key or name in config.transforms or name in config.order_by:
@@ -120,11 +119,11 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
         names = (name, *config.name_mapping.original_names([name]))
         if not computed.isdisjoint(names):  # the transform computed its values
             continue
-        mask = np.logical_and.reduce([flags.get(one, deleted) & ~deleted for one in names])
+        mask = np.logical_and.reduce([flags.get(former_name, deleted) & ~deleted for former_name in names])
         if mask.any() and (name in named.column_names or missing == "null"):
             masks[name] = mask
     if not masks or not set(config.key) <= set(named.column_names):
-        return made
+        return transformed
     for name, mask in masks.items():
         if name in config.schema.names:
             if missing == FAIL and (mask & new).any():
@@ -136,7 +135,7 @@ def with_stored_values(rows: pa.Table, made: pa.Table, table: Table, missing: st
 
 
 def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConfig) -> pa.Table:
-    """Set a column to its default in the rows where `mask` is true. Without a default, the rows stay unchanged."""
+    """Set a column to its default in the rows where `mask` is true. Without a default, the rows are not changed."""
     column = config.columns.by_name[name]
     if (value := default_of(column)) is None:
         return rows
@@ -148,9 +147,13 @@ def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
     """Convert a column to the table's type, or add it with its default if it is missing. Raises DataError."""
     column = config.columns.by_name[name]
     if name in rows.column_names:
-        at = rows.column_names.index(name)
+        index = rows.column_names.index(name)
         field = pa.field(name, column.arrow)
-        return rows if rows.schema.field(at).type == field.type else rows.set_column(at, field, cast(rows[name], field))
+        return (
+            rows
+            if rows.schema.field(index).type == field.type
+            else rows.set_column(index, field, cast(rows[name], field))
+        )
     value = pa.scalar(default_of(column), column.arrow)
     return rows.append_column(pa.field(name, column.arrow), pa.repeat(value, len(rows)))
 
@@ -167,17 +170,17 @@ def _taken_over(
     for name in names:
         if name not in config.schema.names:  # it is new
             stored = stored.append_column(changes.schema.field(name), pa.nulls(len(stored), changes[name].type))
-    both = pa.concat_tables([stored.select(names).cast(changes.schema), changes])  # stored rows came before
-    before, whole = len(stored), np.zeros(len(stored), bool)
-    codes = key_codes(both.select(config.key))
-    versions = RowVersions.of(both, codes, np.append(whole, deleted), before + lacking, config.merge_policy)
+    versions_table = pa.concat_tables([stored.select(names).cast(changes.schema), changes])  # stored rows came before
+    before, no_mask = len(stored), np.zeros(len(stored), bool)
+    codes = key_codes(versions_table.select(config.key))
+    versions = RowVersions.of(versions_table, codes, np.append(no_mask, deleted), before + lacking, config.merge_policy)
     for name, mask in masks.items():
-        lacks = np.append(whole, mask)[versions.at]
-        holders = versions.holders(lacks)
-        known = lacks & (holders >= 0)
+        is_missing = np.append(no_mask, mask)[versions.at]
+        holders = versions.holders(is_missing)
+        is_found = is_missing & (holders >= 0)
         source = np.arange(len(rows))
-        source[versions.at[known] - before] = len(rows) + versions.at[holders[known]]
-        values = pa.chunked_array([*rows[name].chunks, *both[name].chunks], rows[name].type)
+        source[versions.at[is_found] - before] = len(rows) + versions.at[holders[is_found]]
+        values = pa.chunked_array([*rows[name].chunks, *versions_table[name].chunks], rows[name].type)
         rows = rows.set_column(rows.column_names.index(name), rows.field(name), values.take(pa.array(source)))
     return rows
 

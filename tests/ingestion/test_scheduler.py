@@ -132,7 +132,7 @@ def test_a_store_that_does_not_answer_is_waited_for_longer_and_longer_and_named(
     assert waits[:12] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30, 30]
     assert job.report.retries == 12
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 3 and "no answer" in said[0] and "times=10" in said[1] and "answers again" in said[2]
+    assert len(said) == 3 and "no answer" in said[0] and "times=10" in said[1] and "responds again" in said[2]
 
 
 def test_a_job_that_ends_gives_up_a_store_that_never_answers(clock: Clock) -> None:
@@ -147,7 +147,7 @@ def test_a_store_without_room_is_waited_for_and_named(clock: Clock, caplog: pyte
     waits = [round(later - earlier, 3) for earlier, later in zip(job.looks, job.looks[1:], strict=False)]
     assert waits[:3] == [0.2, 0.4, 0.8] and job.report.retries == 3 and job.fine
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2 and "has no room" in said[0] and "No space left" in said[0] and "answers again" in said[1]
+    assert len(said) == 2 and "store is full" in said[0] and "No space left" in said[0] and "responds again" in said[1]
 
 
 def test_a_job_that_ends_gives_up_a_store_that_stays_full(clock: Clock) -> None:

@@ -158,8 +158,8 @@ def test_new_columns_of_a_file_may_be_added(tmp_path: Path, table: hoodoo.Table)
     [
         ("none.csv", None, hoodoo.CallError, "does not exist"),
         ("none*.csv", None, hoodoo.CallError, "No file matches"),
-        ("rows.txt", "x", hoodoo.CallError, r"must end in \.parquet"),
-        ("rows.gz", "x", hoodoo.CallError, r"must end in \.parquet"),
+        ("rows.txt", "x", hoodoo.CallError, r"expected a name that ends in \.parquet"),
+        ("rows.gz", "x", hoodoo.CallError, r"expected a name that ends in \.parquet"),
         ("", None, hoodoo.CallError, "is a folder"),
         ("s3://bucket/rows.csv", None, hoodoo.CallError, "local files"),
         ("rows.parquet", "no parquet", hoodoo.DataError, "as parquet"),

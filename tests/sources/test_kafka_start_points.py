@@ -33,7 +33,7 @@ def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) ->
     with pytest.raises(SourceLost, match="partition 0 has the offsets 0 to 1 now, but the next offset is 9"):
         Kafka(cluster, "short").plan(position, Limits())
     assert read(Kafka(cluster, "short", on_loss="skip"), position)[0].rows["id"].to_pylist() == [1]
-    with pytest.raises(SourceLost, match="partition 17 is gone"):
+    with pytest.raises(SourceLost, match="partition 17 does not exist"):
         Kafka(cluster, "short", on_loss="skip").plan(TopicPosition("short", "", {17: 0}).text(), Limits())
 
 
@@ -77,7 +77,7 @@ def test_hudis_streamer_is_told_the_next_offsets() -> None:
     ("place", "why"),
     [
         ("named,0:2,1:3,2:999,3:0", "Partition 2 of topic 'named' does not have offset 999: expected 0 to 1"),
-        ("named,0:2,1:0,2:0,3:0,7:2", "no partition 7: expected 0 to 3"),
+        ("named,0:2,1:0,2:0,3:0,7:2", "does not have partition 7: expected 0 to 3"),
         ("named,0:2,2:1", r"missing for partitions \[1, 3\]"),
     ],
     ids=["behind the end", "no such partition", "some only"],

@@ -138,7 +138,7 @@ def test_one_odd_value_is_named_with_its_place_and_what_to_do(folder: Path) -> N
 
 def test_files_of_types_that_are_not_one_are_named(folder: Path) -> None:
     put(folder, "a.jsonl", {"id": 1})
-    with pytest.raises(ColumnError, match=r"'id' .*: long \(at 'a\.jsonl'\) and string \(at 'b\.jsonl'\)\. Name the"):
+    with pytest.raises(ColumnError, match=r"'id' .*: long \(at 'a\.jsonl'\) and string \(at 'b\.jsonl'\)\. Set the"):
         columns_of(put(folder, "b.jsonl", {"id": "x"}))
 
 

@@ -182,7 +182,7 @@ def test_a_position_of_another_source_is_refused(tmp_path: Path, position: str) 
 def test_a_wrong_argument_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="Option table is invalid"):
         TableChanges("lake/trips")  # type: ignore[arg-type]
-    with pytest.raises(ColumnError, match="no column 'dirver'"):
+    with pytest.raises(ColumnError, match="does not have column 'dirver'"):
         TableChanges(make(tmp_path / "o"), moves=["dirver"])
 
 

@@ -52,7 +52,7 @@ def test_a_value_that_nobody_has_sets_its_row_aside_and_no_other(notes: hoodoo.T
     assert {one["reason"] for one in aside} == {"unavailable"}
     originals = [notes.quarantine().original(one["position"]).to_pylist() for one in aside]
     assert sorted(row["id"] for [row] in originals) == [1, 4]
-    assert "Column 'note' was not sent for the key" in aside[0]["detail"]
+    assert "Column 'note' was not sent for key" in aside[0]["detail"]
     again = hoodoo.ingest(Changes(events), notes, name="again").run()
     assert again.bad == 2 and len(notes.quarantine().rows()) == 4
 

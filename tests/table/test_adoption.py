@@ -125,7 +125,7 @@ def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: 
 @pytest.mark.parametrize(
     ("property_", "value", "why"),
     [
-        ("hoodie.table.keygenerator.type", "TIMESTAMP", "created by TIMESTAMP, which hoodoo does not support"),
+        ("hoodie.table.keygenerator.type", "TIMESTAMP", "come from TIMESTAMP, which hoodoo does not support"),
         ("hoodie.table.recordkey.fields", "", "hoodoo can read this table, but not write"),
         ("hoodie.table.recordkey.fields", "id,ts", "encodes record keys differently"),
     ],

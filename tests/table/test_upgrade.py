@@ -24,7 +24,7 @@ from hoodoo.timeline.properties import hoodie_properties
 
 IN_THE_WAY = {
     "v6_cow_one_complex_key": "encodes record keys differently",
-    "v6_cow_timestamp_keys": "created by TIMESTAMP",
+    "v6_cow_timestamp_keys": "come from TIMESTAMP",
     "v6_cow_virtual": "populate.meta.fields=false",
     "v6_mor_virtual": "populate.meta.fields=false",
     "v6_mor_virtual_by_1_2_0": "populate.meta.fields=false",

@@ -194,9 +194,9 @@ def test_files_with_different_columns_are_refused_together(tmp_path: Path, table
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("rows.jsonl", b"null\n", "Line 1 is 'null'"),
-        ("rows.jsonl", b'null\n{"id": "a", "n": 1}', "Line 1 is 'null'"),
-        ("rows.jsonl", b'{"id": "a"}\n\nnull', "Line 3 is 'null'"),
+        ("rows.jsonl", b"null\n", "Line 1 contains 'null'"),
+        ("rows.jsonl", b'null\n{"id": "a", "n": 1}', "Line 1 contains 'null'"),
+        ("rows.jsonl", b'{"id": "a"}\n\nnull', "Line 3 contains 'null'"),
         ("rows.csv", b"\xe9d,n\na,1\n", "as csv"),
         (
             "rows.csv",

@@ -94,10 +94,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, but"),
         ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, but"),
         ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
-        ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: rows of hoodoo.sources.Part"),
+        ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: Attribute rows of hoodoo.sources.Part"),
         (
             {"read": lambda *_: (Part(one) for one in [5])},
-            "'numbers' is not a valid source: rows of hoodoo.sources.Part",
+            "'numbers' is not a valid source: Attribute rows of hoodoo.sources.Part",
         ),
     ],
     ids=range(7),

@@ -1,13 +1,12 @@
-"""Merge functions that decide which of several rows with one key wins, among changes, or between a change and a base
-row.
+"""Merge functions, which decide whether a change replaces an earlier change or the stored row of the same record key.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 
 With ordering columns, the larger value wins, and the later change wins a tie. Several columns are compared in order: a
 later column decides between rows that are equal in all earlier columns. Without ordering columns, the later change
-wins. An unconditional delete removes every earlier version. Among logs, this is Hudi's rule (docs/format.md 11.2,
-11.3): changes are first merged among themselves, and the result is merged with the base row. Nulls and NaN only occur
-in data of other engines. In each column, null is the least value and NaN the greatest.
+wins. An unconditional delete removes every earlier version. Log files are merged by Hudi's rule (docs/format.md 11.2,
+11.3): changes are first merged with each other, and the result is merged with the base row. Ordering values can only be
+null or NaN in data that other engines wrote. Null is the least value of a column and NaN the greatest.
 """
 
 from __future__ import annotations
@@ -41,25 +40,25 @@ class KeyedChanges:
     rows: pa.Table
     delete: np.ndarray
     unconditional: np.ndarray
-    # for a single partial update: the columns that it sets; None: whole rows, or `unset`
+    # columns that a partial update sets; None: complete rows, or rows with `unset`
     columns: tuple[str, ...] | None = None
-    hashes: np.ndarray | None = None  # hash64 of the record keys, if the creator of the changes has them
-    # int64: base row positions of the keys, if all keys are in the base and the positions are known
+    hashes: np.ndarray | None = None  # hash64 of the record keys, or None if not yet computed
+    # int64[n]: position of each key in the base rows; None: unknown, or some keys are not in the base
     at: np.ndarray | None = None
-    as_stored: frozenset[str] = frozenset()  # columns whose values equal those of the stored rows
-    stale: int = 0  # number of changes that lost to stored rows and were left out
-    mistaken: bool = False  # True if keys were mistaken for stored keys with the same hash; the changes are then wrong
+    as_stored: frozenset[str] = frozenset()  # columns whose values are copied unchanged from the stored rows
+    stale: int = 0  # number of changes that were dropped because the stored row wins
+    mistaken: bool = False  # True if a hash collision matched a wrong stored key: discard these changes
     unset: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def key_hashes(self) -> np.ndarray:
-        """Return the 64-bit hash of each record key. The hashes are computed unless they are already known."""
+        """Return the 64-bit hash of each record key, and compute the hashes if needed."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return the 64-bit hashes of the record keys of the changes at the given indices (int[m])."""
+        """Return the 64-bit record key hashes of the changes at the given indices (int[m])."""
         if self.hashes is not None:
             return self.hashes[positions]
         return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
@@ -67,15 +66,15 @@ class KeyedChanges:
     @property
     def partial(self) -> np.ndarray:
         """Mask of the partial updates: changes that leave at least one stored column value unchanged."""
-        found = np.zeros(len(self), bool)
+        partial = np.zeros(len(self), bool)
         for mask in self.unset.values():
-            found |= mask
-        return found
+            partial |= mask
+        return partial
 
     def setting(self, name: str, chosen: np.ndarray) -> np.ndarray | None:
-        """Return which of the chosen changes set a new value in the column `name`, as indices into `chosen`.
+        """Return the positions in `chosen` of the changes that set the column `name`.
 
-        Returns None if all of them set it.
+        Returns None if all chosen changes set it.
         """
         mask = self.unset.get(name)
         return None if mask is None else np.flatnonzero(~mask[chosen])
@@ -111,32 +110,32 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """bool[n]: True for changes whose key is in the base rows, False for changes of new keys."""
+        """Mask of the changes whose key is in the base rows. False for new keys."""
         mask: np.ndarray = self.partner >= 0
         return mask
 
 
 def upserts(rows: pa.Table) -> KeyedChanges:
     """Create changes that upsert each of the given rows."""
-    none = np.zeros(len(rows), bool)
-    return KeyedChanges(rows, none, none)
+    no_deletes = np.zeros(len(rows), bool)
+    return KeyedChanges(rows, no_deletes, no_deletes)
 
 
 def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
-    """Concatenate several sets of changes to one, in order of arrival.
+    """Concatenate sets of changes in order of arrival.
 
-    In the result, `unset` represents partial updates.
+    The result describes partial updates by `unset`, not by `columns`.
     """
     if len(parts) == 1:
         return replace(parts[0], columns=None, unset=_unset(parts))
     # later steps iterate over all chunks
     rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
-    known = [part.at for part in parts if part.at is not None]
+    positions = [part.at for part in parts if part.at is not None]
     return KeyedChanges(
         rows,
         np.concatenate([part.delete for part in parts]),
         np.concatenate([part.unconditional for part in parts]),
-        at=np.concatenate(known) if len(known) == len(parts) else None,
+        at=np.concatenate(positions) if len(positions) == len(parts) else None,
         unset=_unset(parts),
     )
 
@@ -147,16 +146,16 @@ def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
     Columns that it does not set are null and marked in `unset`.
     """
     assert changes.columns is not None
-    rows, every = changes.rows, np.ones(len(changes), bool)
+    rows, all_changes = changes.rows, np.ones(len(changes), bool)
     names = rows.schema.names
     columns = [rows[field.name] if field.name in names else pa.nulls(len(rows), field.type) for field in schema]
     wide = pa.table([rows[RECORD_KEY], *columns], names=[RECORD_KEY, *schema.names])
-    unset = {name: every for name in schema.names if name not in changes.columns}
+    unset = {name: all_changes for name in schema.names if name not in changes.columns}
     return replace(changes, rows=wide, columns=None, unset=unset)
 
 
 def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
-    """Return, by column, a mask of the concatenated changes that keep the column's stored value."""
+    """Return for each column a mask of the concatenated changes that keep its stored value."""
     if all(part.columns is None and not part.unset for part in parts):
         return {}
 
@@ -165,8 +164,8 @@ def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
             return part.unset.get(name, np.zeros(len(part), bool))
         return np.full(len(part), name not in part.columns)
 
-    found = {name: np.concatenate([mask(part, name) for part in parts]) for name in parts[0].rows.schema.names}
-    return {name: one for name, one in found.items() if one.any()}
+    masks = {name: np.concatenate([mask(part, name) for part in parts]) for name in parts[0].rows.schema.names}
+    return {name: column_mask for name, column_mask in masks.items() if column_mask.any()}
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
@@ -180,7 +179,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return the rank (int64) of some rows by their ordering columns. Equal values have equal ranks.
+    """Rank the rows at the given positions by their ordering columns (int64). Equal values have equal ranks.
 
     Args:
         rows: Rows with the ordering columns.
@@ -189,16 +188,16 @@ def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> n
     """
     if not order_by:
         return np.zeros(len(positions), np.int64)
-    found, *others = (_ranks(rows[name].take(pa.array(positions))) for name in order_by)
-    for rank in others:
-        (_, before), (_, here) = (np.unique(part, return_inverse=True) for part in (found, rank))
+    combined, *other_ranks = (_ranks(rows[name].take(pa.array(positions))) for name in order_by)
+    for rank in other_ranks:
+        (_, earlier), (_, current) = (np.unique(part, return_inverse=True) for part in (combined, rank))
         # both factors are at most the number of rows
-        found = before.astype(np.int64) * (here.max(initial=0) + 1) + here
-    return found
+        combined = earlier.astype(np.int64) * (current.max(initial=0) + 1) + current
+    return combined
 
 
 def _ranks(values: pa.ChunkedArray) -> np.ndarray:
-    """Return the rank (int64) of each value in one ordering column. The largest value has the largest rank.
+    """Rank the values of one ordering column (int64). The largest value has the largest rank.
 
     Equal values have equal ranks. Null has the least rank, NaN the greatest.
     """
@@ -209,12 +208,12 @@ def _ranks(values: pa.ChunkedArray) -> np.ndarray:
         return (
             values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy().astype(np.int64, copy=False)
         )
-    found = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    return np.where(values.is_null().to_numpy(), -1, found) if values.null_count else found
+    ranked = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return np.where(values.is_null().to_numpy(), -1, ranked) if values.null_count else ranked
 
 
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """Keep one change per key: the winner among all changes of the key, which are in order of arrival.
+    """Keep only the winning change of each key. The changes are in order of arrival.
 
     Partial updates of a key are combined. They must not have ordering columns.
     """
@@ -233,11 +232,10 @@ def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
 
 
 def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
-    """Combine partial updates to one change per key, which sets each column to the newest value.
+    """Combine the partial updates of each key into one change with the newest value of each column.
 
-    Values before the last whole row or delete of a key are ignored.
-
-    Only the keys of the changes at `suspects` occur more than once.
+    Values before the last complete row or delete of a key are ignored. `suspects` are the positions of changes whose
+    key may occur more than once.
     """
     key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(suspects))) if changes.at is None else changes.at[suspects]
     order = np.lexsort((suspects, key))
@@ -245,31 +243,33 @@ def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
     ends = np.append(starts[1:], len(rows))
     last, index = rows[ends - 1], np.arange(len(rows))
-    whole = np.maximum.reduceat(np.where(changes.partial[rows], -1, index), starts)  # per key; -1: no whole row
-    counts = index >= np.repeat(whole, ends - starts)
+    last_complete = np.maximum.reduceat(
+        np.where(changes.partial[rows], -1, index), starts
+    )  # per key; -1: no complete row
+    counts = index >= np.repeat(last_complete, ends - starts)
     keep = np.ones(len(changes), bool)
     keep[rows] = False
     keep[last] = True
     kept = np.flatnonzero(keep)
-    where = np.searchsorted(kept, last)
+    slots = np.searchsorted(kept, last)
     set_by_all = [name for name in changes.rows.schema.names if name not in changes.unset]
-    found, columns, unset = replace(changes, rows=changes.rows.select(set_by_all)).take(kept), {}, {}
+    folded, columns, unset = replace(changes, rows=changes.rows.select(set_by_all)).take(kept), {}, {}
     for name, mask in changes.unset.items():
         newest = np.maximum.reduceat(np.where(counts & ~mask[rows], index, -1), starts)
-        positions, left = kept.copy(), mask[kept]
-        positions[where] = np.where(newest < 0, last, rows[newest])
-        left[where] = newest < 0
+        positions, still_unset = kept.copy(), mask[kept]
+        positions[slots] = np.where(newest < 0, last, rows[newest])
+        still_unset[slots] = newest < 0
         columns[name] = take_column(changes.rows[name], positions)
-        if left.any():
-            unset[name] = left
-    table = [columns[name] if name in columns else found.rows[name] for name in changes.rows.schema.names]
-    return replace(found, rows=pa.table(table, schema=changes.rows.schema), unset=unset)
+        if still_unset.any():
+            unset[name] = still_unset
+    table = [columns[name] if name in columns else folded.rows[name] for name in changes.rows.schema.names]
+    return replace(folded, rows=pa.table(table, schema=changes.rows.schema), unset=unset)
 
 
 def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
     """Return a boolean mask of the changes at `positions` that lose against another change of the same key.
 
-    If the base positions are unknown, keys are compared, not only their hashes.
+    If the base positions are unknown, the keys themselves are compared, not only their hashes.
     """
     key = (
         dense_codes(changes.rows[RECORD_KEY].take(pa.array(positions))) if changes.at is None else changes.at[positions]
@@ -277,14 +277,14 @@ def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, .
     rank = ranks(changes.rows, positions, order_by)
     unconditional = changes.unconditional[positions]
     epoch = _after_unconditional(key, unconditional)
-    # An ordered delete after an unconditional one finds no row to delete, so it loses even against that one.
+    # An ordered delete after an unconditional delete has no row to delete, so the unconditional delete wins.
     nothing_left = changes.delete[positions] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
     return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Return an int32 code for each value, so that two codes are equal exactly if their values are equal."""
+    """Encode values as int32 codes. Equal values have equal codes."""
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
@@ -307,8 +307,7 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
 
 def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """Return the epoch of each change: the number of unconditional deletes of its key so far, including the change
-    itself.
+    """Return the epoch of each change: the number of unconditional deletes of its key up to and including the change.
 
     Only a change with the highest epoch of its key can win.
     """
@@ -323,9 +322,9 @@ def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarr
 
 
 def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a boolean mask of the new rows that win against the old row at the same position, by the ordering columns.
+    """Compare new rows with the old rows at the same positions, and return a mask of the new rows that win.
 
-    The new row wins a tie.
+    Rows are compared by the ordering columns. The new row wins a tie.
 
     Args:
         new: Rows with the ordering columns.
@@ -342,7 +341,7 @@ def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray
 
 
 def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
-    """Return a boolean mask of the new values of an ordering column that are at least as large as the old value."""
+    """Return a boolean mask of the new ordering values that are at least as large as the old value."""
     if not len(new):
         return np.zeros(0, bool)
     wins = pc.greater_equal(new, old)
@@ -354,7 +353,7 @@ def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
 
 
 def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the index of each value in `keys` (int[n]), or -1 if `keys` does not contain it. Keys must be distinct."""
+    """Return the index of each value in `keys` (int[n]), or -1 if `keys` does not contain it. Keys are distinct."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
@@ -371,46 +370,49 @@ def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> M
 
 
 def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a boolean mask of the changes that win: True if a change replaces its base row, or belongs to a new key.
+    """Return a boolean mask of the changes that replace their base row or have a new key.
 
     `positions` contains the position of each change's base row, or -1 for a change without a base row.
     """
     won = np.ones(len(changes), bool)
-    here = np.flatnonzero(positions >= 0)
-    if order_by and len(here):
+    matched = np.flatnonzero(positions >= 0)
+    if order_by and len(matched):
         names = list(order_by)
-        new, old = changes.rows.select(names).take(pa.array(here)), base.select(names).take(pa.array(positions[here]))
-        won[here] = beats(new, old, order_by) | changes.unconditional[here]
+        new, old = (
+            changes.rows.select(names).take(pa.array(matched)),
+            base.select(names).take(pa.array(positions[matched])),
+        )
+        won[matched] = beats(new, old, order_by) | changes.unconditional[matched]
     return won
 
 
 def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: np.ndarray) -> pa.Table:
-    """Apply the winning changes to `base`: replace rows, delete rows, and append new rows (position -1) at the end."""
+    """Apply the winning changes to the base rows: replace and delete rows, and append new rows (position -1)."""
     names, incoming = base.schema.names, changes.rows.select(base.schema.names)
-    set_ = np.flatnonzero(won & (positions >= 0) & ~changes.delete)
-    gone = positions[won & (positions >= 0) & changes.delete]
-    fresh = np.flatnonzero((positions < 0) & ~changes.delete)
-    if len(set_):
+    updating = np.flatnonzero(won & (positions >= 0) & ~changes.delete)
+    deleted = positions[won & (positions >= 0) & changes.delete]
+    inserted = np.flatnonzero((positions < 0) & ~changes.delete)
+    if len(updating):
         masks = {name: changes.unset.get(name) for name in names}
-        new = take(incoming.select([name for name, mask in masks.items() if mask is None]), set_)
+        new = take(incoming.select([name for name, mask in masks.items() if mask is None]), updating)
         columns = []
         for name, mask in masks.items():
-            some = set_ if mask is None else set_[~mask[set_]]
-            values = new[name] if mask is None else take_column(incoming[name], some)
-            columns.append(replaced(base[name], positions[some], values) if len(some) else None)
-        found = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
-        base = pa.table(found, schema=base.schema)
-    if len(gone):
-        stays = np.ones(len(base), bool)
-        stays[gone] = False
-        base = base.filter(pa.array(stays))
-    if not len(fresh):
+            setting = updating if mask is None else updating[~mask[updating]]
+            values = new[name] if mask is None else take_column(incoming[name], setting)
+            columns.append(replaced(base[name], positions[setting], values) if len(setting) else None)
+        updated = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
+        base = pa.table(updated, schema=base.schema)
+    if len(deleted):
+        remaining = np.ones(len(base), bool)
+        remaining[deleted] = False
+        base = base.filter(pa.array(remaining))
+    if not len(inserted):
         return base
-    return pa.concat_tables([base, take(incoming, fresh).cast(base.schema)]).unify_dictionaries()
+    return pa.concat_tables([base, take(incoming, inserted).cast(base.schema)]).unify_dictionaries()
 
 
 def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply changes to base rows, whose positions are known. Unlike `merge`, this does not compare keys.
+    """Apply changes to the base rows at known positions. Unlike `merge`, this does not compare keys.
 
     The rows of `base` keep their order. New rows are at the end.
 
@@ -424,23 +426,23 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
 
 
 def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply a partial update to base rows. In the rows of its keys, only the columns that the update sets are changed.
+    """Apply a partial update to base rows. It changes only the columns that it sets.
 
-    With ordering columns, a row only changes if the update beats it. An update that does not set all ordering columns
-    wins, because it is later. Keys that are not in `base` become new rows.
+    With ordering columns, a row only changes if the update has the larger ordering value. An update that does not set
+    all ordering columns wins, because it is later. Keys that are not in `base` become new rows.
     """
     names = changes.columns or ()
     change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
     rows = np.flatnonzero(change >= 0)
-    fresh = np.ones(len(changes), bool)
-    fresh[change[rows]] = False
+    new_keys = np.ones(len(changes), bool)
+    new_keys[change[rows]] = False
     if order_by and set(order_by) <= set(names) and len(rows):
         new, old = changes.rows.select(order_by), base.select(order_by)
         rows = rows[beats(new.take(pa.array(change[rows])), old.take(pa.array(rows)), order_by)]
     source = np.arange(len(base))
     source[rows] = len(base) + change[rows]
     both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()
-    changed, set_here = take(both, source), set(names)
+    changed, changed_names = take(both, source), set(names)
     columns = zip(base.schema.names, base.columns, changed.columns, strict=True)
-    merged = pa.table([new if name in set_here else old for name, old, new in columns], names=base.schema.names)
-    return pa.concat_tables([merged, both.slice(len(base)).filter(pa.array(fresh))]) if fresh.any() else merged
+    merged = pa.table([new if name in changed_names else old for name, old, new in columns], names=base.schema.names)
+    return pa.concat_tables([merged, both.slice(len(base)).filter(pa.array(new_keys))]) if new_keys.any() else merged

@@ -1,4 +1,4 @@
-"""Merge modes of an upsert, which decide which values of a newer row replace the stored values of its key.
+"""Merge modes of an upsert, which define the values that a newer row replaces in the stored row.
 
 policy.py decides which of two rows is newer.
 """
@@ -42,12 +42,14 @@ class CustomMerge:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise OptionError(
-                f"CustomMerge takes a function of two Arrow tables, got {printable(self.function)}.", option="merge"
+                f"CustomMerge requires a function with two parameters, got {printable(self.function)}. Pass a "
+                "function that takes an Arrow table of stored rows and one of newer rows.",
+                option="merge",
             )
         if not takes_tables(self.function, 2):
             raise OptionError(
-                "CustomMerge takes a function of two Arrow tables, stored rows and newer rows of the same keys; "
-                f"{printable(self.function)} cannot be called with two.",
+                f"CustomMerge function {printable(self.function)} cannot be called with two positional arguments.  "
+                "Pass a function that takes an Arrow table of stored rows and one of newer rows.",
                 option="merge",
             )
 
@@ -58,7 +60,7 @@ MergeLike: TypeAlias = "str | CustomMerge"
 
 @dataclass(frozen=True)
 class MergeMode:
-    """Rule by columns for combining a newer row with the older row of its key.
+    """Rule that combines a newer row with the older row of the same key, column by column.
 
     Attributes:
         keep_non_null: True if a null in the newer row keeps the older value.
@@ -80,21 +82,21 @@ class MergeMode:
         """
         if unavailable is not None and (not isinstance(unavailable, str) or not is_utf8(unavailable)):
             raise OptionError(
-                "unavailable takes the text that stands for a value that was not sent, such as "
-                f"'__debezium_unavailable_value'; got {printable(unavailable)}.",
+                f"unavailable must be a string, got {printable(unavailable)}. Pass the placeholder that the source "
+                "sends instead of an unchanged value, such as '__debezium_unavailable_value'.",
                 option="unavailable",
             )
         if isinstance(merge, CustomMerge):
             if unavailable is not None:
                 raise OptionError(
-                    "unavailable goes with merge='replace' or 'keep_non_null'. A function sees the text itself: leave "
-                    "unavailable out.",
+                    "unavailable cannot be combined with a CustomMerge. Remove it, and handle the placeholder in the "
+                    "merge function.",
                     option="unavailable",
                 )
             return MergeMode(custom=merge)
         if not isinstance(merge, str) or merge not in (REPLACE, KEEP_NON_NULL):
             raise OptionError(
-                f"merge takes 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
+                f"merge must be 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
                 f"{meant(merge, (REPLACE, KEEP_NON_NULL)) or _function_meant(merge)}",
                 option="merge",
             )
@@ -106,12 +108,12 @@ class MergeMode:
         return not self.keep_non_null and self.unavailable is None and self.custom is None
 
     def counts(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a boolean mask of the values in newer rows that replace the older value of their column."""
-        found = ~self.stands_for_unavailable(values)
-        return found & values.is_valid().to_numpy() if self.keep_non_null else found
+        """Return a boolean mask of the newer values that replace the older value."""
+        replacing = ~self.stands_for_unavailable(values)
+        return replacing & values.is_valid().to_numpy() if self.keep_non_null else replacing
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a boolean mask of the values that are placeholders for values that the source did not send.
+        """Return a boolean mask of the placeholders for values that the source did not send.
 
         The encoding depends on the type of the column. A placeholder is the string, its bytes, or a JSON object that
         maps the string to itself. In a list, it is a single item with the string, its bytes, or the version 3 UUID
@@ -119,25 +121,27 @@ class MergeMode:
         string to itself.
         """
         kind = values.type
-        found = np.zeros(len(values), bool)
+        placeholders = np.zeros(len(values), bool)
         if self.unavailable is None:
-            return found
+            return placeholders
         text = self.unavailable
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            objects = [json.dumps({text: text}, ensure_ascii=False, separators=(",", by)) for by in (":", ": ")]
-            known = pa.array([one.encode() for one in (text, *objects)], pa.binary()).cast(kind)
-            return _true(pc.is_in(values, value_set=known))
+            objects = [
+                json.dumps({text: text}, ensure_ascii=False, separators=(",", separator)) for separator in (":", ": ")
+            ]
+            encodings = pa.array([encoding.encode() for encoding in (text, *objects)], pa.binary()).cast(kind)
+            return _true(pc.is_in(values, value_set=encodings))
         if pa.types.is_list(kind) and text:
             for items in _lists_of(text, kind.value_type):
-                found |= _are(values, items)
+                placeholders |= _are(values, items)
         elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type) and pa.types.is_string(kind.item_type):
             entries = pa.chunked_array([_entries(chunk) for chunk in values.chunks], pa.list_(pa.string()))
-            found |= _are(entries, pa.array([text, text]))
-        return found
+            placeholders |= _are(entries, pa.array([text, text]))
+        return placeholders
 
 
 def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
-    """Yield the items of each list that stands for an unavailable value, in a list column with items of type `kind`."""
+    """Yield each list that is a placeholder for an unavailable value in a list column with items of type `kind`."""
     types, content = pa.types, text.encode()
     if types.is_string(kind):
         yield pa.array([text])
@@ -155,26 +159,26 @@ def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
 def _entries(maps: pa.Array) -> pa.Array:
     """Convert an array of maps to lists of the form [key, value, key, value, ...]."""
     count = len(maps.keys)
-    places = pa.array(np.repeat(np.arange(count), 2) + np.tile([0, count], count), pa.int64())
-    flat = pa.concat_arrays([maps.keys, maps.items]).take(places)
+    indices = pa.array(np.repeat(np.arange(count), 2) + np.tile([0, count], count), pa.int64())
+    flat = pa.concat_arrays([maps.keys, maps.items]).take(indices)
     ends = pc.multiply(maps.offsets, 2)
     return pa.ListArray.from_arrays(ends, flat, mask=maps.is_null() if maps.null_count else None)
 
 
 def _are(lists: pa.ChunkedArray, items: pa.Array) -> np.ndarray:
     """Return a boolean mask of the lists that consist of exactly `items`."""
-    found = _true(pc.equal(pc.list_value_length(lists), len(items)))
-    some = np.flatnonzero(found)
-    if len(some) and len(items):
-        flat = pc.list_flatten(lists.take(pa.array(some)))
-        wanted = items.take(pa.array(np.tile(np.arange(len(items)), len(some))))
-        found[some] = _true(pc.equal(flat, wanted)).reshape(len(some), len(items)).all(axis=1)
-    return found
+    matching = _true(pc.equal(pc.list_value_length(lists), len(items)))
+    candidates = np.flatnonzero(matching)
+    if len(candidates) and len(items):
+        flat = pc.list_flatten(lists.take(pa.array(candidates)))
+        expected = items.take(pa.array(np.tile(np.arange(len(items)), len(candidates))))
+        matching[candidates] = _true(pc.equal(flat, expected)).reshape(len(candidates), len(items)).all(axis=1)
+    return matching
 
 
 def _true(values: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = pc.fill_null(values, False).to_numpy().astype(bool)
-    return found
+    mask: np.ndarray = pc.fill_null(values, False).to_numpy().astype(bool)
+    return mask
 
 
 def _function_meant(merge: object) -> str:

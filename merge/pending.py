@@ -1,4 +1,4 @@
-"""Changes in memory that are merged with a stream of base rows, batch by batch."""
+"""Merge of changes in memory with base rows that are read batch by batch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, beats, merge_by_row
 
-_FEW = 100_000  # up to this number of keys, a lookup by text costs half as much as hashing a batch
+_FEW = 100_000  # up to this number of keys, comparing key strings costs half as much as hashing a batch
 
 
 class PendingChanges:
-    """Changes in memory, one per key, to merge with base rows batch by batch.
+    """Changes, one per key, that are merged with base rows batch by batch.
 
     Attributes:
         changes: The changes.
-        found: bool[n], True for changes whose key is in a base row so far.
-        won: bool[n], True for changes that have not lost to a base row so far.
+        found: bool[n], True for changes whose key was in a base row read so far.
+        won: bool[n], True for changes that have not lost against a base row so far.
     """
 
     def __init__(self, changes: KeyedChanges, order_by: tuple[str, ...], rows: np.ndarray | None = None) -> None:
@@ -31,7 +31,7 @@ class PendingChanges:
             changes: Changes, one per key.
             order_by: The ordering columns, or empty.
             rows: int64[n], the base position of each change's key, or -1 for a new key. None: positions are unknown,
-                and keys are compared.
+                so keys are compared.
         """
         self.changes, self._order_by = changes, order_by
         self._by_row = None if rows is None else np.argsort(rows)
@@ -48,18 +48,18 @@ class PendingChanges:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns of the base rows that the merge needs: the ordering columns, and the record key if positions are
-        unknown.
+        """Columns of the base rows that the merge reads: ordering columns, and the record key unless positions are
+        known.
         """
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
     def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Find the rows in the next batch of base rows that a change replaces or deletes.
+        """Find the rows of the next base batch that changes replace or delete.
 
         Args:
             base: The batch, with `needed_columns`.
-            start: The position of its first row in the whole base, if positions are known.
+            start: The position of its first row in the base file. Only used if positions are known.
             count: The number of its rows. Default: the number of rows of `base`.
 
         Returns:
@@ -81,15 +81,15 @@ class PendingChanges:
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
-        """Apply the matching changes to the next batch of base rows, and return the result. Rows keep their order."""
+        """Apply the matching changes to the next batch of base rows. Rows keep their order."""
         rows, partner = self.meet(base)
         return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
     @cached_property
     def _hashes(self) -> pa.Array | None:
-        """The hashes of the changed keys, or None if rows are better matched by the text of their keys.
+        """Hashes of the changed keys, or None if rows are matched by key strings instead.
 
-        This is so for few keys, where a lookup by text is faster, and if two keys have the same hash.
+        Key strings are used for few keys, because it is faster, and if two keys have the same hash.
         """
         if len(self.changes) <= _FEW:
             return None
@@ -97,9 +97,9 @@ class PendingChanges:
         return hashes if len(hashes.unique()) == len(hashes) else None
 
     def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the rows whose key has a change, and the indices of these changes.
+        """Return the positions of the rows whose key has a change, and the index of the change of each.
 
-        Candidates found by hash are verified by comparing keys.
+        Rows with a matching hash are verified by comparing keys.
         """
         if self._hashes is None:
             change = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
@@ -117,5 +117,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a boolean mask of the changes whose row is in the merged result: upserts that won."""
+        """Return a boolean mask of the upserts that won. Their rows are in the merged result."""
         return self.won & ~self.changes.delete

@@ -1,4 +1,4 @@
-"""Merge policy of a table: which of several rows with one key wins. merge/kernels.py implements the decisions.
+"""Merge policy of a table, which decides which of several rows with one key wins. merge/kernels.py implements it.
 
 `TableConfig.merge_policy` creates the policy. With the merge mode commit time, it leaves out the ordering columns, so
 that the later change wins even if the table has ordering columns.
@@ -35,22 +35,21 @@ class MergePolicy:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns that decide which of several rows wins: the record key and the ordering columns."""
+        """Columns that the merge reads: the record key and the ordering columns."""
         return (RECORD_KEY, *self.order_by)
 
     @property
     def bounded(self) -> str | None:
-        """The column whose minimum and maximum may decide which row wins: the first ordering column, or None."""
+        """First ordering column, whose minimum and maximum may decide which row wins. None without ordering columns."""
         return self.order_by[0] if self.order_by else None
 
     # ---- changes among themselves
     def collapse(self, changes: KeyedChanges) -> KeyedChanges:
-        """Keep one change per key: the winner among `changes`, which are in order of arrival."""
+        """Keep only the winning change of each key. The changes are in order of arrival."""
         return kernels.collapse(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
-        """Combine sets of changes, so that each resulting set has one change per key and the sets apply one after the
-        other.
+        """Combine sets of changes into sets with one change per key, to be applied one after another.
 
         All `parts`, which are in order of arrival, become one set. With ordering columns and a partial update, each
         part stays separate.
@@ -60,7 +59,7 @@ class MergePolicy:
         return [self.collapse(kernels.concat(parts))] if parts else []
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Return the rank (int64) of the rows at `positions`. Of the rows of a key, the one with the largest rank wins.
+        """Rank the rows at `positions` (int64). The row with the largest rank of its key wins.
 
         The later row wins a tie.
         """
@@ -72,14 +71,14 @@ class MergePolicy:
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        """Apply changes (one per key) to base rows at known positions, and return the rows. Base rows keep their order.
+        """Apply changes (one per key) to the base rows at known positions. Base rows keep their order.
 
         `positions` (int64[n]) are the positions of the changes in `base`, or -1 for new rows.
         """
         return kernels.merge_by_row(base, changes, positions, self.order_by)
 
     def applied(self, base: pa.Table, parts: Iterable[KeyedChanges]) -> pa.Table:
-        """Apply sets of changes to base rows, one after the other, and return the resulting rows.
+        """Apply sets of changes to base rows, one set after another.
 
         Each set has one change per key, and may be a partial update.
         """
@@ -89,39 +88,37 @@ class MergePolicy:
         return base
 
     def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
-        """Prepare sets of changes, in order of arrival, for a merge with base rows batch by batch."""
+        """Prepare sets of changes, in order of arrival, to be merged with batches of base rows."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
 
     def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
-        """Prepare changes, one per key, for a merge with base rows batch by batch without comparing keys.
+        """Prepare changes, one per key, to be merged with batches of base rows by position instead of by key.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
         """
         return PendingChanges(changes, self.order_by, rows)
 
     def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
-        """Return a boolean mask of the incoming rows that replace the stored row of the same key, at the same
-        position.
-        """
+        """Return a boolean mask of the incoming rows that replace the stored row at the same position."""
         return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Return whether column bounds show that every change wins against the stored row of its key.
+        """Return whether column bounds prove that every change wins against the stored row of its key.
 
-        This makes it unnecessary to read the stored rows. With several ordering columns, equal bounds do not decide,
-        because a later column does.
+        The stored rows then need not be read. With several ordering columns, equal bounds of the first column prove
+        nothing, because a later column decides.
 
         Args:
-            least: The least value of the column `bounded` in each set of changes, or None if it is unknown.
-            greatest: The greatest value of the column `bounded` in each set of stored rows, or None if it is unknown.
+            least: The minimum of the column `bounded` in each set of changes, or None if it is unknown.
+            greatest: The maximum of the column `bounded` in each set of stored rows, or None if it is unknown.
         """
         if not self.order_by:
             return True
-        mine, theirs = list(least), list(greatest)
-        if None in mine or None in theirs:
+        minima, maxima = list(least), list(greatest)
+        if None in minima or None in maxima:
             return False
         ties_win = len(self.order_by) == 1
-        return all(low > high or ties_win and low == high for low in mine for high in theirs)
+        return all(low > high or ties_win and low == high for low in minima for high in maxima)
 
 
 LATER_WINS = MergePolicy(())

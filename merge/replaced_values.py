@@ -13,8 +13,7 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 def replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
-    """Replace values of a column, so that new[i] is at position at[i]. Returns None if all these values are equal
-    already.
+    """Replace the value of a column at position at[i] by new[i]. Returns None if nothing would change.
 
     Values are compared bit by bit. Unused dictionary values are removed from the dictionary.
 
@@ -22,7 +21,7 @@ def replaced(
         column: A column of the type of `new`, or a dictionary of strings.
         at: int[n], distinct positions in `column`.
         new: n values, which may be a dictionary.
-        chosen: int[m], the indexes of the values to use. None: all.
+        chosen: int[m], the indices of the entries of `at` and `new` to use. None: all.
     """
     if chosen is not None:
         if not len(chosen):
@@ -45,33 +44,33 @@ def replaced(
 def _numbers_replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, bits: pa.DataType
 ) -> pa.ChunkedArray | None:
-    values, mine = (one.combine_chunks().view(bits).to_numpy() for one in (column, new))
-    if (values[at] == mine).all():
+    values, new_values = (numbers.combine_chunks().view(bits).to_numpy() for numbers in (column, new))
+    if (values[at] == new_values).all():
         return None
     values = values.copy()
-    values[at] = mine
+    values[at] = new_values
     return pa.chunked_array([pa.array(values).view(column.type)])
 
 
 def _codes_replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    given = new if pa.types.is_dictionary(new.type) else new.dictionary_encode()
-    both = pa.chunked_array([*column.chunks, *given.cast(column.type).chunks], column.type)
-    whole = both.unify_dictionaries().combine_chunks()
-    codes = _codes(whole)
-    values, mine = codes[: len(column)], codes[len(column) :]
-    if (values[at] == mine).all():
+    encoded = new if pa.types.is_dictionary(new.type) else new.dictionary_encode()
+    both = pa.chunked_array([*column.chunks, *encoded.cast(column.type).chunks], column.type)
+    unified = both.unify_dictionaries().combine_chunks()
+    codes = _codes(unified)
+    values, new_codes = codes[: len(column)], codes[len(column) :]
+    if (values[at] == new_codes).all():
         return None
     values = values.copy()
-    values[at] = mine
-    return _dictionary(values, whole.dictionary)
+    values[at] = new_codes
+    return _dictionary(values, unified.dictionary)
 
 
 def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Remove unused values from the dictionary of a dictionary column. Other columns stay unchanged."""
     if not pa.types.is_dictionary(column.type):
         return column
-    whole = column.unify_dictionaries().combine_chunks()
-    return _dictionary(_codes(whole), whole.dictionary)
+    unified = column.unify_dictionaries().combine_chunks()
+    return _dictionary(_codes(unified), unified.dictionary)
 
 
 def _codes(array: pa.DictionaryArray) -> np.ndarray:

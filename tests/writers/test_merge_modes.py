@@ -228,7 +228,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, given: dict[st
 
 
 def test_a_custom_merge_takes_a_function() -> None:
-    with pytest.raises(hoodoo.OptionError, match="function of two Arrow tables"):
+    with pytest.raises(hoodoo.OptionError, match="a function with two parameters"):
         hoodoo.CustomMerge("added")  # type: ignore[arg-type]
     assert pickle.loads(pickle.dumps(hoodoo.CustomMerge(added))) == hoodoo.CustomMerge(added)
 

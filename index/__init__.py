@@ -1,6 +1,6 @@
-"""Index of a table, which finds the file group of a record key without opening data files.
+"""Index of a table, which maps record keys to file groups without opening data files.
 
-`index_of` returns the index as a `KeyIndex`. Only this package knows how an index finds a key.
+`index_of` returns the index as a `KeyIndex`. Only this package depends on the kind of index.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from hoodoo.timeline.environment import Together, in_order
 
 
 def index_of(store: Store, together: Together = in_order, shared: bool = False) -> KeyIndex:
-    """Return the index of a table, which finds the file group of a record key.
+    """Return the index of a table, which maps record keys to file groups.
 
-    There is only one kind of index. A second kind would need a way to choose, such as a table property, because callers
-    only pass the store.
+    There is only one kind of index. A second kind would require a table property that selects it, because callers only
+    pass the store.
 
     Args:
         store: The store of the table.

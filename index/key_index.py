@@ -1,6 +1,6 @@
-"""Interface of an index that finds the file group of a record key, for writers, readers and table services.
+"""Interface of an index, which maps record keys to file groups for writers, readers and table services.
 
-Keys are given by their text and their 64-bit hashes (format/hashing), and file groups by the view.
+The index receives keys as strings with 64-bit hashes (format/hashing), and the file groups of a view.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ class Keys:
     def lookups_of_rows(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
     ) -> Keys:
-        """Create one lookup per record key, in the partition of its row: `partitions[codes[i]]` for the key
-        `texts[i]`.
-        """
+        """Create one lookup per record key: the key `texts[i]` in the partition `partitions[codes[i]]`."""
         return Keys(texts, hashes, partitions, codes, np.arange(len(texts)))
 
     @staticmethod
@@ -64,12 +62,14 @@ class Located:
     Attributes:
         groups: The file groups that were searched.
         group: int32[n], for each key an index into `groups`, or NOWHERE (-1) for a new key.
-        unsure: bool[n], true if a log of the file group deletes the key. The next version of the row must then go
-            through a rewrite of the base file (semantics: a deleted key is free).
-        matches: Pairs of an index into `groups`, and the positions of the keys whose hash is in that group's base file.
-        doubtful: bool[n], true if the hash of the key is in several file groups, or if another key of the lookup has
-            the same hash as a found key. For these lookups, the keys themselves must be compared.
-        searched: Ids of file groups that contain the hash of a key, but not the key, as a comparison of keys showed.
+        unsure: bool[n], True if a log of the file group deletes the key. The next version of the row then requires a
+            rewrite of the base file.
+        matches: Pairs of an index into `groups` and the positions of the keys whose hash is in the base file of that
+            group.
+        doubtful: bool[n], True if the hash of the key is in several file groups, or if another key of the lookup has
+            the same hash. For these lookups, the keys themselves must be compared.
+        searched: Ids of file groups with a hash collision: a comparison showed that they contain the hash, but not the
+            key.
     """
 
     groups: list[FileGroup]
@@ -82,22 +82,21 @@ class Located:
     @staticmethod
     def nowhere(count: int) -> Located:
         """Return the lookup result for `count` new keys, which are in no file group."""
-        none = np.zeros(count, bool)
-        return Located([], np.full(count, NOWHERE, np.int32), none, doubtful=none.copy())
+        no_key = np.zeros(count, bool)
+        return Located([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
 
     def take(self, positions: np.ndarray) -> Located:
-        """Return the lookup result for the keys at the given indices only. It no longer marks doubtful keys."""
+        """Select the lookup results of the keys at the given indices. `doubtful` and `matches` are dropped."""
         return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
 class KeysOfRows:
-    """Collection of the record keys of a new base file, in row order, for its index entry. Only hashes and checks are
-    kept.
+    """Collector of record keys in row order, for the index entry of a new base file. Only hashes and checks are kept.
 
     Attributes:
         secret: The secret for the checks (format/key_check).
-        before: The path of the index entry of an older base file, if the new file begins with its rows in the same
-            order. '' otherwise.
+        before: The path of the index entry of an older base file, if the new file begins with the rows of that file in
+            the same order. '' otherwise.
         dropped: Positions, in any order, of the rows of the older file that the new file leaves out.
     """
 
@@ -111,14 +110,14 @@ class KeysOfRows:
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Return an empty collection for keys that are known early, but whose rows come later in the file.
+        """Return an empty collector for keys whose rows are written later in the file.
 
-        `extend` adds it when these rows are due.
+        `extend` adds its keys when these rows are written.
         """
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Add the record keys of the next rows from a collection that `apart` returned."""
+        """Append the record keys of a collector that `apart` returned."""
         self._hashes += others._hashes
         self._checks += others._checks
 
@@ -140,8 +139,8 @@ class BaseEntry:
     Attributes:
         name: The path of the entry, or '' for a kind of index without entries.
         order: Digest of the row order that the caller passed.
-        stored: Digest of the row order in the stored entry, or '' if it lacks row positions. It differs from `order`
-            if another attempt of the task stored its entry first.
+        stored: Digest of the row order in the stored entry, or '' if the entry lacks row positions. It differs from
+            `order` if another attempt of the task stored its entry first.
     """
 
     name: str
@@ -150,7 +149,7 @@ class BaseEntry:
 
 
 class KeyIndex(Protocol):
-    """Interface of an index, which finds the file group of a record key.
+    """Interface of an index, which maps record keys to file groups.
 
     An index entry is a file that never changes, and is identified by its path. An index may be used by several threads,
     and is pickled without its caches. Methods that read entries raise CorruptTable, which names the missing or damaged
@@ -158,17 +157,16 @@ class KeyIndex(Protocol):
     """
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable if another engine assigns keys to the table's file groups by a rule that hoodoo cannot
-        follow.
+        """Raise UnsupportedTable if another engine assigns keys to file groups by a rule that hoodoo does not support.
 
-        Both engines would otherwise write a key twice.
+        Writes of both engines could then store a key twice.
         """
 
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
         """Find the file group of each record key by the hash of the key, without opening a data file.
 
-        The result shows where hashes do not decide. The cost grows with the number of keys, and with the number of file
-        groups in their partitions.
+        The result marks keys whose hash is ambiguous. The cost grows with the number of keys, and with the number of
+        file groups in their partitions.
 
         Args:
             partitions: The file groups of the table.
@@ -176,15 +174,15 @@ class KeyIndex(Protocol):
         """
 
     def required_group(self, keys: Keys) -> Sequence[str] | None:
-        """Return the id of the file group that each of these new record keys must be written to.
+        """Return the id of the required file group of each new record key.
 
-        None means that the writer may choose any file group, so that it distributes new rows by file size.
+        None means that the writer may choose any file group. It then distributes new rows by file size.
         """
 
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
-        """Return an empty collection for the record keys of a new base file. `entry_for` stores it as the index entry.
+        """Return an empty collector for the record keys of a new base file. `entry_for` stores them as an index entry.
 
-        `before` is the base file whose rows begin the new file, or None. If the entry of that file has no row
+        `before` is the older base file whose rows begin the new file, or None. If the entry of that file has no row
         positions, the `before` of the result is '', and the caller must also add the keys of these rows.
         """
 
@@ -199,8 +197,7 @@ class KeyIndex(Protocol):
         """
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
-        """Store the index entry of a log file, with the record keys that the log deletes, and return the path of the
-        entry.
+        """Store the index entry of a log file, with the record keys that the log deletes, and return its path.
 
         Args:
             file_id: The file group of the log.
@@ -210,7 +207,7 @@ class KeyIndex(Protocol):
         """
 
     def require_sound(self, entry: str) -> None:
-        """Read a whole index entry to verify it. Raises CorruptTable if it is damaged or missing."""
+        """Read and verify an index entry. Raises CorruptTable if it is damaged or missing."""
 
     def key_hashes(self, entry: str) -> np.ndarray:
         """Return the hashes of all record keys in an index entry, ascending."""
@@ -222,19 +219,17 @@ class KeyIndex(Protocol):
         """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
-        """Return a boolean mask of the hashes that an index entry contains. Hashes may be in any order."""
+        """Return a boolean mask of the hashes that an index entry contains. `hashes` need not be sorted."""
 
     def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray:
-        """Return a boolean mask of the key hashes that the file group's current log files delete. Hashes may be in any
-        order.
-        """
+        """Return a boolean mask of the key hashes that log files of a file group delete. `hashes` may be unsorted."""
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether an index entry contains one of these keys as text. A purge must remove such an entry."""
+        """Return whether an index entry contains one of these keys as a string. A purge must remove such an entry."""
 
 
 def entry_name(file_id: str, instant: str) -> str:
-    """Return the path of the index entry for a base file, whether or not the entry exists.
+    """Return the path of the index entry of a base file. The entry need not exist.
 
     Every kind of index uses these paths, because orphan removal reads the instant in the file name.
     """

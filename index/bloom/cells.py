@@ -1,10 +1,10 @@
 """Cells of an index entry, which map the hashes of record keys to rows of a base file.
 
 Each sorted hash has a cell. The low bits of a cell are the position of the row, and the other bits are a check of the
-key. Hash and check together identify the key, even if somebody chooses colliding keys (format/key_check). A row
-position is therefore returned only for the key in that row.
+key. Hash and check together identify the key, even if an attacker chooses colliding keys (format/key_check). A row
+position is therefore only returned for the key of that row.
 
-The order of the rows has a digest. It shows whether an index entry, a base file and the logs on top of it match.
+A digest of the row order shows whether an index entry matches a base file and its log files.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ class Cells:
             keys: Strings without nulls.
             hashes: uint64[n], the hash of each key, in the same order.
         """
-        found = np.full(len(hashes), -1, np.int64)
+        rows = np.full(len(hashes), -1, np.int64)
         if not len(self) or not len(hashes):
-            return found
+            return rows
         order = np.argsort(hashes)  # sorted lookups read each page of the array once
-        wanted = hashes[order]
-        first = np.searchsorted(self.hashes, wanted)
-        there = np.flatnonzero(self.hashes[np.minimum(first, len(self) - 1)] == wanted)
-        asked, at = order[there], first[there]
-        checks = check64(keys.take(pa.array(asked)), self.secret) & ~self._row_mask
-        while len(asked):  # once, unless keys share a hash
+        sorted_hashes = hashes[order]
+        first = np.searchsorted(self.hashes, sorted_hashes)
+        present = np.flatnonzero(self.hashes[np.minimum(first, len(self) - 1)] == sorted_hashes)
+        pending, at = order[present], first[present]
+        checks = check64(keys.take(pa.array(pending)), self.secret) & ~self._row_mask
+        while len(pending):  # one iteration, unless keys share a hash
             values = self.values[at]
             same = (values & ~self._row_mask) == checks
-            found[asked[same]] = (values[same] & self._row_mask).astype(np.int64)
+            rows[pending[same]] = (values[same] & self._row_mask).astype(np.int64)
             at += 1
-            more = ~same & (at < len(self)) & (self.hashes[np.minimum(at, len(self) - 1)] == hashes[asked])
-            asked, at, checks = asked[more], at[more], checks[more]
-        return found
+            collided = ~same & (at < len(self)) & (self.hashes[np.minimum(at, len(self) - 1)] == hashes[pending])
+            pending, at, checks = pending[collided], at[collided], checks[collided]
+        return rows
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
@@ -83,7 +83,7 @@ def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
 
 
 def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """Create the cells of a rewritten base file from the cells of the older file, without hashing its keys again.
+    """Create the cells of a rewritten base file from the cells of the older file, without hashing its keys.
 
     The new file begins with the remaining rows of the older file, in the same order.
 
@@ -93,10 +93,10 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
         hashes: uint64[n], the key hashes of the rows added at the end, in row order.
         checks: uint64[n], the checks of these keys, with the secret of `before`.
     """
-    stays = np.ones(len(before), bool)
-    stays[dropped] = False
-    position_after, rows = np.cumsum(stays) - 1, before.rows
-    kept, count = stays[rows], int(stays.sum())
+    remaining = np.ones(len(before), bool)
+    remaining[dropped] = False
+    position_after, rows = np.cumsum(remaining) - 1, before.rows
+    kept, count = remaining[rows], int(remaining.sum())
     bits = max(before.bits, (count + len(hashes) - 1).bit_length())
     mask = ~np.uint64((1 << bits) - 1)
     old = (before.values[kept] & mask) | position_after[rows[kept]].astype(np.uint64)
@@ -105,14 +105,12 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
     at = np.searchsorted(before.hashes[kept], hashes[sort])
     in_rows = np.empty(len(before), np.uint64)
     in_rows[rows] = before.hashes
-    order = order_of(np.concatenate([in_rows[stays], hashes]))
+    order = order_of(np.concatenate([in_rows[remaining], hashes]))
     return Cells(np.insert(before.hashes[kept], at, hashes[sort]), np.insert(old, at, new), before.secret, bits, order)
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Return a digest (32 hex digits) of key hashes in row order, which shows whether two files have the same row
-    order.
-    """
+    """Return a digest (32 hex digits) of key hashes in row order. Files with equal digests have the same row order."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

@@ -1,9 +1,9 @@
 """Index entries: one file per data file, with a bloom filter and the sorted hashes of the data file's record keys.
 
-Entries are below the table's metadata folder. An entry contains a bloom filter, sorted key hashes with the row of each,
-and the key range. The filter shows which hash arrays to open, and the hash array decides. The key range is not used for
-pruning. A purge reads it because it contains two keys. An entry never changes. A rewrite that keeps every key in its
-row reuses the entry of the previous file.
+Entries are below the table's metadata folder. An entry contains a bloom filter, the sorted key hashes with their row
+positions, and the key range. The filter rules out most hash arrays, and the hash array gives the answer. The key range
+is not used for pruning, but a purge reads it because it contains two keys as strings. An entry never changes. A rewrite
+that keeps every key in its row reuses the entry of the previous file.
 
 Layout (little-endian) of HOODOOI2, the entry of a base file:
 
@@ -44,14 +44,14 @@ _NO_ROWS = b"", b"", b"", 0
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
-"""Number of lookups after which an unused index entry leaves the cache. Usually its base file was rewritten."""
+"""Number of lookups after which an unused index entry is evicted. Usually its base file was rewritten."""
 _WHOLE = 1 << 20  # maximum bytes of an entry that is read in one request from object storage
-_REMEDY = "Run maintenance.salvage() (hoodoo salvage), which recreates it."
+_REMEDY = "Run maintenance.salvage() (hoodoo salvage) to recreate it."
 T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray) -> bytes:
-    """Encode an index entry that only contains key hashes (uint64, any order), such as the keys that a log deletes."""
+    """Encode an index entry that only contains key hashes (uint64, any order), as for the keys that a log deletes."""
     data = np.sort(hashes).astype("<u8").tobytes()
     span = json.dumps(["", ""]).encode()
     head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
@@ -86,7 +86,7 @@ def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes
 
 @dataclass(frozen=True)
 class EntryArray:
-    """Array in an index entry: `count` u64 values that begin at the byte `start`, and their digest."""
+    """Location and digest of an array in an index entry: `count` u64 values from the byte offset `start`."""
 
     name: str
     start: int
@@ -94,13 +94,13 @@ class EntryArray:
     digest: bytes
 
     def cache_key(self, key: str) -> str:
-        """Return the name of this array in the cache, for the index entry at the path `key`."""
+        """Return the cache key of this array for the index entry at the path `key`."""
         return f"{self.name} of {key}"
 
 
 @dataclass(frozen=True)
 class Front:
-    """Beginning of an index entry, before its arrays of hashes and cells: the key range and the bloom filter.
+    """Header of an index entry: the key range, the bloom filter, and the locations of the arrays.
 
     Attributes:
         min_key: The least key.
@@ -135,7 +135,7 @@ class Front:
 
 
 class EntryCache:
-    """Cache of a table's index entries. It holds no reference to the store, so that the store can be freed first."""
+    """Cache of a table's index entries. It does not reference the store, so that the store can be garbage collected."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -145,9 +145,9 @@ class EntryCache:
 
 
 class _Kept(Generic[T]):
-    """Least recently used cache. Each value is stored with the number of the last index lookup that used it.
+    """LRU cache whose values record the number of the last index lookup that used them.
 
-    `held` is the total size of the values, in the unit of `size`.
+    `held` is the total size of the values, as measured by `size`.
     """
 
     def __init__(self, size: Callable[[T], int] = lambda _: 0) -> None:
@@ -158,18 +158,18 @@ class _Kept(Generic[T]):
         return len(self._used)
 
     def get(self, name: str, look: int) -> T | None:
-        found = self._used.pop(name, None)
-        if found is None:
+        entry = self._used.pop(name, None)
+        if entry is None:
             return None
-        self._used[name] = look, found[1]
-        return found[1]
+        self._used[name] = look, entry[1]
+        return entry[1]
 
-    def put(self, name: str, look: int, value: T, most: int) -> None:
+    def put(self, name: str, look: int, value: T, max_entries: int) -> None:
         if name in self._used:
             self.held -= self._size(self._used.pop(name)[1])
         self._used[name] = look, value
         self.held += self._size(value)
-        while len(self._used) > most:
+        while len(self._used) > max_entries:
             self._forget_first()
 
     def forget_before(self, look: int) -> None:
@@ -185,7 +185,7 @@ _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
 
 
 def cache_of(store: Store) -> EntryCache:
-    """Return the index cache that all indexes of `store` in this process share, so that each entry is read once."""
+    """Return the cache that all indexes of `store` in this process share, so that each entry is read once."""
     return _caches.setdefault(store, EntryCache())
 
 
@@ -196,7 +196,7 @@ class EntryReader:
         self.store, self._cache = store, cache or EntryCache()
 
     def begin_look(self) -> None:
-        """Start an index lookup, and remove entries from the cache that the last 16 lookups did not use."""
+        """Start an index lookup, and evict entries that the last 16 lookups did not use."""
         cache = self._cache
         with cache.lock:
             cache.look += 1
@@ -204,29 +204,29 @@ class EntryReader:
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def front(self, key: str) -> Front:
-        """Read the key range and the bloom filter of an index entry. Raises CorruptTable, which names `key`."""
+        """Read the key range and the bloom filter of an index entry. Raises CorruptTable with the path `key`."""
         cache = self._cache
         with cache.lock:
-            if (found := cache.fronts.get(key, cache.look)) is not None:
-                return found
+            if (front := cache.fronts.get(key, cache.look)) is not None:
+                return front
         with self._open(key) as file:
-            found = self._keep(cache.fronts, key, _read_front(file, key))
-            if self.store.lists_by_prefix and found.start + 16 * found.count <= _WHOLE:
-                for array in found.arrays:
+            front = self._keep(cache.fronts, key, _read_front(file, key))
+            if self.store.lists_by_prefix and front.start + 16 * front.count <= _WHOLE:
+                for array in front.arrays:
                     self._read(file, key, array)
-        return found
+        return front
 
     def hashes(self, key: str) -> np.ndarray:
         """Read all key hashes of an index entry, ascending uint64. They are memory-mapped if the store supports it.
 
-        Raises CorruptTable, which names `key`.
+        Raises CorruptTable with the path `key`.
         """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
         """Read the row positions of an index entry, or return None if the entry lacks them.
 
-        Raises CorruptTable, which names `key`.
+        Raises CorruptTable with the path `key`.
         """
         front = self.front(key)
         if not front.order:
@@ -234,11 +234,11 @@ class EntryReader:
         return Cells(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
 
     def _array(self, key: str, number: int) -> np.ndarray:
-        front = self.front(key)  # this may also cache the arrays of a small entry
+        front = self.front(key)  # for a small entry, this also caches the arrays
         array = front.arrays[number]
         with self._cache.lock:
-            if (found := self._cache.arrays.get(array.cache_key(key), self._cache.look)) is not None:
-                return found
+            if (values := self._cache.arrays.get(array.cache_key(key), self._cache.look)) is not None:
+                return values
         with self._open(key) as file:
             return self._read(file, key, array)
 
@@ -246,7 +246,9 @@ class EntryReader:
         file.seek(array.start)
         data = file.read_buffer(8 * array.count)  # a view without a copy if the store memory-maps files
         if _digest(data) != array.digest:
-            raise CorruptTable(f"{key} is damaged: its {array.name} do not match their digest. {_REMEDY}", file=key)
+            raise CorruptTable(
+                f"Index entry {key} is damaged: the {array.name} do not match their digest. {_REMEDY}", file=key
+            )
         arrays = self._cache.arrays
         room = len(arrays) + 1 if arrays.held + len(data) <= _BYTES_KEPT else max(1, len(arrays) // 2)
         return self._keep(arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
@@ -255,7 +257,7 @@ class EntryReader:
         try:
             return self.store.open_input(key)
         except FileNotFoundError:
-            raise CorruptTable(f"The index entry {key} is missing. {_REMEDY}", file=key) from None
+            raise CorruptTable(f"Index entry {key} is missing. {_REMEDY}", file=key) from None
 
     def _keep(self, kept: _Kept[T], name: str, value: T, most: int = _KEPT) -> T:
         with self._cache.lock:
@@ -270,17 +272,19 @@ def _read_front(file: pa.NativeFile, key: str) -> Front:
         has_rows = magic == _MAGIC_WITH_ROWS
         size = _HEAD.size + (_ROWS_HEAD.size if has_rows else 0)
         if magic not in (_MAGIC, _MAGIC_WITH_ROWS) or span_length + filter_length + 8 * count > file.size():
-            raise ValueError("it is not an index entry")
+            raise ValueError("the header is not that of an index entry")
         front = bytes(file.read_at(span_length + filter_length, size))
         cells_digest, secret, order, bits = _ROWS_HEAD.unpack_from(head, _HEAD.size) if has_rows else _NO_ROWS
         if (_front_digest(secret, order, bits, front) if has_rows else _digest(front)) != front_digest:
-            raise ValueError("its digest does not fit")
+            raise ValueError("the header does not match its digest")
         least, greatest = json.loads(front[:span_length])
     except (struct.error, ValueError, OSError) as problem:
         if "AWS Error" in str(problem):
-            raise StoreUnavailable(f"Reading {key} broke off.", file=key) from None
-        raise CorruptTable(f"{key} is damaged: {problem}. {_REMEDY}", file=key) from None
+            raise StoreUnavailable(
+                f"Connection to S3 failed while reading index entry {key}. Try again.", file=key
+            ) from None
+        raise CorruptTable(f"Index entry {key} is damaged: {problem}. {_REMEDY}", file=key) from None
     start = size + len(front)
     start += -start % 8
-    found = bloom.from_bytes(front[span_length:]) if filter_length else None
-    return Front(least, greatest, found, count, start, hashes_digest, order.hex(), secret, bits, cells_digest)
+    bloom_filter = bloom.from_bytes(front[span_length:]) if filter_length else None
+    return Front(least, greatest, bloom_filter, count, start, hashes_digest, order.hex(), secret, bits, cells_digest)

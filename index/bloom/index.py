@@ -1,7 +1,7 @@
 """Bloom filter index, whose entry for a base file contains a bloom filter and the sorted hashes of the file's keys.
 
-The filters show which hash arrays to open, and the arrays decide. No data file is opened. Results are exact except for
-collisions of 64-bit hashes. They show where a collision is possible, so that callers can compare keys.
+The filters rule out most hash arrays, and the arrays give the answer. No data file is opened. Results are exact except
+for collisions of 64-bit hashes. Possible collisions are marked in the result, so that callers can compare keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.view import FileGroup
 
-_FETCHED = 1024  # entries that are read at once; less than the capacity of the cache
+_FETCHED = 1024  # maximum number of entries read concurrently; less than the capacity of the cache
 
 
 def new_secret() -> bytes:
@@ -52,17 +52,17 @@ class BloomIndex:
         return BloomIndex, (self._store,)
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable if the file groups are buckets of Hudi, which only accept certain keys."""
+        """Raise UnsupportedTable if Apache Hudi writes the table with a bucket index."""
         require_no_buckets(self._store, file_ids)
 
     # ---- lookup of keys
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        found = Located.nowhere(len(keys))
+        located = Located.nowhere(len(keys))
         if not any(map(partitions.get, keys.partitions)):
-            return found
+            return located
         self._entries.begin_look()
-        asked = {keys.partitions[code] for code in np.unique(keys.codes).tolist()}
-        self._fetch([group for partition in sorted(asked) for group in partitions.get(partition, {}).values()])
+        paths = {keys.partitions[code] for code in np.unique(keys.codes).tolist()}
+        self._fetch([group for partition in sorted(paths) for group in partitions.get(partition, {}).values()])
         hashes = keys.hashes[keys.rows]
         order = np.argsort(keys.codes, kind="stable")
         ends = np.searchsorted(keys.codes[order], np.arange(len(keys.partitions)), side="right")
@@ -70,44 +70,44 @@ class BloomIndex:
         for partition, end in zip(keys.partitions, ends.tolist(), strict=True):
             rows, start = order[start:end], end
             if len(rows) and (groups := partitions.get(partition)):
-                self._in_partition(list(groups.values()), rows[np.argsort(hashes[rows])], hashes, found)
-        return found
+                self._in_partition(list(groups.values()), rows[np.argsort(hashes[rows])], hashes, located)
+        return located
 
     def _fetch(self, groups: Sequence[FileGroup]) -> None:
-        """Read the bloom filters that the lookup needs concurrently, so that it waits for only one request."""
+        """Read the bloom filters of the file groups concurrently."""
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
             self._together([partial(self._entries.front, entry) for entry in entries])
 
-    def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, found: Located) -> None:
-        """Search the file groups of one partition for keys, and add the results to `found`.
+    def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, located: Located) -> None:
+        """Look up keys in the file groups of one partition, and add the results to `located`.
 
         `rows` are the lookups of the partition in ascending order of hash, so that each page of a hash array is read
         once.
         """
         for group in groups:
-            number = len(found.groups)
-            found.groups.append(group)
+            number = len(located.groups)
+            located.groups.append(group)
             candidates = self._candidates(group, hashes[rows], filtered=len(groups) > 1)
             if group.base is None or not len(candidates):
                 continue
-            there = _among(self.key_hashes(group.base.file.index), hashes[rows[candidates]])
-            present = rows[candidates[there]]
+            contained = _among(self.key_hashes(group.base.file.index), hashes[rows[candidates]])
+            present = rows[candidates[contained]]
             if not len(present):
                 continue
-            found.matches.append((number, present))
-            found.doubtful[present] |= found.group[present] != NOWHERE
-            found.group[present] = number
-            found.unsure[present] = self.deleted_by_logs(group, hashes[present])
+            located.matches.append((number, present))
+            located.doubtful[present] |= located.group[present] != NOWHERE
+            located.group[present] = number
+            located.unsure[present] = self.deleted_by_logs(group, hashes[present])
         equal = np.flatnonzero(hashes[rows[1:]] == hashes[rows[:-1]])
         shared = np.concatenate([rows[equal], rows[equal + 1]])
-        found.doubtful[shared] |= found.group[shared] != NOWHERE
+        located.doubtful[shared] |= located.group[shared] != NOWHERE
 
-    def _candidates(self, group: FileGroup, wanted: np.ndarray, filtered: bool) -> np.ndarray:
+    def _candidates(self, group: FileGroup, hashes: np.ndarray, filtered: bool) -> np.ndarray:
         if group.base is None:
             return np.empty(0, np.int64)
         filter_ = self._entries.front(group.base.file.index).filter if filtered else None
-        return np.arange(len(wanted)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, wanted))
+        return np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, hashes))
 
     def required_group(self, keys: Keys) -> None:
         """Return None, because a new key may go to any file group of its partition."""
@@ -119,10 +119,9 @@ class BloomIndex:
         return KeysOfRows(new_secret())
 
     def _knows_rows(self, base: DataFile) -> bool:
-        """Return whether the index entry of a base file has the row order of the file, so that its row positions are
-        valid.
+        """Return whether the row positions in the index entry are valid for the base file.
 
-        The entry may come from another attempt of the task, with another order.
+        Another attempt of the task may have stored the entry with a different row order.
         """
         return bool(base.order) and self._entries.front(base.index).order == base.order
 
@@ -138,12 +137,12 @@ class BloomIndex:
         if keys.before:
             before = self._entries.cells(keys.before)
             assert before is not None  # `before` is only set if the entry has cells
-            found = cells.follow(before, keys.dropped, hashes, keys.checks)
+            new_cells = cells.follow(before, keys.dropped, hashes, keys.checks)
         else:
-            found = cells.make(hashes, keys.checks, keys.secret)
+            new_cells = cells.make(hashes, keys.checks, keys.secret)
         name = entry_name(file_id, instant)
-        mine = self._stored(name, cells_entry(found, *span))
-        return BaseEntry(name, found.order, found.order if mine else self._entries.front(name).order)
+        stored = self._stored(name, cells_entry(new_cells, *span))
+        return BaseEntry(name, new_cells.order, new_cells.order if stored else self._entries.front(name).order)
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
         name = deleted_entry_name(file_id, instant, version)
@@ -168,8 +167,8 @@ class BloomIndex:
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
         if not self._knows_rows(base):
             return None
-        found = self._entries.cells(base.index)
-        return None if found is None else found.find(keys, hashes)
+        row_cells = self._entries.cells(base.index)
+        return None if row_cells is None else row_cells.find(keys, hashes)
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
         return np.isin(hashes, self.key_hashes(entry))
@@ -182,16 +181,14 @@ class BloomIndex:
         return mask
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether the least or the greatest key of an index entry is in `texts`. It contains no other keys as
-        text.
-        """
+        """Return whether the least or the greatest key, the only keys stored as strings, is in `texts`."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 
 
-def _among(sorted_hashes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return a boolean mask of the hashes in `wanted` (ascending) that `sorted_hashes` contains."""
+def _among(sorted_hashes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    """Return a boolean mask of the hashes in `hashes` (ascending) that `sorted_hashes` contains."""
     if not len(sorted_hashes):
-        return np.zeros(len(wanted), bool)
-    positions = np.minimum(np.searchsorted(sorted_hashes, wanted), len(sorted_hashes) - 1)
-    return sorted_hashes[positions] == wanted
+        return np.zeros(len(hashes), bool)
+    positions = np.minimum(np.searchsorted(sorted_hashes, hashes), len(sorted_hashes) - 1)
+    return sorted_hashes[positions] == hashes

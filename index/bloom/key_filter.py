@@ -1,9 +1,9 @@
 """Bloom filters of record keys, one per base file, which rule out most keys that a file does not contain.
 
 A filter is a BloomFilter of pybloom-live with its sizing, bits and scalar `key in filter`, but with another hash. The
-hash is XXH64 with seed 42, mixed again for each slice. It is available for a whole column, whereas the hash of
-pybloom-live must be computed key by key. A filter may return false positives; the sorted hashes of the index entry
-decide.
+hash is XXH64 with seed 42, mixed again for each slice. It is computed for a whole column at once, whereas the hash of
+pybloom-live is computed key by key. A filter may return false positives; the sorted hashes of the index entry give the
+exact answer.
 
 Stored bytes, little-endian: `HDBF`, one byte with the length of the hash name, the hash name, the output of
 `BloomFilter.tofile`, and XXH64 of all previous bytes. An unknown hash name is an error, because another hash would
@@ -31,12 +31,11 @@ _HEADER = struct.Struct(BloomFilter.FILE_FMT)
 _DIGEST = struct.Struct("<Q")
 _STEP, _MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _U64 = (1 << 64) - 1
+_REBUILD = "Run maintenance.salvage() (hoodoo salvage) to rebuild the index."
 _ROWS = 1 << 16
 """Number of hashes mixed at a time, so that the intermediate arrays fit into the CPU cache."""
 _FEW = 512
-"""Up to this number, hashes are looked up in all slices at once, because checking slice by slice costs more than it
-saves.
-"""
+"""Up to this number of hashes, all slices are checked at once. Checking slice by slice pays only for more hashes."""
 
 
 class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
@@ -55,7 +54,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
             yield ((x >> 32) * self.bits_per_slice) >> 32
 
     def copy(self) -> KeyFilter:
-        """Return a copy of the filter. The inherited method would use pybloom-live's hash, and find no keys."""
+        """Return a copy of the filter with the same hash. The inherited method would switch to pybloom-live's hash."""
         return _with_bits(
             self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
         )
@@ -78,32 +77,33 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
 
 
 def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
-    """Return a boolean mask of the key hashes (uint64[n]) that the bloom filter may contain. False is certain.
+    """Return a boolean mask of the key hashes (uint64[n]) that the bloom filter may contain. False results are exact.
 
-    A hash whose bit is missing in one slice is not looked up in the next slice.
+    A hash whose bit is unset in one slice is not looked up in the next slice.
     """
     bits = np.frombuffer(bloom.bitarray, np.uint8)
     answer = np.zeros(len(hashes), bool)
     for first in range(0, len(hashes), _ROWS):
-        some = hashes[first : first + _ROWS]
-        answer[first + _survivors(bloom, bits, some)] = True
+        part = hashes[first : first + _ROWS]
+        answer[first + _survivors(bloom, bits, part)] = True
     return answer
 
 
 def _survivors(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     alive, slices, width = np.arange(len(hashes)), np.arange(bloom.num_slices), bloom.bits_per_slice
     while len(slices) and len(alive):
-        some = slices[: 1 if len(alive) > _FEW else None]
-        at = _positions(hashes, some[:, None], width) + some[:, None] * width
-        kept = np.flatnonzero(((bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1).all(axis=0))
-        alive, hashes, slices = alive[kept], hashes[kept], slices[len(some) :]
+        checked = slices[: 1 if len(alive) > _FEW else None]
+        bit_positions = _positions(hashes, checked[:, None], width) + checked[:, None] * width
+        kept = np.flatnonzero(((bits[bit_positions >> 3] >> (bit_positions & 7).astype(np.uint8)) & 1).all(axis=0))
+        alive, hashes, slices = alive[kept], hashes[kept], slices[len(checked) :]
     return alive
 
 
 def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarray:
     """Return the bit position of each key hash in slice i, which has `width` bits.
 
-    It is the upper half of a 64-bit mix, scaled to the width. A column of slices (int64[m, 1]) gives int64[m, n].
+    The position is the upper half of a 64-bit mix, scaled to the width. If `i` is an int64[m, 1] array of slices, the
+    result is int64[m, n].
     """
     x = hashes + np.atleast_1d(i).astype(np.uint64) * np.uint64(_STEP)
     x ^= x >> np.uint64(32)
@@ -130,27 +130,27 @@ def from_bytes(data: bytes | memoryview) -> KeyFilter:
         or _DIGEST.pack(xxhash.xxh64_intdigest(body)) != digest
     ):
         raise CorruptTable(
-            f"{len(data)} bytes are not an undamaged bloom filter. Rebuild the index from the data files."
+            f"Bloom filter of {len(data)} bytes is damaged: its magic or its digest is wrong. {_REBUILD}"
         )
     start = len(_MAGIC) + 1
     name, rest = body[start : start + body[len(_MAGIC)]], body[start + body[len(_MAGIC)] :]
     if name != HASH_NAME:
         raise CorruptTable(
-            f"A bloom filter was made with the hash {name!r}; this version knows {HASH_NAME!r}. Upgrade, or "
-            "rebuild the index."
+            f"Bloom filter uses an unknown hash: expected {HASH_NAME!r}, got {name!r}. Upgrade hoodoo, or run "
+            "maintenance.salvage() (hoodoo salvage) to rebuild the index."
         )
     return _parse(rest)
 
 
 def _parse(rest: bytes) -> KeyFilter:
     if len(rest) < _HEADER.size:
-        raise CorruptTable("A bloom filter ends inside its header. Rebuild the index from the data files.")
+        raise CorruptTable(f"Bloom filter is damaged: it ends inside its header. {_REBUILD}")
     error_rate, slices, width, capacity, count = _HEADER.unpack_from(rest)
-    fits = 0 < slices <= 1 << 10 and 0 < width < 1 << 32 and len(rest) - _HEADER.size == (slices * width + 7) // 8
-    if not fits or not 0 < error_rate < 1 or capacity == 0:
+    plausible = 0 < slices <= 1 << 10 and 0 < width < 1 << 32 and len(rest) - _HEADER.size == (slices * width + 7) // 8
+    if not plausible or not 0 < error_rate < 1 or capacity == 0:
         raise CorruptTable(
-            f"A bloom filter claims {slices} slices of {width} bits for {capacity} keys. Rebuild the index from "
-            "the data files."
+            f"Bloom filter is damaged: its header records {slices} slices of {width} bits for {capacity} keys, which "
+            f"does not match its size. {_REBUILD}"
         )
     return _with_bits(error_rate, slices, width, capacity, count, _bits(rest[_HEADER.size :], slices * width))
 

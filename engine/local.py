@@ -16,9 +16,10 @@ R = TypeVar("R")
 
 
 class LocalEngine:
-    """Engine that runs tasks in a pool of threads in this process.
+    """Engine that runs tasks in a thread pool of this process.
 
-    `map` keeps the order of its items. It returns, or raises the first error, only after all running tasks have ended.
+    `map` returns results in the order of its items. It only returns, or raises the first error, after all running tasks
+    have ended.
     """
 
     name = "local"
@@ -33,10 +34,10 @@ class LocalEngine:
         """Run `task` for each item in parallel threads, and return the results in order.
 
         `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little memory and mostly
-        wait for a server, so that more of them run at a time than there are cores.
+        wait for a server, so that more tasks run concurrently than there are cores.
         """
-        most = max(_WAITING, self.threads) if waiting else self.threads
-        work, threads = list(items), min(most, at_once or most)
+        max_threads = max(_WAITING, self.threads) if waiting else self.threads
+        work, threads = list(items), min(max_threads, at_once or max_threads)
         if len(work) <= 1 or threads == 1:
             return [task(item) for item in work]
         with ThreadPoolExecutor(min(threads, len(work))) as pool:

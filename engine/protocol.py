@@ -9,7 +9,7 @@ from typing import Any, Protocol
 class Engine(Protocol):
     """Interface of an engine, which runs tasks in parallel in threads or on Spark.
 
-    `threads` is the number of tasks that run at a time, as far as known. `remote` is True if tasks are pickled and run
+    `threads` is the estimated number of tasks that run concurrently. `remote` is True if tasks are pickled and run
     in other processes. `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little
     memory and mostly wait for a server.
     """

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def require_session(spark: Any) -> None:
-    """Raise EngineError if `spark` is not a Spark session, either classic or Connect."""
+    """Raise EngineError unless `spark` is a classic or Connect Spark session."""
     kind = type(spark)
     if not any(each.__module__.startswith("pyspark.") and each.__name__ == "SparkSession" for each in kind.__mro__):
         raise EngineError(
-            f"A Spark session is needed, got a {kind.__name__}; pass what SparkSession.builder.getOrCreate() gives.",
+            f"spark must be a Spark session, got a {kind.__name__}. Pass SparkSession.builder.getOrCreate().",
             type=kind.__name__,
         )
 
 
 def is_frame(data: object) -> TypeGuard[DataFrame]:
-    """Return whether an object is a Spark DataFrame, either classic or Connect."""
+    """Return whether an object is a classic or Connect Spark DataFrame."""
     return type(data).__module__.startswith("pyspark.sql")

@@ -1,7 +1,7 @@
 """Engine that runs tasks on Spark, in classic or Connect sessions.
 
-It only uses mapInArrow, and results are returned as bytes. Executors receive hoodoo's code once per session as a zip.
-Its dependencies must be installed there, which is checked once.
+Tasks run with mapInArrow and return their results as bytes. Executors receive hoodoo's code once per session as a zip
+file. The packages that hoodoo requires must be installed on the executors, which is checked once per session.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _code_archive() -> str:
-    """Return the path of a zip with hoodoo's code, for the Spark executors. The zip is created once."""
+    """Return the path of a zip file with hoodoo's code for the Spark executors, which is created once."""
     path = _new_archive()
     if not os.path.exists(path):  # the temporary folder was deleted
         _new_archive.cache_clear()
@@ -51,9 +51,9 @@ def _code_archive() -> str:
 
 @functools.cache
 def _new_archive() -> str:
-    """Return the zip that hoodoo was loaded from, or create a zip of its code in a new temporary folder.
+    """Return the zip file that hoodoo was loaded from, or create one in a new temporary folder.
 
-    Equal code gives equal bytes and an equal name.
+    Equal code produces equal bytes and an equal file name.
     """
     package = Path(errors.__file__).parent
     if zipfile.is_zipfile(package.parent):
@@ -78,20 +78,20 @@ def _new_archive() -> str:
 
 def remove_at_end(folder: str) -> None:
     """Register a folder for removal when this process exits. A forked child process does not remove it."""
-    mine = os.getpid()
+    owner = os.getpid()
 
     def remove() -> None:
-        if os.getpid() == mine:
+        if os.getpid() == owner:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Send hoodoo's code to the executors of a Spark session, once, and check that its dependencies are installed.
+    """Send hoodoo's code to the executors of a Spark session, and check that its dependencies are installed there.
 
-    Raises EngineError. A session setting marks a prepared session, because each micro-batch of a stream has another
-    object for the session, or a copy with the code and the setting.
+    Raises EngineError. This is done once per session. A session setting marks a prepared session, because each
+    micro-batch of a stream has a different session object, or a copy with the code and the setting.
     """
     code = _code_archive()
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
@@ -113,23 +113,23 @@ def prepare_session(spark: SparkSession) -> None:
             yield pa.RecordBatch.from_pydict({"missing": [missing], "host": [socket.gethostname()]})
 
     try:
-        found = spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect()
-    except Exception as problem:  # various types in Spark and Connect; without pyarrow, the probe itself fails
-        lacking = _LACKING.search(str(problem))
-        if lacking is None:
+        probe_rows = spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect()
+    except Exception as problem:  # the type depends on the kind of session; without pyarrow, the probe itself fails
+        missing_module = _LACKING.search(str(problem))
+        if missing_module is None:
             raise
-        package = (lacking[1] or "pyarrow").partition(".")[0]
+        package = (missing_module[1] or "pyarrow").partition(".")[0]
         raise EngineError(
-            f"Spark's workers run {_interpreter(spark)}, which lacks the package {package!r}; install hoodoo's "
-            "dependencies for it, or name a Python that has them in PYSPARK_PYTHON before the session starts.",
+            f"Package {package!r} is missing on the Spark workers, which run {_interpreter(spark)}. Install hoodoo's "
+            "dependencies there, or set PYSPARK_PYTHON to a Python that has them before the session starts.",
             package=package,
         ) from None
-    for row in found:
+    for row in probe_rows:
         if row["missing"]:
             raise EngineError(
                 (
-                    f"Spark worker {row['host']} lacks the package {row['missing']!r}; install hoodoo's dependencies "
-                    "on every worker."
+                    f"Package {row['missing']!r} is missing on Spark worker {row['host']}. Install hoodoo's "
+                    "dependencies on every worker."
                 ),
                 package=row["missing"],
             )
@@ -138,20 +138,20 @@ def prepare_session(spark: SparkSession) -> None:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Let local Spark workers run this Python interpreter, unless another one is configured.
+    """Configure local Spark workers to run this Python interpreter, unless another interpreter is configured.
 
     By default, Spark uses the first `python3` on PATH.
     """
-    named = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
+    configured = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
     context = None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
-    if context is not None and not named and (context.master or "").startswith("local"):
+    if context is not None and not configured and (context.master or "").startswith("local"):
         context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def _interpreter(spark: SparkSession) -> str:
-    """Return the Python interpreter of the Spark workers, with its path if possible, for an error message.
+    """Return the path of the Python interpreter of the Spark workers for an error message.
 
-    Arrow is not used, because it may be missing.
+    This does not use Arrow, because Arrow may be missing on the workers.
     """
     from pyspark.sql.functions import udf
 
@@ -164,7 +164,7 @@ def _interpreter(spark: SparkSession) -> str:
     try:
         [row] = spark.range(1).select(udf(executable, "string", useArrow=False)("id")).collect()
         return str(row[0])
-    except Exception:  # the caller mainly needs the name of the missing package
+    except Exception:  # the name of the missing package is more important
         return "a Python"
 
 
@@ -183,14 +183,14 @@ def loads(data: bytes) -> Any:
 def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
     """Call a function of hoodoo in a process that may not have loaded hoodoo yet.
 
-    For this reason, the function uses nothing else of this module.
+    This function must not use anything else of this module, because it is pickled by value.
 
     Args:
-        code_path: The folder of hoodoo's package, which is used if `archive` is empty.
-        archive: The code as a zip, which is first written to a file.
+        code_path: The folder that contains hoodoo's package. Only used if `archive` is empty.
+        archive: The bytes of a zip file with hoodoo's code, which is written to a temporary folder.
         module: The module to import.
-        name: The name of the callable in it.
-        arguments: Its arguments.
+        name: The name of the function in the module.
+        arguments: The arguments of the function.
     """
     import importlib
     import sys
@@ -217,17 +217,17 @@ _build.__module__ = "__main__"  # Spark's pickler pickles functions of this modu
 
 
 def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """Return a value for `__reduce__`, so that Spark can load an object in a process without hoodoo's code.
+    """Return a value for `__reduce__` that lets Spark unpickle an object in a process without hoodoo's code.
 
-    Examples are the planner of a stream, and the runner of `foreachBatch`. `arguments` must be plain values, because
-    they are loaded before hoodoo. `whole` includes the code itself, for another machine.
+    Examples are the planner of a stream and the runner of `foreachBatch`. `arguments` must be plain values, because
+    they are unpickled before hoodoo is imported. `whole=True` includes the code itself, for use on another machine.
     """
     archive = Path(_code_archive()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
 
 
 def outcome(work: Callable[[], Any]) -> bytes:
-    """Call `work`, and serialize its result or an error that a retry would not fix. Spark retries all other errors."""
+    """Call `work` and serialize its result, or its error if a retry would not help. Spark retries all other errors."""
     try:
         return dumps((True, work()))
     except TryAgainError:
@@ -237,8 +237,9 @@ def outcome(work: Callable[[], Any]) -> bytes:
 
 
 def result(data: bytes) -> Any:
-    fine, value = loads(data)
-    if not fine:
+    """Return the result that `outcome` serialized, or raise its error."""
+    succeeded, value = loads(data)
+    if not succeeded:
         raise value
     return value
 
@@ -246,12 +247,12 @@ def result(data: bytes) -> Any:
 class SparkEngine:
     """Engine that runs each item as a task on Spark.
 
-    `map` keeps the order of items. A HoodooError in a task is raised unchanged.
+    `map` returns results in the order of items. A HoodooError in a task is raised unchanged.
     """
 
     name = "spark"
     remote = True
-    threads = 64  # the number of cores of a cluster is not available in Connect
+    threads = 64  # an estimate, because Connect does not expose the number of cores of a cluster
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -261,8 +262,8 @@ class SparkEngine:
     ) -> list[R]:
         """Run `task` for each item on Spark, and return the results in order.
 
-        `at_once` is the maximum number of concurrent tasks. Each Spark task then runs several items one after another.
-        `waiting` is ignored, because each task has its own core of the cluster.
+        `at_once` is the maximum number of Spark tasks, which then run several items one after another. `waiting` is
+        ignored, because each task has its own core of the cluster.
         """
         work = list(items)
         if not work:
@@ -273,29 +274,29 @@ class SparkEngine:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             tasks = PickledTasks(common)
             for number, part in numbered(batches):
-                done = outcome(functools.partial(tasks.run, part))
-                yield pa.RecordBatch.from_pydict({"id": [number], "result": [done]})
+                serialized = outcome(functools.partial(tasks.run, part))
+                yield pa.RecordBatch.from_pydict({"id": [number], "result": [serialized]})
 
-        found = deal(self.spark, parts, at_once).mapInArrow(run, "id long, result binary").toArrow()
-        by_id = dict(zip(found["id"].to_pylist(), found["result"].to_pylist(), strict=True))
+        results = deal(self.spark, parts, at_once).mapInArrow(run, "id long, result binary").toArrow()
+        by_id = dict(zip(results["id"].to_pylist(), results["result"].to_pylist(), strict=True))
         return [result(by_id[number]) for number in range(len(work))]
 
 
 def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
-    """Distribute serialized tasks evenly among Spark tasks. Returns a DataFrame with the columns id and part.
+    """Distribute serialized tasks evenly among Spark tasks, as a DataFrame with the columns id and part.
 
     By default, each part gets its own Spark task. `at_once` is the maximum number of Spark tasks. The parts are sent as
-    lists in a few rows, usually one. Rows of one partition are distributed evenly. Rows of several partitions could be
-    distributed unevenly, and leave tasks empty.
+    lists in a few rows, usually one, because Spark distributes the rows of one partition evenly. Rows of several
+    partitions could be distributed unevenly, and leave tasks empty.
     """
     lists: list[list[dict[str, Any]]] = []
-    held = 0
+    list_bytes = 0
     for number, part in enumerate(parts):
-        if not lists or held + len(part) > _LIST_BYTES:
+        if not lists or list_bytes + len(part) > _LIST_BYTES:
             lists.append([])
-            held = 0
+            list_bytes = 0
         lists[-1].append({"id": number, "part": part})
-        held += len(part)
+        list_bytes += len(part)
     frame = spark.createDataFrame(pa.table({"parts": pa.array(lists, _PARTS)}))
     return frame.selectExpr("inline(parts)").repartition(min(len(parts), at_once or len(parts)))
 

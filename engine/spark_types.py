@@ -1,6 +1,6 @@
 """Conversion between Arrow types and Spark types.
 
-The conversion is independent of PySpark's helpers, because these depend on versions and session settings.
+It does not use PySpark's helper functions, because their results depend on versions and session settings.
 """
 
 from __future__ import annotations
@@ -30,45 +30,43 @@ _NAMES = {kind: name for name, kind in _SIMPLE.items() if name != "void"} | {pa.
 
 
 def arrow_schema_of(schema: Any) -> pa.Schema:
-    """Convert the schema of a Spark DataFrame (StructType) to an Arrow schema. Raises SchemaError.
+    """Convert the schema of a Spark DataFrame (StructType) to an Arrow schema.
 
-    Timestamps are microseconds in UTC, and timestamp_ntz has no zone.
+    Timestamps become microseconds in UTC, and timestamp_ntz becomes a timestamp without a time zone. Raises SchemaError
+    for a type that a table cannot store.
     """
     return pa.schema([pa.field(field.name, _arrow(field.name, field.dataType)) for field in schema.fields])
 
 
 def _arrow(name: str, kind: Any) -> pa.DataType:
-    what = type(kind).__name__
-    if what == "DecimalType":
+    type_name = type(kind).__name__
+    if type_name == "DecimalType":
         return pa.decimal128(kind.precision, kind.scale)
-    if what == "ArrayType":
+    if type_name == "ArrayType":
         return pa.list_(_arrow(name, kind.elementType))
-    if what == "MapType":
+    if type_name == "MapType":
         return pa.map_(_arrow(name, kind.keyType), _arrow(name, kind.valueType))
-    if what == "StructType":
+    if type_name == "StructType":
         return pa.struct(
             [pa.field(field.name, _arrow(f"{name}.{field.name}", field.dataType)) for field in kind.fields]
         )
-    if what in ("CharType", "VarcharType", "StringType"):
+    if type_name in ("CharType", "VarcharType", "StringType"):
         return pa.string()
-    if what == "DayTimeIntervalType":
+    if type_name == "DayTimeIntervalType":
         return pa.duration("us")  # as Spark passes it to Python
     text = kind.simpleString()
     if text.startswith("time("):
         return pa.time64("us")
     if text not in _SIMPLE:
         raise SchemaError(
-            f"Column {name!r} has Spark's type {text}, which a table cannot hold. Cast it, or leave it out.",
+            f"Column {name!r} has the Spark type {text}, which a table cannot store. Cast the column, or drop it.",
             column=name,
         )
     return _SIMPLE[text]
 
 
 def holds_time(kind: pa.DataType) -> bool:
-    """Return whether a type contains times of day, which Spark supports only from Python and in literals.
-
-    Spark supports them only from Python and in literals.
-    """
+    """Return whether a type is or contains a time of day, which Spark cannot read from Parquet."""
     if pa.types.is_nested(kind):
         return any(holds_time(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_time(kind))
@@ -77,13 +75,13 @@ def holds_time(kind: pa.DataType) -> bool:
 def require_readable(schema: pa.Schema) -> None:
     """Raise SchemaError if a schema contains times of day, which Spark cannot read.
 
-    Its Parquet scan and its Arrow conversion do not support TIME.
+    Spark's Parquet scan and Arrow conversion do not support TIME.
     """
     for field in schema:
         if holds_time(field.type):
             raise SchemaError(
-                f"Column {field.name!r} holds times of day ({field.type}), which Spark reads neither from files nor "
-                "from Python. Leave it out by naming the other columns, or read it with to_arrow().",
+                f"Column {field.name!r} contains times of day ({field.type}), which Spark cannot read. Select the "
+                "other columns only, or read the column with to_arrow().",
                 column=field.name,
             )
 

@@ -1,7 +1,7 @@
 """Source offsets of a micro-batch of a Spark stream, read from the stream's checkpoint.
 
-Spark's progress report only contains the offsets of the previous batch. Rows contain offsets only if none were
-filtered. Spark itself resumes from the checkpoint.
+The checkpoint is used because Spark itself resumes from it. Spark's progress report only contains the offsets of the
+previous batch, and the rows of a batch do not show the offsets of filtered rows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _QUERY = "sql.streaming.queryId"  # Spark sets it on the thread that runs a quer
 
 
 def stream_offsets(frame: Any, batch_id: int) -> str:
-    """Return the end offsets of a Spark micro-batch, as JSON with one entry per source.
+    """Return the end offsets of a Spark micro-batch as JSON, with one entry per source.
 
     Args:
-        frame: The frame of the micro-batch, as passed to `foreachBatch`.
+        frame: The DataFrame of the micro-batch, as passed to `foreachBatch`.
         batch_id: The number of the micro-batch.
 
     Returns:
@@ -31,20 +31,24 @@ def stream_offsets(frame: Any, batch_id: int) -> str:
     session = frame.sparkSession
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise EngineError(
-            "Spark Connect does not tell how far a stream has read. Leave positions out of sink(), or run the stream "
-            "in the process of the driver."
+            "positions=True is not supported on Spark Connect, which does not expose stream offsets. Remove positions "
+            "from sink(), or run the stream in a classic session."
         )
     query = session.sparkContext.getLocalProperty(_QUERY)
     if query is None:
-        raise EngineError("positions=True is for writeStream.foreachBatch(): this frame comes from no stream.")
+        raise EngineError(
+            "DataFrame does not belong to a stream. Use positions=True only in writeStream.foreachBatch()."
+        )
     jvm = session.sparkContext._jvm
     running = session._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
     written = running.offsetLog().get(batch_id) if running is not None else None
     if written is None or written.isEmpty():
-        raise EngineError(f"The checkpoint of stream {query} has no offsets of batch {batch_id}.")
+        raise EngineError(
+            f"Checkpoint of stream {query} does not contain the offsets of batch {batch_id}. Restart the stream."
+        )
     offsets = written.get().offsets()
-    said = [offsets.apply(at) for at in range(offsets.size())]
-    return json.dumps([json.loads(one.get().json()) if one.isDefined() else None for one in said])
+    source_offsets = [offsets.apply(index) for index in range(offsets.size())]
+    return json.dumps([json.loads(offset.get().json()) if offset.isDefined() else None for offset in source_offsets])
 
 
 __all__ = ["stream_offsets"]

@@ -1,7 +1,7 @@
-"""Serialization of the tasks of a job, which pickles objects shared by all tasks only once.
+"""Serialization of the tasks of a job, which pickles objects that are shared by all tasks only once.
 
-A task therefore only unpickles its own part and the shared one. Shared parts are Arrow schemas, and objects of classes
-with `travels_once = True`, such as the store and the configuration of a table, anywhere in a task.
+A task therefore only unpickles its own part and the shared part. Shared objects are Arrow schemas, and instances of
+classes with `travels_once = True`, such as the store and the configuration of a table, anywhere in a task.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize the items of a job, with the objects that they share only once. `PickledTasks` deserializes them.
+    """Serialize the items of a job for `PickledTasks`, and objects that items share only once.
 
-    Returns the bytes of `task` and of the shared objects, and the bytes of each item without them.
+    Returns the bytes of `task` with the shared objects, and the bytes of each item without the shared objects.
     """
     from pyspark.cloudpickle import CloudPickler
 
@@ -34,9 +34,9 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
         sink = io.BytesIO()
         Pickler(sink).dump(item)  # type: ignore[no-untyped-call]  # pyspark gives no types for it
         parts.append(sink.getvalue())
-    whole = io.BytesIO()
-    CloudPickler(whole).dump((task, [value for _, value in common.values()]))  # type: ignore[no-untyped-call]
-    return whole.getvalue(), parts
+    common_sink = io.BytesIO()
+    CloudPickler(common_sink).dump((task, [value for _, value in common.values()]))  # type: ignore[no-untyped-call]
+    return common_sink.getvalue(), parts
 
 
 class PickledTasks:

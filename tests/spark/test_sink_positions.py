@@ -131,9 +131,9 @@ def test_a_new_checkpoint_under_the_name_of_a_sink_with_several_batches_is_told_
 
 def test_what_comes_from_no_stream_has_no_position(spark: Any, connected: Any, table: hoodoo.Table) -> None:
     sink = table.sink("files", positions=True)
-    with pytest.raises(EngineError, match="this frame comes from no stream"):
+    with pytest.raises(EngineError, match="DataFrame does not belong to a stream"):
         sink(spark.sql("SELECT 1L id, 'a' v"), 0)
-    with pytest.raises(EngineError, match="Spark Connect does not tell how far"):
+    with pytest.raises(EngineError, match="not supported on Spark Connect"):
         sink(connected.sql("SELECT 1L id, 'a' v"), 0)
     with pytest.raises(OptionError, match="positions"):
         table.sink("files", positions="yes")  # type: ignore[arg-type]

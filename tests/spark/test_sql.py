@@ -274,7 +274,7 @@ def test_what_is_not_carried_out_is_refused_with_what_would_be(spark: Any, table
 
 
 def test_what_sql_needs_is_said(spark: Any) -> None:
-    with pytest.raises(hoodoo.EngineError, match="Spark session is needed"):
+    with pytest.raises(hoodoo.EngineError, match="must be a Spark session"):
         hoodoo.sql("SELECT 1", "SELECT 1")  # type: ignore[arg-type]
     for nothing in ("", " -- only a comment", 5):
         with pytest.raises(hoodoo.OptionError, match="Spark SQL statement"):

@@ -38,27 +38,29 @@ _ALLOW_NETWORK = "allow_network_fs"
 
 def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(f"No space left while writing {key!r}. Free some space and try again.", key=key)
+        return StoreFull(f"No space left on the disk: cannot write {key!r}. Free some space and try again.", key=key)
     if problem.errno == errno.EROFS:
         return StoreDenied(
-            f"{key!r} is on a read-only file system. Mount it for writing, or choose another location.",
+            f"Cannot write {key!r} on a read-only file system. Mount it for writing, or choose another location.",
             key=key,
         )
     if problem.errno in (errno.EACCES, errno.EPERM):
         return StoreDenied(
-            f"No permission to write {key!r} ({problem.strerror}). Give this user the right to write the table's "
+            f"No permission to write {key!r} ({problem.strerror}). Give this user write permission for the table's "
             "folder.",
             key=key,
         )
     if isinstance(problem, (FileNotFoundError, FileExistsError)):
         return problem
-    return StoreUnavailable(f"The disk failed on {key!r}: {problem.strerror}.", key=key)
+    return StoreUnavailable(
+        f"Cannot write or delete {key!r}: {problem.strerror}. Check the disk and try again.", key=key
+    )
 
 
 def _behind_link(key: str) -> CorruptTable:
     return CorruptTable(
-        f"{key} is, or is behind, a symbolic link, which is not allowed in a table. Nothing was read or "
-        "deleted. Remove the link.",
+        f"Path {key} contains a symbolic link, which is not allowed in a table. Nothing was read or deleted. Remove "
+        "the link.",
         file=key,
     )
 
@@ -70,11 +72,11 @@ def _read_error(problem: OSError, key: str) -> HoodooError | OSError:
         return _behind_link(key)
     if problem.errno in (errno.EACCES, errno.EPERM):
         return StoreDenied(
-            f"No permission to read {key!r} ({problem.strerror}). Give this user permission to read the "
-            "table's folder.",
+            f"No permission to read {key!r} ({problem.strerror}). Give this user read permission for the table's "
+            "folder.",
             key=key,
         )
-    return StoreUnavailable(f"The disk failed on reading {key!r}: {problem.strerror}.", key=key)
+    return StoreUnavailable(f"Cannot read {key!r}: {problem.strerror}. Check the disk and try again.", key=key)
 
 
 def _sync_folder(path: str) -> None:
@@ -86,36 +88,34 @@ def _sync_folder(path: str) -> None:
 
 
 def _root_of(text: str) -> str:
-    """Return the absolute path for a local path or a `file:` URI. Raises OptionError if it cannot be used for a
-    table.
-    """
+    """Return the absolute path of a local path or a `file:` URI. Raises OptionError for an invalid path."""
     if text.startswith("file:"):
         rest = text.removeprefix("file:")
         host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.removeprefix("/"))
         if host not in ("", "localhost") or not rest.startswith("/") or not path.strip("/"):
             raise OptionError(
-                f"{printable(text)} is not a local file URL. Write file:///absolute/path, or only a path.",
+                f"{printable(text)} is not a valid file URL. Use file:///absolute/path, or a plain path.",
                 option="path",
             )
         text = "/" + path.lstrip("/")
     elif "://" in text:
         raise OptionError(
-            f"{printable(text.split('://')[0])} is not a supported store. Use a local path or s3://bucket/prefix.",
+            f"URL scheme {printable(text.split('://')[0])} is not supported. Use a local path or s3://bucket/prefix.",
             uri=printable(text.split("://")[0]),
         )
     expanded = os.path.expanduser(text)
     if text.startswith("~") and expanded == text:
         raise OptionError(
-            f"There is no user {printable(text.split('/')[0][1:])} for the path {printable(text)}; write ./~... for a "
-            "folder of that name.",
+            f"Path {printable(text)} refers to the unknown user {printable(text.split('/')[0][1:])}. Write ./~... if "
+            "the name of the folder begins with '~'.",
             option="path",
         )
     try:
         root = os.path.abspath(expanded)
     except FileNotFoundError:
         raise OptionError(
-            f"Relative path {printable(text)} cannot be resolved: the working folder of this process was deleted. Pass "
-            "an absolute path.",
+            f"Relative path {printable(text)} cannot be resolved, because the working directory of this process was "
+            "deleted. Pass an absolute path.",
             option="path",
         ) from None
     _require_no_file(root)
@@ -129,13 +129,13 @@ def _require_no_file(root: str) -> None:
         path = os.path.dirname(path)
     if os.path.islink(path) and not os.path.exists(path):
         raise OptionError(
-            f"{printable(path)} is a symbolic link to a missing folder. Create the folder, or remove the link.",
+            f"Path {printable(path)} is a symbolic link to a missing folder. Create the folder, or remove the link.",
             option="path",
         )
     if os.path.exists(path) and not os.path.isdir(path):
         raise OptionError(
-            f"{printable(path)} is a file, and a table is a folder. Choose another path; upsert() takes the rows of "
-            "files.",
+            f"Path {printable(path)} is a file, but a table is a folder. Choose another path. To load a file into a "
+            "table, pass it to upsert().",
             option="path",
         )
 
@@ -150,7 +150,8 @@ class LocalStore(Store):
         self._options = dict(options or {})
         if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
             raise OptionError(
-                f"A local path accepts only the storage option {_ALLOW_NETWORK}, got {printable(unknown)}.",
+                f"Storage options {printable(unknown)} are not valid for a local path. Only {_ALLOW_NETWORK} is "
+                "allowed.",
                 options=unknown,
             )
         self.root = _root_of(os.fspath(uri))
@@ -158,9 +159,9 @@ class LocalStore(Store):
         self._was_there = os.path.isdir(self.root)
         if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
             raise StoreRefused(
-                f"{self.root} is on a network file system ({kind}), where two machines may both create one file. "
-                "Use a local disk or S3; or, if this mount makes link() exclusive and shows new files at once to "
-                f"everybody, pass storage={{'{_ALLOW_NETWORK}': True}}.",
+                f"Path {self.root} is on a network file system ({kind}), where two machines may both create the same "
+                "file. Use a local disk or S3. If this mount has an atomic link() and shows new files to all machines "
+                f"at once, you can pass storage={{'{_ALLOW_NETWORK}': True}}.",
                 file_system=kind,
             )
 
@@ -172,7 +173,7 @@ class LocalStore(Store):
 
     @property
     def medium(self) -> str:
-        """The device of the file system. '' for network file systems, whose servers may change."""
+        """Id of the device that contains the store, or '' on a network file system, whose server may change."""
         folder = self.root
         while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
@@ -182,10 +183,10 @@ class LocalStore(Store):
         return os.path.join(self.root, key)
 
     def _make_folder(self, folder: str) -> None:
-        """Create `folder` and its parents, but never recreate the folder of a dropped or renamed table.
+        """Create a folder and its parents, but never recreate the folder of a dropped or renamed table.
 
-        The store's own folder is created only if it never existed. Raises TableNotFound if it was dropped or renamed,
-        because a late write would create an incomplete table at its old path.
+        Raises TableNotFound if the store's own folder existed before, because a late write would create an incomplete
+        table at its old path.
         """
         if os.path.isdir(folder):
             return
@@ -193,8 +194,8 @@ class LocalStore(Store):
             if os.path.isdir(folder):
                 return  # another thread created it
             raise TableNotFound(
-                f"{self.root} is gone: it was dropped or renamed while this process had it open. Open the table where "
-                "it is now.",
+                f"Table {self.root} was dropped or renamed while it was open in this process. Open the table at its "
+                "new path.",
                 path=self.root,
             )
         parent = os.path.dirname(folder)
@@ -229,9 +230,7 @@ class LocalStore(Store):
             try:
                 self._link(scratch, target)
             finally:
-                with contextlib.suppress(
-                    OSError
-                ):  # left for a sweep: once linked, the key is there whatever becomes of this
+                with contextlib.suppress(OSError):  # orphan removal deletes a temporary file that is left
                     os.unlink(scratch)
         except OSError as problem:
             raise _as_error(problem, key) from None
@@ -242,17 +241,19 @@ class LocalStore(Store):
     def settle(self, key: str) -> None:
         """Sync the folder of a file, so that a power failure cannot remove the file.
 
-        Before that, a power failure may remove the file, so the outcome of its creation is unknown.
+        Until the sync succeeds, the outcome of creating the file is unknown.
         """
         try:
             _sync_folder(os.path.dirname(self._path(key)))
         except OSError as problem:
-            raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
+            raise StoreUnavailable(
+                f"Cannot sync the folder of {key!r} to disk: {problem.strerror}. Check the disk and try again.", key=key
+            ) from None
 
     def _link(self, scratch: str, target: str) -> None:
         """Hard-link the temporary file `scratch` to `target`, and create the folders of `target` if needed.
 
-        It is retried, because other processes may remove empty folders (prune_folders).
+        The link is retried, because other processes may remove empty folders (prune_folders).
         """
         for _ in range(_FOLDER_ATTEMPTS):
             try:
@@ -267,8 +268,7 @@ class LocalStore(Store):
         try:
             scratch = self._scratch(data, True)
             self._make_folder(os.path.dirname(target))
-            # Hadoop verifies a file with its checksum file. With a stale checksum file, it could not read the new
-            # bytes.
+            # Hadoop would reject the new bytes because of a stale checksum file
             Path(os.path.dirname(target), f".{os.path.basename(target)}.crc").unlink(missing_ok=True)
             os.replace(scratch, target)
         except OSError as problem:
@@ -294,20 +294,20 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def above(self) -> Iterator[Store]:
-        known = self._options | {_ALLOW_NETWORK: True}  # no files are created there
-        return (LocalStore(str(folder), known) for folder in Path(self.root).parents)
+        options = self._options | {_ALLOW_NETWORK: True}  # no files are created in the parent folders
+        return (LocalStore(str(folder), options) for folder in Path(self.root).parents)
 
     def beside(self, suffix: str) -> LocalStore:
         return LocalStore(self.root + suffix, self._options)
 
     def version(self, key: str) -> str:
         try:
-            found = os.lstat(self._path(key))
+            status = os.lstat(self._path(key))
         except (FileNotFoundError, NotADirectoryError):
             return ""
         except OSError as problem:
             raise _read_error(problem, key) from None
-        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+        return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
     def modified_ms(self, key: str) -> int | None:
         try:
@@ -334,7 +334,9 @@ class LocalStore(Store):
                 if entry.is_dir(follow_symlinks=False):
                     if key.startswith(prefix) or f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
                         yield from self._walk(key, prefix, after)
-                elif key.startswith(prefix) and key > after:  # before the size: a folder may hold a long history
+                elif (
+                    key.startswith(prefix) and key > after
+                ):  # checked before the size, because a folder may contain many files
                     yield key, entry.stat(follow_symlinks=False).st_size
             except FileNotFoundError:
                 continue  # deleted after the folder was read
@@ -345,9 +347,9 @@ class LocalStore(Store):
         try:
             return sorted(name for name in os.listdir(self._path(folder)) if name > after)
         except OSError as problem:
-            if isinstance(found := _read_error(problem, folder), FileNotFoundError):
+            if isinstance(error := _read_error(problem, folder), FileNotFoundError):
                 return []
-            raise found from None
+            raise error from None
 
     def delete(self, key: str) -> None:
         """Delete a file.
@@ -368,9 +370,7 @@ class LocalStore(Store):
             os.close(folder)
 
     def _folder_of(self, key: str) -> int:
-        """Return a file descriptor for the folder of a file. Folders are opened one by one, to refuse symbolic
-        links.
-        """
+        """Open the folder of a file, and return its descriptor. Raises CorruptTable for a symbolic link in the path."""
         try:
             descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
             for segment in key.split("/")[:-1]:
@@ -388,7 +388,7 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def require_private(self) -> None:
-        """Raise StoreRefused if everybody on this machine may write the table's timeline, and so forge commits."""
+        """Raise StoreRefused if the table's timeline is world-writable, so that any user could forge commits."""
         try:
             mode = os.stat(os.path.join(self.root, ".hoodie")).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -398,14 +398,14 @@ class LocalStore(Store):
         if mode & stat.S_IWOTH:
             raise StoreRefused(
                 (
-                    f"Everybody on this machine may write {self.root}/.hoodie, and so forge commits. Take that right "
-                    "away: chmod -R o-w."
+                    f"Folder {self.root}/.hoodie is world-writable, so any user of this machine could forge commits. "
+                    f"Run chmod -R o-w {self.root}/.hoodie."
                 ),
                 path=self.root,
             )
 
     def prune_folders(self, key: str) -> None:
-        """Remove the parent folders of a file that are empty, below the folder of the store."""
+        """Remove empty parent folders of a file, up to but excluding the store's folder."""
         folder = os.path.dirname(self._path(key))
         while folder.startswith(self.root + os.sep):
             try:
@@ -415,7 +415,7 @@ class LocalStore(Store):
             folder = os.path.dirname(folder)
 
     def remove_empty_folders(self, folder: str) -> None:
-        """Remove `folder` and the folders in it, as far as they contain no file. '' is the folder of the store."""
+        """Remove `folder` and its subfolders unless they contain files. '' is the store's folder."""
         for path, _, _ in os.walk(self._path(folder), topdown=False):
             with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Detection of network file systems, which are not safe for tables. On Linux only."""
+"""Detection of network file systems, which are not safe for tables. It only works on Linux."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NETWORK = re.compile(
 
 
 def network_file_system(path: str) -> str:
-    """Return the type of the file system of `path` if several machines can share it, such as 'nfs4', or else ''.
+    """Return the type of the network file system that contains `path`, such as 'nfs4', or '' on a local disk.
 
     `path` need not exist.
     """
@@ -28,8 +28,8 @@ def network_file_system(path: str) -> str:
 def _type_of(path: str, mountinfo: str) -> str:
     """Return the type of the file system of `path`, from the contents of /proc/self/mountinfo.
 
-    The mount with the longest mount point above `path` counts. If several have one mount point, the newest counts. See
-    proc_pid_mountinfo(5).
+    The mount with the longest mount point above `path` decides, and the newest mount if several have the same mount
+    point. See proc_pid_mountinfo(5).
     """
     best, kind = "", ""
     for line in mountinfo.splitlines():

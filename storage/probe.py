@@ -1,7 +1,7 @@
-"""Test of the guarantees of a store that commits depend on, such as atomic creation of a file.
+"""Test of the store guarantees that commits depend on, such as atomic creation of a file.
 
-It uses new random keys, and deletes them at the end. Of seven S3-compatible servers that were tested, three answered
-200 to a second `If-None-Match: *` and overwrote the object. One let two writers win a race.
+The test uses new random keys, and deletes them at the end. Of seven S3-compatible servers that were tested, three
+answered 200 to a second put with `If-None-Match: *` and overwrote the object. One let two concurrent writers succeed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hoodoo.storage.store import Store
 
 PROBES = ".hoodie/.hoodoo/probe/"
 _ATTEMPTS = 5
-_RACES, _KEYS = 3, 4  # two threads per key, because some servers delay a third one by a second
+_RACES, _KEYS = 3, 4  # two threads per key, because some servers delay a third thread by a second
 _LARGE = 1 << 20
 _READ_AGAIN_S = 0.001
-_conforming: set[str] = set()  # identities, and file systems, of stores that passed in this process
+_conforming: set[str] = set()  # identities and file systems of stores that passed in this process
 
 
 class PromiseResult(NamedTuple):
@@ -32,7 +32,7 @@ class PromiseResult(NamedTuple):
 
 
 class _Probe:
-    """Test of a store's guarantees: one method per guarantee, which returns whether the store meets it."""
+    """Test of a store's guarantees. Each method tests one guarantee and returns whether the store meets it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -48,7 +48,7 @@ class _Probe:
         if not _absent(self.store.get, self.key):
             return False
         self.store.put_if_absent(self.key, b"first")
-        return self.store.get(self.key) == b"first"  # also if the server caches the previous miss
+        return self.store.get(self.key) == b"first"  # must not return a cached "not found" response
 
     def refused(self) -> bool:
         try:
@@ -66,9 +66,9 @@ class _Probe:
         )
 
     def _race(self, keys: list[str]) -> bool:
-        """Return whether exactly one of two threads succeeds in creating each key, if all threads start at once.
+        """Return whether exactly one of two concurrent threads succeeds in creating each key.
 
-        A thread with an unknown outcome may be the one that succeeded.
+        A thread whose outcome is unknown may have succeeded.
         """
         won: dict[str, list[bytes]] = {key: [] for key in keys}
         unknown: dict[str, list[bytes]] = {key: [] for key in keys}
@@ -94,7 +94,9 @@ class _Probe:
             thread.join()
         for key in keys:
             if not won[key] and unknown[key] and not self.store.exists(key):
-                silent = StoreUnavailable(f"The store answered no request to create {key!r}.", key=key)
+                silent = StoreUnavailable(
+                    f"Store did not respond to any request to create {key!r}. Check that it is running.", key=key
+                )
                 raise refusals.get(key, silent)
         return all(len(won[key]) <= 1 and self.store.get(key) in (won[key] or unknown[key]) for key in keys)
 
@@ -107,11 +109,11 @@ class _Probe:
         return self._whole(key, self.store.put, before)
 
     def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
-        """Return whether reads of a file that is being written see either the old or the new bytes, but no mixture.
+        """Return whether reads during a write return either the old or the new bytes, but never a mixture.
 
         `put` writes the new bytes, and `before` are the old bytes.
         """
-        after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
+        after, contents, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 
         def write() -> None:
             try:
@@ -123,21 +125,21 @@ class _Probe:
         writer.start()
         while writer.is_alive():
             with contextlib.suppress(FileNotFoundError, StoreUnavailable):
-                seen.add(self.store.get(key))
+                contents.add(self.store.get(key))
             time.sleep(_READ_AGAIN_S)
         writer.join()
         if failures:
             raise failures[0]
-        return seen <= ({before, after} if before else {after}) and self.store.get(key) == after
+        return contents <= ({before, after} if before else {after}) and self.store.get(key) == after
 
     def listed(self) -> bool:
         first, last = self._name("a"), self._name("c")
         for key in (last, first):
             self.store.put_if_absent(key, b"1")
         own = (first, self.key, last)
-        found = [entry for entry in self.store.list(self.folder) if entry[0] in own]
-        later = [entry for entry in self.store.list(self.folder, first) if entry[0] in own]
-        return found == [(first, 1), (self.key, 5), (last, 1)] and later == found[1:]
+        entries = [entry for entry in self.store.list(self.folder) if entry[0] in own]
+        later_entries = [entry for entry in self.store.list(self.folder, first) if entry[0] in own]
+        return entries == [(first, 1), (self.key, 5), (last, 1)] and later_entries == entries[1:]
 
     def ranges(self) -> bool:
         with self.store.open_input(self.key) as source:
@@ -163,7 +165,7 @@ class _Probe:
     def tidy(self) -> None:
         for key in self.made:
             self.store.delete(key)
-        prune = getattr(self.store, "prune_folders", None)  # only local disks have empty folders
+        prune = getattr(self.store, "prune_folders", None)  # only local disks have folders
         if prune:
             prune(self.key)
 
@@ -193,14 +195,14 @@ _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _
 
 
 def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
-    """Test the guarantees of a store that commits depend on, and delete all test keys.
+    """Test the store guarantees that commits depend on, and delete all test keys.
 
     Args:
         store: The store to test.
-        briefly: True only tests the guarantees that prevent conflicts of two writers. Default False.
+        briefly: True only tests the guarantees that prevent two writers from overwriting each other. Default False.
 
     Raises:
-        StoreUnavailable: The store did not respond.
+        StoreUnavailable: The store did not respond after several attempts.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -215,9 +217,9 @@ def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
 def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[PromiseResult]:
     run, checks = _Probe(store), []
     try:
-        for name, kept in promises.items():
+        for name, test in promises.items():
             try:
-                passed = kept(run)
+                passed = test(run)
             except (FileNotFoundError, FileExistsError):
                 passed = False
             checks.append(PromiseResult(name, passed))
@@ -231,7 +233,7 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
 
 
 def require_conforming(store: Store, briefly: bool = False) -> None:
-    """Raise StoreRefused if commits in the store would be unsafe. The error names the missing guarantee.
+    """Raise StoreRefused if the store lacks a guarantee that commits depend on. The error names the guarantee.
 
     If another store on the same file system has passed all tests in this process, only a brief test is run.
     """
@@ -239,10 +241,7 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
     for check in probe(store, briefly or medium in _conforming):
         if not check.passed:
             raise StoreRefused(
-                (
-                    f"{store.uri}: this store fails the check {check.name!r}, so that a commit could be lost. Use "
-                    "another store."
-                ),
+                (f"Store {store.uri} fails the check {check.name!r}, so commits could be lost. Use another store."),
                 check=check.name,
             )
     _conforming.add(store.identity)
@@ -251,7 +250,7 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
 
 
 def require_conforming_once(store: Store) -> None:
-    """Test a storage server before the first write of this process. Raises StoreRefused if it fails.
+    """Test a storage server before the first write of this process. Raises StoreRefused if a test fails.
 
     The server may have been replaced, or put behind a proxy, after the table was created. A local disk is not tested
     again.

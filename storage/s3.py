@@ -1,9 +1,9 @@
 """Store in a bucket prefix on S3. boto3 sends conditional writes, and Arrow's file system reads large objects.
 
-boto3's own retries are disabled, because after a lost reply, they would report a 412 for this process's own write. Each
-request is sent once. If the result of a conditional put is neither success nor refusal, it is *unknown*
-(StoreUnavailable), and the caller reads the key to find out. Requests that are safe to repeat are repeated in this
-module. boto3 would give up early on a store that fails often, because its retries are limited by a quota.
+The retries of boto3 are disabled. After a lost response, a retried conditional put would return 412, although this
+process created the object. A conditional put is therefore sent once. If it neither succeeds nor is rejected, its
+outcome is *unknown* (StoreUnavailable), and the caller reads the key to find out. This module retries requests that are
+safe to repeat. boto3 would give up early on a store that fails often, because a quota limits its retries.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ _WITHOUT_CREDENTIALS = (
     SSOError,
 )
 _ATTEMPTS = 8
-_CONNECTIONS = 32  # open connections of a client, which several tables and their threads may share
+_CONNECTIONS = 32  # maximum open connections of a client, which several tables and threads may share
 _BEGINNING = 1 << 20  # bytes read when an object is opened
 _STREAMED = 8 << 20  # larger uploads are streamed instead of copied
-_PATIENCE_S = 30.0  # no retries after this time
-_PASSING = {408, 409, 429}  # like every 5xx, transient: the request may succeed later
+_PATIENCE_S = 30.0  # maximum time for the retries of a request
+_PASSING = {408, 409, 429}  # transient statuses, like all 5xx: the request may succeed later
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -89,28 +89,31 @@ def _is_loopback(host: str | None) -> bool:
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
     """Return the S3 endpoint if it is valid. Raises OptionError otherwise.
 
-    It must be https, except on this machine or with `allow_http`, and must contain no user or password.
+    An endpoint must use https, except on this machine or with `allow_http`, and must not contain a user or a password.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise OptionError(
-            f"storage endpoint {redact(endpoint)!r} must be a plain http(s) URL without a user part.", option="endpoint"
+            f"Storage endpoint {redact(endpoint)!r} is not valid. Use an http(s) URL without a user or a password.",
+            option="endpoint",
         )
     if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname)):
-        raise OptionError("storage endpoint is plain http: use https, or pass allow_http=True.", option="endpoint")
+        raise OptionError(
+            "Storage endpoint uses http, which is not encrypted. Use https, or pass allow_http=True.", option="endpoint"
+        )
     return endpoint
 
 
 def _bucket_and_prefix(uri: str) -> tuple[str, str]:
-    """Split `s3://bucket/prefix` into bucket and prefix. Raises OptionError for an invalid path."""
+    """Split an S3 path `s3://bucket/prefix` into bucket and prefix. Raises OptionError for an invalid path."""
     bucket, _, path = uri.partition("://")[2].partition("/")
     prefix = path.strip("/")
     if not _BUCKET.fullmatch(bucket):
-        raise OptionError(f"An S3 table needs a bucket: write s3://bucket/prefix, not {printable(uri)}.", option="path")
+        raise OptionError(f"S3 path {printable(uri)} has no valid bucket. Write s3://bucket/prefix.", option="path")
     if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
         raise OptionError(
-            f"The path {printable(uri)} contains an empty part, '.' or '..', which S3 and other programs interpret "
-            "differently. Write it without these parts.",
+            f"S3 path {printable(uri)} contains an empty segment, '.' or '..', which programs interpret differently. "
+            "Write the path without them.",
             option="path",
         )
     return bucket, prefix
@@ -119,12 +122,12 @@ def _bucket_and_prefix(uri: str) -> tuple[str, str]:
 def _session() -> boto3.session.Session:
     """Return a boto3 session that reports missing credentials within a second.
 
-    The timeout of the cloud metadata service is reduced, unless it is configured.
+    It has a shorter timeout for the cloud metadata service, unless a timeout is configured.
     """
     session = botocore.session.get_session()
     if session.get_config_variable("metadata_service_timeout") == _METADATA_DEFAULT_S:
         for provider in session.get_component("credential_provider").providers:
-            # the option only accepts integer seconds
+            # boto3's option only accepts integer seconds
             if (fetcher := getattr(provider, "_role_fetcher", None)) is not None:
                 fetcher._session = URLLib3Session(timeout=_METADATA_S)
     return boto3.session.Session(botocore_session=session)
@@ -136,9 +139,7 @@ def _body(data: BytesLike) -> Any:
 
 
 class _Clients:
-    """S3 clients for one set of options. They are created on first use, because creation takes as long as several
-    requests.
-    """
+    """S3 clients for one set of options. They are created on first use, because creating a client is slow."""
 
     def __init__(self) -> None:
         self.lock, self.pid = threading.Lock(), os.getpid()
@@ -149,10 +150,10 @@ _shared: WeakValueDictionary[tuple[Any, ...], _Clients] = WeakValueDictionary()
 
 
 def _clients_of(options: Mapping[str, Any]) -> _Clients:
-    """Return the S3 clients for these options. Stores in this process with equal credentials share their clients.
+    """Return the S3 clients for these options. Stores with equal options share their clients.
 
-    Credentials from the environment may change, so clients with such credentials are not shared. A forked process gets
-    its own clients.
+    Clients with credentials from the environment are not shared, because these may change. A forked process gets its
+    own clients.
     """
     if not options.get("access_key"):
         return _Clients()
@@ -170,14 +171,15 @@ class S3Store(Store):
         unknown = sorted(set(self._options) - set(_OPTIONS))
         if unknown:
             raise OptionError(
-                f"Unknown storage option {printable(unknown[0])}; known: {', '.join(_OPTIONS)}.", option=unknown[0]
+                f"Storage option {printable(unknown[0])} is unknown. Valid options: {', '.join(_OPTIONS)}.",
+                option=unknown[0],
             )
         if (endpoint := self._options.get("endpoint")) is not None:
             check_endpoint(endpoint, bool(self._options.get("allow_http")))
         for name in set(self._options) - {"allow_http"}:
             if self._options[name] is not None and not isinstance(self._options[name], str):
                 raise OptionError(
-                    f"Storage option {name} must be a string, not a {type(self._options[name]).__name__}.", option=name
+                    f"Storage option {name} must be a string, got a {type(self._options[name]).__name__}.", option=name
                 )
         self.bucket, self.prefix = _bucket_and_prefix(uri)
         self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
@@ -195,9 +197,9 @@ class S3Store(Store):
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
     def _of_this_process(self) -> _Clients:
-        """Return the S3 clients of this process, which are new ones after a fork.
+        """Return the S3 clients of this process. A forked process gets new clients.
 
-        A forked process must not use its parent's connections, because both would read each other's responses.
+        Otherwise parent and child would use the same connections and read each other's responses.
         """
         if self._clients.pid != os.getpid():
             self._clients = _clients_of(self._options)
@@ -229,7 +231,7 @@ class S3Store(Store):
         with self._clients.lock:
             if "arrow" not in self._clients.made:
                 endpoint = self._options.get("endpoint")
-                named = {
+                arguments = {
                     "region": self._options.get("region"),
                     "access_key": self._options.get("access_key"),
                     "secret_key": self._options.get("secret_key"),
@@ -238,24 +240,24 @@ class S3Store(Store):
                     "scheme": urlsplit(endpoint).scheme if endpoint else None,
                     "retry_strategy": pafs.AwsDefaultS3RetryStrategy(max_attempts=_ATTEMPTS),
                 }
-                self._clients.made["arrow"] = pafs.S3FileSystem(**{k: v for k, v in named.items() if v})
+                self._clients.made["arrow"] = pafs.S3FileSystem(**{k: v for k, v in arguments.items() if v})
             return self._clients.made["arrow"]
 
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _again(self, call: Callable[[], T]) -> T:
-        """Call `call` with retries while the store does not answer, and return the result.
+        """Call `call`, and retry while the store is unavailable. Returns the result.
 
         Raises StoreUnavailable if all attempts fail.
         """
-        ends = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _PATIENCE_S
         for attempt in range(1, _ATTEMPTS):
             try:
                 return call()
             except StoreUnavailable as problem:
                 status = problem.details.get("status", 0)
-                if (status and status < 500 and status not in _PASSING) or time.monotonic() > ends:
+                if (status and status < 500 and status not in _PASSING) or time.monotonic() > deadline:
                     raise
                 self.pause(0.01 * 2**attempt)
         return call()
@@ -264,24 +266,25 @@ class S3Store(Store):
         return self._again(lambda: self._send(operation, key, **arguments))
 
     def _send(self, operation: str, key: str, **arguments: Any) -> Any:
-        """Send one request to S3 without retries, and convert its errors."""
+        """Send a request to S3 without retries, and convert boto3's errors to hoodoo's."""
         try:
-            answer = getattr(self._client(), operation)(Bucket=self.bucket, **arguments)
-            self._note_clock(answer)
-            return answer
+            response = getattr(self._client(), operation)(Bucket=self.bucket, **arguments)
+            self._note_clock(response)
+            return response
         except ClientError as problem:
             code = str(problem.response.get("Error", {}).get("Code", ""))
             if code in _ABSENT:
                 raise FileNotFoundError(key) from None
             if code in _EXISTS:
                 raise FileExistsError(key) from None
-            if code in _DENIED and operation == "head_object":  # its response contains no reason
+            if code in _DENIED and operation == "head_object":  # a head response does not contain the reason
                 self._send("list_objects_v2", key, Prefix=self._key(key), MaxKeys=1)
             if refusal := self._refusal(code, operation, key):
                 raise refusal from None
             status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             raise StoreUnavailable(
-                f"{self._endpoint} answered {code or 'an error'} to {operation} of {key!r} in bucket {self.bucket!r}.",
+                f"S3 request {operation} for {key!r} in bucket {self.bucket!r} at {self._endpoint} failed: "
+                f"{code or 'unknown error'}. Try again later.",
                 key=key,
                 status=status,
                 **self._named,
@@ -289,22 +292,22 @@ class S3Store(Store):
         except _WITHOUT_CREDENTIALS as problem:
             self._clients.made.pop("boto", None)  # the client would not look for credentials again
             raise NoCredentials(
-                f"Nothing to sign requests for bucket {self.bucket!r} with ({type(problem).__name__}). Set "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or pass "
+                f"No credentials for bucket {self.bucket!r} ({type(problem).__name__}). Set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, set AWS_PROFILE to a profile, or pass "
                 "storage={'access_key': ..., 'secret_key': ...}.",
                 **self._named,
             ) from None
         except ParamValidationError as problem:
             raise OptionError(
-                f"S3 rejects bucket {self.bucket!r} with key {key!r}: {printable(redact(str(problem)))}. Choose "
-                "another path.",
+                f"S3 does not accept the bucket {self.bucket!r} or the key {key!r}: {printable(redact(str(problem)))}. "
+                "Choose another path.",
                 option="path",
                 **self._named,
             ) from None
         except BotoCoreError as problem:
             raise StoreUnavailable(
-                f"{operation} of {key!r} in bucket {self.bucket!r} at {self._endpoint} failed: "
-                f"{redact(type(problem).__name__)}. Is the endpoint right, and is the store running?",
+                f"S3 request {operation} for {key!r} in bucket {self.bucket!r} at {self._endpoint} failed: "
+                f"{redact(type(problem).__name__)}. Check that the endpoint is correct and that the store is running.",
                 key=key,
                 **self._named,
             ) from None
@@ -318,45 +321,47 @@ class S3Store(Store):
         return {"bucket": self.bucket, "endpoint": self._endpoint}
 
     def _refusal(self, code: str, operation: str, key: str) -> HoodooError | None:
-        """Return the error for a permanent failure, such as a missing bucket, or None if a retry may help."""
+        """Return the error for a permanent failure, such as a missing bucket, or None for other failures."""
         bucket = f"bucket {self.bucket!r} at {self._endpoint}"
         if code == "NoSuchBucket":
             return BucketNotFound(
-                f"There is no {bucket}. Create it, or correct the path or the endpoint.", **self._named
+                f"Cannot find {bucket}. Create it, or correct the path or the endpoint.", **self._named
             )
         if code in _KEY_REFUSED:
             return KeyRefused(
-                f"The access key is not known, or no longer ({code}), to {bucket}. Give the access_key of this store, "
-                "or renew the session token.",
+                f"Access key or session token was rejected by {bucket} ({code}). Pass the access_key of this store, or "
+                "renew the session token.",
                 **self._named,
             )
         if code in _SIGNATURE_REFUSED:
-            why = "clock" if code == "RequestTimeTooSkewed" else "secret_key, the region and this machine's clock"
+            causes = (
+                "this machine's clock" if code == "RequestTimeTooSkewed" else "the secret_key, the region or the clock"
+            )
             return SignatureRefused(
-                f"The signature was refused ({code}) by {bucket}. Correct the {why}.", **self._named
+                f"Request signature was rejected by {bucket} ({code}). Correct {causes}.", **self._named
             )
         if code in _DENIED:
             return StoreDenied(
-                f"No permission for {operation} of {key!r} in {bucket}. Nothing was changed; let the owner of the "
-                "bucket allow it (examples/bucket-policy.json).",
+                f"No permission for {operation} on {key!r} in {bucket}. Nothing was changed. Ask the owner of the "
+                "bucket to grant it (examples/bucket-policy.json).",
                 key=key,
                 operation=operation,
                 **self._named,
             )
         return None
 
-    def _note_clock(self, answer: Mapping[str, Any]) -> None:
-        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    def _note_clock(self, response: Mapping[str, Any]) -> None:
+        date = response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         with contextlib.suppress(TypeError, ValueError):
             self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - time.time_ns() // 1_000_000
 
     def clock_ms(self) -> int | None:
-        """Return the server's time, based on the Date header of the newest response."""
+        """Return the server's time in ms since 1970, based on the Date header of the latest response."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
-        answer = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
-        return str(answer["ETag"]) if "ETag" in answer else None
+        response = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+        return str(response["ETag"]) if "ETag" in response else None
 
     def put(self, key: str, data: BytesLike) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
@@ -365,11 +370,13 @@ class S3Store(Store):
         """Read an object, and return its bytes and the response."""
 
         def read() -> tuple[bytes, Mapping[str, Any]]:
-            answer = self._send("get_object", key, Key=self._key(key), **arguments)
+            response = self._send("get_object", key, Key=self._key(key), **arguments)
             try:
-                return answer["Body"].read(), answer
+                return response["Body"].read(), response
             except (BotoCoreError, HTTPError) as problem:
-                raise StoreUnavailable(f"Reading {key!r} broke off: {type(problem).__name__}.", key=key) from None
+                raise StoreUnavailable(
+                    f"Connection to S3 failed while reading {key!r}: {type(problem).__name__}. Try again.", key=key
+                ) from None
 
         return self._again(read)
 
@@ -395,9 +402,7 @@ class S3Store(Store):
         yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, int, int, str]]:
-        """Yield the key, size in bytes, modification time (ms since 1970) and ETag of every object whose key starts
-        with `prefix`.
-        """
+        """Yield key, size in bytes, modification time (ms since 1970) and ETag of every object below `prefix`."""
         for key, item in self._items(prefix, ""):
             yield key, int(item["Size"]), int(item["LastModified"].timestamp() * 1000), str(item["ETag"])
 
@@ -441,26 +446,26 @@ class S3Store(Store):
         return pa.PythonFile(_Reading(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
-        """Read the first MiB of an object, which is all of a small object, and return it with the object's size.
+        """Read up to 1 MiB from the beginning of an object, and return it with the object's size.
 
         This takes one request. Raises FileNotFoundError.
         """
         try:
-            data, answer = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
+            data, response = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
         except StoreUnavailable as problem:
             if problem.details.get("status") == 416:  # a range request for an empty object fails
                 return b"", 0
             raise
-        return data, int(answer.get("ContentRange", "").rpartition("/")[2] or len(data))
+        return data, int(response.get("ContentRange", "").rpartition("/")[2] or len(data))
 
     def large(self, key: str) -> pa.NativeFile:
-        """Open an object with Arrow's S3 client, which transfers data without blocking other threads."""
+        """Open a large object with Arrow's S3 client, which transfers data without blocking other threads."""
         return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
     def through_arrow(self, key: str, call: Callable[[], T]) -> T:
-        """Call `call`, which reads with Arrow's S3 client, with retries, and return the result.
+        """Call a function that reads with Arrow's S3 client, with retries. Returns the result.
 
-        Arrow's client does not retry after a 429 or a broken response.
+        Arrow's client itself does not retry after a 429 or an interrupted response.
         """
 
         def once() -> T:
@@ -469,7 +474,7 @@ class S3Store(Store):
             except FileNotFoundError:
                 raise FileNotFoundError(key) from None
             except OSError as problem:
-                raise StoreUnavailable(f"Reading {key!r} failed: {redact(str(problem))[:200]}", key=key) from None
+                raise StoreUnavailable(f"Cannot read {key!r} from S3: {redact(str(problem))[:200]}", key=key) from None
 
         return self._again(once)
 
@@ -478,7 +483,7 @@ class S3Store(Store):
 
 
 class _Reading(io.RawIOBase):
-    """S3 object as a file for Arrow. The request that opens a small object also reads it completely."""
+    """File object for an S3 object. Small objects are read completely when they are opened."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Buffer for bytes that may not fit into memory: they are written once, and then read as one buffer.
+"""Buffer for bytes that may not fit into memory, which are written once and then read as one buffer.
 
-A small buffer is in memory, and a large one in an unnamed temporary file ($TMPDIR). The file disappears with the
-object, however the process ends.
+A small buffer is in memory, and a large buffer in an unnamed temporary file in $TMPDIR. The operating system deletes
+the file even if the process is killed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ IN_MEMORY = 32 << 20
 
 
 class Spool:
-    """File object that collects bytes in memory, or in a temporary file if they are large. `buffer()` ends the
-    writing.
-    """
+    """Writable file object that collects bytes in memory, or in a temporary file if they become large."""
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self.closed = False
@@ -56,9 +54,7 @@ class Spool:
         return False
 
     def buffer(self) -> pa.Buffer:
-        """Return all written bytes as one buffer. A large buffer is memory-mapped from its file, and uses only the page
-        cache.
-        """
+        """Return all written bytes as one buffer, which is memory-mapped if large. Ends the writing."""
         if self._file is None:
             return pa.py_buffer(b"".join(self._pieces))
         self._file.flush()

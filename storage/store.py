@@ -1,11 +1,11 @@
 """Interface of a store, which contains the files of a table: create, read, list and delete.
 
-A store only handles keys and bytes. All storage faults occur behind this interface. Keys are relative to the store's
-root, with `/` between segments.
+A store only handles keys and bytes. A key is the path of a file relative to the store's root, with `/` between
+segments.
 
 A request has one of three outcomes: success; refusal (FileExistsError, FileNotFoundError, or one of REFUSALS), which
-changed nothing; or StoreUnavailable. For a put, StoreUnavailable means *unknown*: the bytes may appear now, later or
-never.
+changed nothing; or StoreUnavailable. For a put, StoreUnavailable means that the outcome is *unknown*: the bytes may
+appear now, later or never.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ SCRATCH = ".hoodie/.hoodoo/tmp"
 
 
 REFUSALS = (StoreFull, StoreDenied, BucketNotFound, CredentialsError)
-"""Errors of a store that certainly changed nothing."""
+"""Types of errors after which the store is certainly unchanged."""
 
 
 BytesLike: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def digest(data: BytesLike) -> str:
-    """Return the XXH3-128 digest of some bytes as 32 hex digits. It detects damage, but not attacks."""
+    """Return the XXH3-128 digest of bytes as 32 hex digits. The digest detects damage, but not attacks."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 class Store(ABC):
-    """Interface of a folder or bucket prefix that contains files. The key of a file is its path relative to it."""
+    """Interface of a folder or bucket prefix that contains files. The key of a file is its relative path."""
 
     uri: str
     lists_by_prefix: bool = False
-    """True if a listing that starts after a given key costs one request, regardless of the number of earlier keys."""
-    travels_once = True  # the driver sends it to its tasks once (engine/task_pickling)
+    """True if listing the keys after a given key costs the same, regardless of the number of earlier keys."""
+    travels_once = True  # tasks of a job share one pickled copy (engine/task_pickling)
     changes_unseen: bool = False
     """True for a storage server, which may be upgraded, replaced or put behind a proxy while a table exists."""
 
     @property
     def identity(self) -> str:
-        """A string that is equal for two stores of the same location on the same server."""
+        """Identifier of the store. It is equal for stores with the same location on the same server."""
         return self.uri
 
     @property
     def medium(self) -> str:
-        """The file system that contains the store, or '' if it is unknown or may change."""
+        """Identifier of the file system that contains the store, or '' if it is unknown or may change."""
         return ""
 
     @abstractmethod
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
-        """Create a file atomically, unless it exists. Returns its version if the store reports it without another
-        request.
+        """Create a file atomically unless it exists.
 
-        Raises FileExistsError if the key exists, and StoreUnavailable if the outcome is unknown. With durable=False, a
-        power failure may remove the file; for hints only.
+        Returns the version of the file, or None if the version would cost another request. Raises FileExistsError if
+        the key exists, and StoreUnavailable if the outcome is unknown. With durable=False, a power failure may remove
+        the file.
         """
 
     @abstractmethod
     def put(self, key: str, data: BytesLike) -> None:
-        """Create or replace a file atomically: readers see the old or the new bytes."""
+        """Create or replace a file atomically. Readers see either the old or the new bytes."""
 
     @abstractmethod
     def get(self, key: str) -> bytes:
@@ -78,7 +78,7 @@ class Store(ABC):
 
     @abstractmethod
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Return `length` bytes of a file from the offset `start`, or fewer at the end of the file."""
+        """Read `length` bytes of a file from the offset `start`, or fewer at the end of the file."""
 
     @abstractmethod
     def size(self, key: str) -> int:
@@ -86,38 +86,33 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        """Yield key and size in bytes of every file whose key starts with `prefix` and sorts after `after`, in key
-        order.
-        """
+        """Yield key and size of every file whose key starts with `prefix` and is greater than `after`, in order."""
 
     def above(self) -> Iterator[Store]:
         """Yield the stores of the parent folders, nearest first."""
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """Return the store at this store's location with `suffix` appended to its name, or None if it cannot exist."""
+        """Return the store whose location is this location plus `suffix`, or None if there is no such location."""
         return None
 
     def version(self, key: str) -> str:
-        """Return a string that changes whenever a file is written, such as an ETag, or '' if the file does not
-        exist.
-        """
+        """Return a string that changes with each write of a file, such as an ETag, or '' for a missing file."""
         try:
             return digest(self.get(key))
         except FileNotFoundError:
             return ""
 
     def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
-        """Yield key and version of every file whose key starts with `prefix` and sorts after `after`."""
+        """Yield key and version of every file whose key starts with `prefix` and is greater than `after`."""
         for key, _ in self.list(prefix, after):
             if version := self.version(key):
                 yield key, version
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
-        """Return the file names directly in `folder` (ends in /) that sort after `after`, in order. Cheaper than
-        `list`.
+        """Return the sorted names of files directly in `folder` that are greater than `after`. Cheaper than `list`.
 
-        Names of subfolders may be included.
+        `folder` ends in "/". Names of subfolders may be included.
         """
         cut = len(folder)
         return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
@@ -127,11 +122,11 @@ class Store(ABC):
         """Delete a file. A missing file is not an error."""
 
     def prune_folders(self, key: str) -> None:
-        """Remove the parent folders of a deleted file that are empty. A bucket has no folders."""
+        """Remove empty parent folders of a deleted file. Does nothing in a bucket, which has no folders."""
         return
 
     def remove_empty_folders(self, folder: str) -> None:
-        """Remove `folder` and the folders in it, as far as they contain no file. A bucket has no folders."""
+        """Remove `folder` and its subfolders unless they contain files. Does nothing in a bucket."""
         return
 
     @abstractmethod
@@ -139,8 +134,7 @@ class Store(ABC):
         """Open a file for random access by Arrow. Raises FileNotFoundError."""
 
     def mapped(self, key: str, in_memory: int = IN_MEMORY) -> pa.Buffer:
-        """Return all bytes of a file as a buffer. If the file is larger than `in_memory` bytes, the buffer is not held
-        in memory.
+        """Return all bytes of a file as a buffer. A file larger than `in_memory` bytes is memory-mapped.
 
         Raises FileNotFoundError.
         """
@@ -159,26 +153,24 @@ class Store(ABC):
 
     @abstractmethod
     def modified_ms(self, key: str) -> int | None:
-        """Return the modification time of a file in ms since 1970, by the store's clock, or None if the file is
-        missing.
-        """
+        """Return the modification time of a file in ms since 1970 by the store's clock, or None for a missing file."""
 
     def settle(self, key: str) -> None:
-        """Make an existing file durable, so that a power failure cannot remove it. Raises StoreUnavailable."""
+        """Make an existing file durable, so that a power failure cannot remove it. Raises StoreUnavailable if this
+        fails.
+        """
         return
 
     def require_private(self) -> None:
-        """Raise StoreRefused if strangers may write to the table. The policy of a bucket is not checked."""
+        """Raise StoreRefused if every user of the machine may write to the table. Bucket policies are not checked."""
         return
 
     def clock_ms(self) -> int | None:
-        """Return the time of the store's clock in ms since 1970, or None if it is unknown, such as before the first
-        response.
-        """
+        """Return the time of the store's clock in ms since 1970, or None if unknown, as before the first response."""
         return None
 
     def pause(self, seconds: float) -> None:
-        """Wait before a retry. A simulated store advances its own clock instead."""
+        """Wait `seconds` before a retry. A simulated store advances its own clock instead."""
         time.sleep(seconds)
 
     def exists(self, key: str) -> bool:
@@ -191,8 +183,8 @@ class Store(ABC):
     def create(self, key: str, data: BytesLike, durable: bool = True) -> None:
         """Create a file with `put_if_absent`, and retry while the outcome is unknown.
 
-        FileExistsError may therefore mean that an earlier attempt of this call succeeded. Raises StoreUnavailable after
-        several unknown outcomes.
+        A FileExistsError may mean that an earlier attempt of this call succeeded. Raises StoreUnavailable if the
+        outcome of all attempts is unknown.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -204,9 +196,9 @@ class Store(ABC):
                 self.pause(0.02 * 2**attempt)
 
     def write_once(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """Create a file whose content does not depend on the writer.
+        """Create a file, or do nothing if it already exists with equal bytes.
 
-        Succeeds if the file already exists with equal bytes. Raises FileExistsError if it has other bytes.
+        Raises FileExistsError if the file exists with different bytes.
         """
         try:
             self.create(key, data, durable)

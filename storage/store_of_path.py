@@ -1,4 +1,4 @@
-"""Choice of the store for a path or URL, as users write it. Only this module knows every kind of store."""
+"""Selection of the store for the path or URL of a table. Only this module depends on every kind of store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.store import Store
 
-_PATH_MAX = 1_000  # of a table: names of files come below it, and S3 takes 1,024 bytes in all
+_PATH_MAX = 1_000  # for the path of a table; S3 allows 1,024 bytes including the names of files
 _SEGMENT_MAX = 255
 
 
@@ -24,13 +24,15 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             default, boto3 finds the credentials in its usual way. For a local path: allow_network_fs.
 
     Raises:
-        OptionError: The path or an option cannot be used.
+        OptionError: The path or an option is invalid.
     """
     text = _checked(uri)
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
-        raise OptionError(f"storage must be a dict of options by name, got {printable(options)}.", option="storage")
+        raise OptionError(
+            f"storage must be a dict from option names to values, got {printable(options)}.", option="storage"
+        )
     if text.startswith(("s3://", "s3a://")):
-        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay
+        from hoodoo.storage.s3 import S3Store  # imported late, because importing boto3 takes 0.2 s
 
         return S3Store(text, options)
     if text.lower().startswith(("s3:", "s3a:")):
@@ -39,7 +41,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
 
 
 def _checked(uri: str | os.PathLike[str]) -> str:
-    """Return the path as a string that is valid on every file system. Raises OptionError otherwise."""
+    """Return the path as a string. Raises OptionError if it is not valid on every file system."""
     try:
         text: Any = os.fspath(uri)
     except TypeError:
@@ -55,7 +57,7 @@ def _checked(uri: str | os.PathLike[str]) -> str:
         raise OptionError(f"path must not contain NUL or surrogate characters, got {printable(text)}.", option="path")
     if len(text) > _PATH_MAX or any(len(part.encode()) > _SEGMENT_MAX for part in text.split("/")):
         raise OptionError(
-            f"path takes at most {_PATH_MAX:,} characters, and {_SEGMENT_MAX} bytes between slashes, got "
+            f"path is too long: expected at most {_PATH_MAX:,} characters and {_SEGMENT_MAX} bytes per segment, got "
             f"{printable(text)}.",
             option="path",
         )

@@ -457,7 +457,7 @@ def _damage_named(path: str) -> Iterator[None]:
         if isinstance(problem, FileNotFoundError):
             raise
         if "AWS Error" in str(problem):
-            raise StoreUnavailable(f"Reading {path} broke off.", file=path) from None
+            raise StoreUnavailable(f"Connection to S3 failed while reading {path}. Try again.", file=path) from None
         raise CorruptTable(
             f"{path} is damaged: {problem}. Restore the file from a backup, or run maintenance.salvage() "
             "(hoodoo salvage).",

@@ -195,7 +195,7 @@ def test_a_network_file_system_is_refused_unless_asked_for() -> None:
             call()
     with pytest.raises(hoodoo.TableNotFound):
         hoodoo.open("/mnt/share/t", storage={"allow_network_fs": True})
-    with pytest.raises(hoodoo.OptionError, match="only the storage option allow_network_fs"):
+    with pytest.raises(hoodoo.OptionError, match="Only allow_network_fs is allowed"):
         hoodoo.open("/home/t", storage={"endpoint": "x"})
 
 
@@ -241,7 +241,7 @@ def test_a_process_whose_working_folder_was_deleted_gets_errors_of_hoodoo(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     for call in (lambda: hoodoo.open("rel"), lambda: hoodoo.create("rel", table.schema, key="id")):
-        with pytest.raises(hoodoo.OptionError, match="working folder of this process was deleted"):
+        with pytest.raises(hoodoo.OptionError, match="working directory of this process was deleted"):
             call()
     duckdb_engine._root.cache_clear()
     with pytest.raises(hoodoo.EngineError, match="cannot start"):

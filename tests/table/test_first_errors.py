@@ -38,7 +38,7 @@ def test_a_table_on_a_file_is_refused_and_nobody_is_told_to_try_again(tmp_path: 
 @pytest.mark.parametrize("path", ["file:rel", "file://host/t", "file://", "file:", "file:///"])
 def test_a_file_uri_that_names_no_file_here_is_refused(path: str) -> None:
     """`file:rel` made a table in `/rel`, `file://localhost/t` one in `/localhost/t`."""
-    with pytest.raises(hoodoo.OptionError, match="Write file:///absolute/path"):
+    with pytest.raises(hoodoo.OptionError, match="Use file:///absolute/path"):
         hoodoo.create(path, SCHEMA, key="id")
 
 

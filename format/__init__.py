@@ -1,1 +1,1 @@
-"""File formats and file names of Apache Hudi tables of version 9. Other packages decide which files are committed."""
+"""File formats and file names of Apache Hudi tables of version 9."""

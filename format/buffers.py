@@ -1,4 +1,4 @@
-"""Numpy views of Arrow string columns: offsets, bytes, and words at any byte position.
+"""Access to the offsets and bytes of Arrow string columns as numpy arrays, without copies.
 
 The codecs and hashes of this package process whole columns through these views.
 """
@@ -11,14 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 SLACK = 8
-"""Number of bytes that a buffer needs after its last position, so that eight bytes can be read at every position."""
+"""Number of padding bytes at the end of a buffer, so that eight bytes can be read at every position."""
 
 
 def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """Return the chunks of an Arrow column as a list of arrays. A plain Array is one chunk.
-
-    The list is empty for a ChunkedArray without chunks.
-    """
+    """Return the chunks of an Arrow column as a list of arrays. A plain Array is one chunk."""
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
@@ -39,7 +36,7 @@ def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a view of bytes whose element i is the word of type `dtype` that starts at byte i.
+    """Return a view of a byte array whose element i is the value of type `dtype` that starts at byte i.
 
     The view is writable if `data` is.
     """
@@ -48,10 +45,10 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 class Words:
-    """Reader of fixed-size values in a byte array, each at the same offset from one of several start positions.
+    """Reader of fixed-size values at the same distance from several start positions in a byte array.
 
-    If the starts have equal distances, as for keys of one length, the words are a view. Otherwise they are a copy,
-    which takes several times as long.
+    If the start positions are evenly spaced, as for keys of one length, the values are a view. Otherwise they are a
+    copy, which takes several times as long.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray) -> None:
@@ -60,9 +57,9 @@ class Words:
         self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
 
     def at(self, distance: int, dtype: str) -> np.ndarray:
-        """Return the word of type `dtype` that starts `distance` bytes after each start position.
+        """Return the value of type `dtype` that starts `distance` bytes after each start position.
 
-        All words must be within the data.
+        All values must be within the data.
         """
         if self._stride is None:
             return words_at(self._data, dtype)[self._starts + distance]
@@ -71,12 +68,12 @@ class Words:
 
 
 def padded(data: np.ndarray) -> np.ndarray:
-    """Pad bytes to the length that `words_at` needs, if they are shorter than eight bytes."""
+    """Pad a byte array of less than eight bytes, so that `words_at` can read it."""
     return data if len(data) >= SLACK else np.concatenate([data, np.zeros(SLACK, np.uint8)])
 
 
 def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Group positions by their value in `sizes` (int64 >= 0), and yield each value with its positions in order."""
+    """Group the positions of `sizes` (int64 >= 0) by value, and yield each value with its positions in order."""
     if len(sizes) == 0:
         return
     least, most = int(sizes.min()), int(sizes.max())

@@ -27,7 +27,7 @@ class Misnamed(NamedTuple):
     """Column or struct field whose name is invalid in Avro, with a suggested name.
 
     Attributes:
-        path: The path of the column in errors: 's.f', 'list[].f', 'map{}.f'.
+        path: The path of the column for error messages: 's.f', 'list[].f' or 'map{}.f'.
         suggested: The suggested name.
     """
 
@@ -43,16 +43,16 @@ def is_allowed(name: str) -> bool:
 def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
     """Suggest a valid name for each column name that is invalid in Avro.
 
-    The names are in snake case, with ASCII letters, and unique.
+    Suggested names are unique, in snake case and with ASCII letters.
 
     Args:
         names: The names of the columns, or of the fields of one struct.
         beside: Other existing names at this level.
     """
-    found = dict[str, str]()
+    suggested = dict[str, str]()
     taken = {name.lower() for name in (*names, *beside) if is_allowed(name)}
     for number, name in enumerate(names, 1):
-        if is_allowed(name) or name in found:
+        if is_allowed(name) or name in suggested:
             continue
         plain = unique = _snake(name) or f"column_{number}"
         repeats = 1
@@ -60,8 +60,8 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
             repeats += 1
             unique = f"{plain}_{repeats}"
         taken.add(unique)
-        found[name] = unique
-    return found
+        suggested[name] = unique
+    return suggested
 
 
 def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()) -> Iterator[Misnamed]:
@@ -69,7 +69,7 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
 
     Args:
         fields: The columns, or the fields of one struct.
-        around: The prefix of their names in errors.
+        around: The prefix of the names in error messages.
         beside: Other existing names at this level.
     """
     fields = list(fields)
@@ -97,19 +97,19 @@ def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
 
 
 def require_allowed(found: Iterable[Misnamed]) -> None:
-    """Raise SchemaError if there are any invalid column names. The error lists all of them with suggested names."""
-    wrong = list(found)
-    if not wrong:
+    """Raise SchemaError if `found` contains invalid column names. The error lists them with suggested names."""
+    invalid = list(found)
+    if not invalid:
         return
-    told = ", ".join(f"{printable(one.path)} (suggested name: {one.suggested})" for one in wrong)
-    plural = len(wrong) > 1
+    listed = ", ".join(f"{printable(column.path)} (suggested name: {column.suggested})" for column in invalid)
+    plural = len(invalid) > 1
     raise SchemaError(
-        f"Column{'s' if plural else ''} {told}: in Avro, a name must consist of letters, digits and _, and "
-        f"must not start with a digit. Rename {'them' if plural else 'it'}, or call hoodoo.create(..., "
+        f"Column name{'s' if plural else ''} invalid: {listed}. Names must consist of letters, digits and _, and must "
+        f"not start with a digit. Rename {'them' if plural else 'it'}, or call hoodoo.create(..., "
         'rename="snake") (--rename snake), which renames columns and accepts both names afterwards.',
-        column=wrong[0].path,
-        columns=[one.path for one in wrong],
-        suggested={one.path: one.suggested for one in wrong},
+        column=invalid[0].path,
+        columns=[column.path for column in invalid],
+        suggested={column.path: column.suggested for column in invalid},
     )
 
 

@@ -44,14 +44,14 @@ _NAMED = {
     "timestamp_ltz": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_SAID = {
+_TYPE_NAMES = {
     _NAMED[name]: name
     for name in (
         *("string", "boolean", "tinyint", "smallint", "int", "long", "float", "double", "binary"),
         *("date", "time", "timestamp", "timestamp_ntz"),
     )
 }
-"""Name of each type in the text format of a schema."""
+"""Type names that schemas have in text format."""
 _CHARACTERS = re.compile(r"(?:var)?char\s*\(\s*\d{1,9}\s*\)")
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
@@ -60,18 +60,18 @@ _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 def parse_columns(text: str) -> pa.Schema:
     """Parse a schema from its text format, such as 'id string, at timestamp'. Raises SchemaError for an invalid column.
 
-    timestamp is in UTC, and timestamp_ntz has no zone.
+    `timestamp` is in UTC, and `timestamp_ntz` has no time zone.
     """
     return pa.schema(list(_fields(text)))
 
 
 def column_text(schema: pa.Schema) -> str:
-    """Return a schema in its text format. Raises SchemaError for a name or a type that the format cannot express."""
+    """Format a schema as text. Raises SchemaError for a name or a type that the text format does not support."""
     return ", ".join(_field_text(field) for field in schema)
 
 
 def parse_type(text: str, column: str) -> pa.DataType:
-    """Parse the type of a column from text such as 'list<string>'. Raises SchemaError."""
+    """Parse the type of a column from text such as 'list<string>'. Raises SchemaError for an invalid type."""
     return _type(text.strip(), column)
 
 
@@ -80,7 +80,7 @@ def _fields(text: str) -> Iterator[pa.Field]:
         name, _, kind = re.sub(r"\s*:\s*", " ", column, count=1).strip().partition(" ")
         if not name or not kind.strip():
             raise SchemaError(
-                f"A column must be a name and a type, such as 'id string', got {printable(column.strip())}.",
+                f"Column {printable(column.strip())} is invalid: expected a name and a type, such as 'id string'.",
                 column=printable(name),
             )
         yield pa.field(name, _type(kind.strip(), name))
@@ -94,22 +94,22 @@ def _field_text(field: pa.Field) -> str:
     except SchemaError:
         pass
     raise SchemaError(
-        f"A text cannot say the name or the type of column {printable(field.name)}: {field.type}. Make the table in "
-        "Python, which takes the schema itself.",
+        f"Column {printable(field.name)} with type {field.type} cannot be written as text. Create the table in Python "
+        "with a pyarrow schema.",
         column=field.name,
     )
 
 
 def _type_text(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{one.name} {_type_text(one.type)}' for one in kind)}>"
+        return f"struct<{', '.join(f'{field.name} {_type_text(field.type)}' for field in kind)}>"
     if pa.types.is_list(kind):
         return f"list<{_type_text(kind.value_type)}>"
     if pa.types.is_map(kind):
         return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    return _SAID.get(kind, str(kind))
+    return _TYPE_NAMES.get(kind, str(kind))
 
 
 def _split(text: str) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _split(text: str) -> Iterator[str]:
             yield text[start:index]
             start = index + 1
     if depth:
-        raise SchemaError(f"Brackets do not match in {printable(text)}.")
+        raise SchemaError(f"Brackets in {printable(text)} do not match. Close each bracket that is opened.")
     yield text[start:]
 
 
@@ -135,13 +135,17 @@ def _type(text: str, column: str) -> pa.DataType:
         try:
             return pa.decimal128(int(match[1]), int(match[2]))
         except ValueError as problem:
-            raise SchemaError(f"Column {printable(column)}: {problem}.", column=column) from None
+            raise SchemaError(
+                f"Column {printable(column)} has an invalid decimal type: {problem}.", column=column
+            ) from None
     if match := _NESTED.fullmatch(text):
         return _nested(match[1].lower(), match[2], column)
-    known = ", ".join(
+    supported = ", ".join(
         [*_NAMED, "varchar(n)", "decimal(p,s)", "list<...>", "map<string, ...>", "struct<name type, ...>"]
     )
-    raise SchemaError(f"Column {printable(column)}: unknown type {printable(text)}; known: {known}.", column=column)
+    raise SchemaError(
+        f"Column {printable(column)} has the unknown type {printable(text)}. Valid types: {supported}.", column=column
+    )
 
 
 def _nested(kind: str, inner: str, column: str) -> pa.DataType:
@@ -154,8 +158,8 @@ def _nested(kind: str, inner: str, column: str) -> pa.DataType:
         return pa.list_(_type(parts[0], column))
     raise SchemaError(
         (
-            f"Column {printable(column)}: {kind} takes {'two types' if kind == 'map' else 'one type'}, got "
-            f"{printable(inner)}."
+            f"Column {printable(column)} has an invalid {kind}: expected "
+            f"{'two types' if kind == 'map' else 'one type'} in brackets, got {printable(inner)}."
         ),
         column=column,
     )

@@ -1,8 +1,8 @@
-"""Conversion of values after a type change of a column, for data files, logs, statistics and batches alike.
+"""Conversion of stored and incoming values to the current type of a column, after a type change.
 
 Arrow's casts are not used directly, because they round between some types and reject others. hoodoo's type changes are
-exact. Type changes that only other engines allow are read as Apache Hudi's readers do. timeline/columns/alterations.py
-decides which type changes a table may make.
+exact. Values of type changes that only other engines allow are converted as in Apache Hudi's readers.
+timeline/columns/alterations.py decides which type changes a table may make.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ A = TypeVar("A", pa.Array, pa.ChunkedArray)
 
 
 def convert(values: A, kind: pa.DataType) -> A:
-    """Convert values of a flat type to the type that the column has now. `is_readable` must be true for the types.
+    """Convert values of a flat type to the current type of their column. `is_readable` must be True for the types.
 
-    A float becomes the double with its shortest decimal text, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for a value
-    that does not fit. This occurs only if a restore makes a type narrower.
+    A float becomes the double with the same shortest decimal string, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for
+    a value that is out of range, which occurs only after a restore to a narrower type.
     """
     if values.type == kind:
         return values
     if pa.types.is_float32(values.type) and pa.types.is_float64(kind):
         return values.cast(pa.string()).cast(kind)
     rounds = pa.types.is_integer(values.type) and pa.types.is_floating(kind)
-    found = values.cast(kind, safe=not rounds)
-    if is_exact(kind, values.type) and not _all_equal(convert(found, values.type), values):
+    converted = values.cast(kind, safe=not rounds)
+    if is_exact(kind, values.type) and not _all_equal(convert(converted, values.type), values):
         raise pa.ArrowInvalid(f"a value of type {values.type} cannot be converted exactly to {kind}")
-    return found
+    return converted
 
 
 def _all_equal(left: A, right: A) -> bool:
@@ -44,13 +44,13 @@ def _all_equal(left: A, right: A) -> bool:
 def is_exact(old: pa.DataType, new: pa.DataType) -> bool:
     """Return whether type `new` can represent every value of type `old` exactly, so that a column may be widened.
 
-    A float is compared by its shortest decimal text.
+    A float and a double are equal if they have the same shortest decimal string.
     """
     if pa.types.is_decimal(new):
-        whole = new.precision - new.scale
+        integer_digits = new.precision - new.scale
         if pa.types.is_decimal(old):
-            return bool(new.scale >= old.scale and whole >= old.precision - old.scale)
-        return bool(pa.types.is_int32(old) and whole >= 10 or pa.types.is_int64(old) and whole >= 19)
+            return bool(new.scale >= old.scale and integer_digits >= old.precision - old.scale)
+        return bool(pa.types.is_int32(old) and integer_digits >= 10 or pa.types.is_int64(old) and integer_digits >= 19)
     return (str(old), str(new)) in _EXACT
 
 
@@ -61,7 +61,7 @@ _EXACT = {
     ("int32", "string"),
     ("int64", "string"),
 }
-_FOREIGN = {
+_EXTERNAL = {
     ("int32", "float"),
     ("int64", "float"),
     ("int64", "double"),
@@ -72,9 +72,9 @@ _FOREIGN = {
 
 
 def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether a batch with type `new` widens a column of type `old` without an explicit type change.
+    """Return whether a batch with type `new` automatically widens a column of type `old`.
 
-    This is so if the change is exact, no number becomes text, and no float becomes a double.
+    This requires an exact change that does not convert a number to a string or a float to a double.
     """
     return is_exact(old, new) and not pa.types.is_string(new) and not pa.types.is_float32(old)
 
@@ -82,10 +82,10 @@ def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
 def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
     """Return whether values that a file stores as type `old` can be read as type `new`.
 
-    Some of these changes are only made by other engines. A restore may make a type narrower again. Each value that fits
-    can then be read.
+    Some of these changes are only made by other engines. After a restore to a narrower type, values within its range
+    can be read.
     """
-    if old == new or is_exact(old, new) or is_exact(new, old) or (str(old), str(new)) in _FOREIGN:
+    if old == new or is_exact(old, new) or is_exact(new, old) or (str(old), str(new)) in _EXTERNAL:
         return True
     if pa.types.is_decimal(old) and pa.types.is_string(new):
         return True
@@ -94,10 +94,9 @@ def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert the minimum and maximum of a column from type `old` to type `new`, or return None for both.
+    """Convert the minimum and maximum of a column from type `old` to type `new`. Returns None for unknown bounds.
 
-    Both are None if they cannot be converted: numbers as text have another order, and bounds may not fit a narrower
-    type.
+    Both bounds are unknown after a conversion of numbers to strings, which changes the order, or to a narrower type.
 
     Args:
         low: The least value, in the form of `statistics.to_json`.

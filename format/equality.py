@@ -1,4 +1,4 @@
-"""Equality of Arrow values of any type, for whole arrays at a time."""
+"""Equality of Arrow values of any type, computed for whole arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
     """Compare two arrays of the same type and length value by value, and return a boolean mask of equal values.
 
-    Nulls are equal to each other, and so are NaNs.
+    Null equals null, and NaN equals NaN.
     """
     kind = left.type
     valid = left.is_valid().to_numpy(zero_copy_only=False)

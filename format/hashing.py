@@ -1,7 +1,7 @@
-"""Hash of record keys, for whole columns at a time: XXH64 with seed 42 of the UTF-8 bytes.
+"""Vectorized hash function for record keys: XXH64 with seed 42 of the UTF-8 bytes.
 
-It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so that Spark can route rows by it
-without Python. Specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
+The hash equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so that Spark can route rows by
+hash without Python. Specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _P5 = np.uint64(2870177450012600261)
 _ROWS = 1 << 14
 """Number of keys hashed at a time, so that intermediate arrays fit into the L2 cache."""
 _FEW, _LONG = 128, 256
-"""With fewer keys of one length, or longer keys, hashing one by one in C is faster."""
+"""For fewer than 128 keys of one length, or keys of more than 256 bytes, hashing key by key in C is faster."""
 
 
 def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -33,10 +33,7 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     Raises KeyValueError if a key is null.
     """
     if keys.null_count:
-        raise KeyValueError(
-            f"{keys.null_count} of {len(keys)} record keys are null: expected a value in every row. Fill or "
-            "drop these rows."
-        )
+        raise KeyValueError(f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows.")
     parts = [_hash_array(chunk) for chunk in chunks_of(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
@@ -44,13 +41,13 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
 def hash64_of_words(words: np.ndarray) -> np.ndarray:
     """Return the XXH64 hash (seed 42) of each integer (int32 or int64), as uint64[n].
 
-    It hashes the little-endian bytes, and equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
+    The hash covers the little-endian bytes, and equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
     """
     width = words.dtype.itemsize
     data = padded(np.ascontiguousarray(words).view(np.uint8))
     starts = np.arange(len(words)) * width
     pieces = [starts[at : at + _ROWS] for at in range(0, len(words), _ROWS)]
-    parts = [_equal_lengths(Words(data, some), len(some), width) for some in pieces]
+    parts = [_equal_lengths(Words(data, piece), len(piece), width) for piece in pieces]
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
@@ -63,8 +60,8 @@ def _hash_array(array: pa.Array) -> np.ndarray:
             hashes[rows] = _one_by_one(data, offsets[rows], length)
             continue
         for first in range(0, len(rows), _ROWS):
-            some = rows[first : first + _ROWS]
-            hashes[some] = _equal_lengths(Words(data, offsets[some]), len(some), length)
+            part = rows[first : first + _ROWS]
+            hashes[part] = _equal_lengths(Words(data, offsets[part]), len(part), length)
     return hashes
 
 

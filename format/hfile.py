@@ -36,11 +36,11 @@ _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
 
 def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
-    """Encode an HFile: a sorted file of keys and values, as in Hudi's metadata table.
+    """Encode an HFile, a sorted file of keys and values.
 
     Args:
         values: The value of each key, at least one.
-        schema: The Avro schema of the values, as text.
+        schema: The Avro schema of the values, as JSON.
         created_ms: The creation time stored in the file, in ms since 1970.
 
     Returns:
@@ -80,8 +80,8 @@ def _chunks(entries: _Entries) -> Iterable[_Entries]:
 
 
 def _entry(key: bytes, value: bytes) -> bytes:
-    whole = _short(key) + _KEY_TYPE
-    return struct.pack(">ii", len(whole), len(value)) + whole + value + b"\0"
+    full_key = _short(key) + _KEY_TYPE
+    return struct.pack(">ii", len(full_key), len(value)) + full_key + value + b"\0"
 
 
 def _short(key: bytes) -> bytes:
@@ -97,7 +97,7 @@ def _block(magic: bytes, plain: bytes) -> bytes:
 
 def _facts(entries: _Entries, schema: str, created_ms: int) -> bytes:
     count = len(entries)
-    known = {
+    facts = {
         "schema": schema.encode(),
         "hfile.LASTKEY": _short(entries[-1][0]),
         "hfile.AVG_VALUE_LEN": struct.pack(">i", sum(len(value) for _, value in entries) // count),
@@ -106,7 +106,7 @@ def _facts(entries: _Entries, schema: str, created_ms: int) -> bytes:
         "MAX_MEMSTORE_TS_KEY": struct.pack(">q", 0),
         "hfile.CREATE_TIME_TS": struct.pack(">q", created_ms),
     }
-    pairs = (_field(1, name.encode()) + _field(2, value) for name, value in known.items())
+    pairs = (_field(1, name.encode()) + _field(2, value) for name, value in facts.items())
     message = b"".join(_field(1, pair) for pair in pairs)
     return b"PBUF" + leb128.encoded(len(message)) + message
 

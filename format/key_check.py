@@ -1,6 +1,6 @@
-"""Hash of a record key with a secret, which distinguishes keys that have equal `hash64` values.
+"""Keyed hash (check) of a record key, which distinguishes keys that have equal `hash64` values.
 
-Anybody can construct keys with equal XXH64, for every seed. This hash is multilinear over 32-bit words. Without the
+An attacker can construct keys with equal XXH64, for every seed. This hash is multilinear over 32-bit words. Without the
 secret, a collision in the upper 33 bits has a probability of 2^-33 (Lemire and Kaser 2014, "Strongly universal string
 hashing is fast").
 """
@@ -17,7 +17,7 @@ from hoodoo.format.buffers import Words, byte_strings, chunks_of
 
 SECRET_BYTES = 16
 BITS = 33
-"""Number of upper bits of a check for which the collision probability holds."""
+"""Number of upper bits of a check that have the documented collision probability."""
 _ROWS = 1 << 14
 """Number of keys processed at a time, so that intermediate arrays fit into the cache."""
 _LONG = 1 << 12
@@ -37,15 +37,15 @@ def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
 
 def _checked(array: pa.Array, secret: bytes) -> np.ndarray:
     offsets, data = byte_strings(array)
-    found = np.empty(len(array), np.uint64)
+    checks = np.empty(len(array), np.uint64)
     for first in range(0, len(array), _ROWS):
-        some = slice(first, min(len(array), first + _ROWS))
-        base, end = int(offsets[some.start]), int(offsets[some.stop])
-        # so that eight bytes can be read at every offset
+        part = slice(first, min(len(array), first + _ROWS))
+        base, end = int(offsets[part.start]), int(offsets[part.stop])
+        # padded, so that eight bytes can be read at every offset
         piece = np.concatenate([data[base:end], np.zeros(8, np.uint8)])
-        starts = offsets[some] - base
-        found[some] = _piece(piece, starts, offsets[some.start + 1 : some.stop + 1] - base - starts, secret)
-    return found
+        starts = offsets[part] - base
+        checks[part] = _piece(piece, starts, offsets[part.start + 1 : part.stop + 1] - base - starts, secret)
+    return checks
 
 
 def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: bytes) -> np.ndarray:
@@ -78,13 +78,13 @@ def _long(key: np.ndarray, secret: bytes) -> np.ndarray:
 
 
 def _power(count: int) -> int:
-    """Round a count up to a power of two, so that few lists of factors are computed."""
+    """Round a count up to a power of two, so that few distinct lists of factors are computed."""
     return 1 << max(4, count - 1).bit_length()
 
 
 @lru_cache(maxsize=64)
 def _factors(secret: bytes, count: int) -> np.ndarray:
-    """Derive `count` pseudorandom multipliers (uint64) from the secret. A longer list begins with a shorter one."""
+    """Derive `count` pseudorandom multipliers (uint64) from the secret. Each list is a prefix of all longer lists."""
     return np.frombuffer(hashlib.shake_256(secret).digest(8 * count), "<u8")
 
 

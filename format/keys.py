@@ -1,4 +1,4 @@
-"""Record keys and partition paths: conversion of columns to Hudi's strings, and parsing (docs/format.md 8.2 and 8.3).
+"""Record keys and partition paths: encoding of columns as Hudi's strings, and parsing (docs/format.md 8.2, 8.3).
 
 The functions process whole columns. Only the distinct values of a partition column are processed one by one.
 """
@@ -23,7 +23,7 @@ from hoodoo.redact import printable
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Partition of rows whose partition value is null or empty."""
 KEY_CAP = 64 << 10
-"""Maximum bytes of one record key. Keys are in every row, footer and index, so a longer key is probably a document."""
+"""Maximum bytes of one record key. A longer key is probably not a key but a document."""
 SEGMENT_CAP = 255
 """Maximum bytes of one folder name in common file systems."""
 
@@ -37,19 +37,19 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
-"""Function that handles invalid keys. It gets a mask of the invalid rows, the keys, the column and the reason."""
+"""Handler for invalid keys. It receives a mask of the invalid rows, the keys, the column and the reason."""
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
     """Compute the record key of each row (`_hoodie_record_key`) from its key columns, encoded as Hudi does.
 
-    It is the plain value for one key column and at most one partition column. Otherwise it is `a:1,b:2` in declared
-    order.
+    With one key column and at most one partition column, the record key is the plain value. Otherwise it has the form
+    `a:1,b:2`, in declared order.
 
-    Raises KeyValueError, which names column, row (from 0) and value, for a null, for a key of only empty strings, and
-    for a key longer than `KEY_CAP`. In a composite key, it is also raised for a value that contains `,<key column>:` or
-    is `__null__` or `__empty__`, because two keys could look equal. Raises ColumnError for a missing column. The keys
-    of one call may have up to 2 GiB.
+    Raises KeyValueError with column, row (from 0) and value for a null, for a key of only empty strings, and for a key
+    longer than `KEY_CAP`. In a composite key, a value must also not contain `,<key column>:` or be `__null__` or
+    `__empty__`, because two keys could then look equal. Raises ColumnError for a missing column. The keys of one call
+    may have up to 2 GiB.
     """
     return _record_keys(rows, key_columns, partition_columns, _refuse_first)
 
@@ -57,20 +57,20 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
 def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
     """Compute the record keys of rows from their key columns, for tables whose files do not store keys.
 
-    Several key columns are encoded as in `record_keys`. A single one is the plain value.
+    Several key columns are encoded as in `record_keys`. A single key column is the plain value.
     """
     return record_keys(rows, key_columns, ())
 
 
 def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return a boolean mask of the rows without a valid record key, for which `record_keys` raises an error."""
-    found = np.zeros(len(rows), bool)
+    """Return a boolean mask of the rows without a valid record key. `record_keys` raises an error for them."""
+    invalid = np.zeros(len(rows), bool)
 
-    def note(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
-        found[:] |= pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+    def note(mask: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
+        invalid[:] |= pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
     _record_keys(rows, key_columns, partition_columns, note)
-    return found
+    return invalid
 
 
 def _record_keys(
@@ -83,7 +83,7 @@ def _record_keys(
     else:
         keys = _composite(rows, key_columns, texts, refuse)
     refuse(
-        pc.greater(pc.binary_length(keys), KEY_CAP), keys, ", ".join(key_columns), f"has more than {KEY_CAP:,} bytes"
+        pc.greater(pc.binary_length(keys), KEY_CAP), keys, ", ".join(key_columns), f"is longer than {KEY_CAP:,} bytes"
     )
     return keys
 
@@ -95,8 +95,8 @@ def partition_paths(
 
     Returns a dictionary array with int32 indices and each distinct path once.
 
-    Without partition columns, the only path is ''. Raises PartitionValueError, which names column and value, for an
-    invalid folder name: the text `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, an unencoded
+    Without partition columns, the only path is ''. Raises PartitionValueError with column and value for an invalid
+    folder name: the string `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, an unencoded
     backslash, `.hoodie` at the root, or more than `SEGMENT_CAP` bytes. Raises ColumnError for a missing column.
     """
     if not partition_columns:
@@ -117,21 +117,18 @@ def partition_paths(
 def unfit_partitions(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """Return a boolean mask of the rows without a valid partition path, for which `partition_paths` raises an error.
-
-    Each distinct value is checked once.
-    """
-    found = np.zeros(len(rows), bool)
+    """Return a boolean mask of the rows without a valid partition path. `partition_paths` raises an error for them."""
+    invalid = np.zeros(len(rows), bool)
     for name in partition_columns:
         column = _column(rows, name).dictionary_encode(null_encoding="encode")
-        values, wrong = column.dictionary, np.zeros(len(column.dictionary), bool)
+        values, invalid_values = column.dictionary, np.zeros(len(column.dictionary), bool)
         for code in range(len(values)):
             try:
                 _segments(name, values.slice(code, 1), hive_style, url_encode, is_first=name == partition_columns[0])
             except PartitionValueError:
-                wrong[code] = True
-        found |= wrong[_numpy(column.indices)]
-    return found
+                invalid_values[code] = True
+        invalid |= invalid_values[_numpy(column.indices)]
+    return invalid
 
 
 def partition_values(
@@ -139,9 +136,9 @@ def partition_values(
 ) -> dict[str, Any]:
     """Parse a partition path, such as 'day=2026-01-31', into typed values of the partition columns, by column name.
 
-    The values are int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes. None is the
-    default partition: null, or possibly the empty value in a string or binary column. Raises CorruptTable for a path
-    that does not match the columns.
+    The values are int, str, Decimal, date, datetime (UTC-aware if the column has a time zone), bool or bytes. None
+    stands for the default partition, whose values are null or, in a string or binary column, empty. Raises CorruptTable
+    for a path that does not match the columns.
     """
     texts = partition_texts(path, partition_columns, hive_style, url_encode)
     return {
@@ -163,8 +160,8 @@ def partition_texts(
     if len(segments) != len(partition_columns):
         raise CorruptTable(
             (
-                f"The partition path {path!r} has {len(segments)} segments; the table is partitioned by "
-                f"{', '.join(partition_columns)}."
+                f"Partition path {path!r} does not match the partition columns {', '.join(partition_columns)}: "
+                f"expected {len(partition_columns)} segments, got {len(segments)}. Rename the folder or remove it."
             ),
             path=path,
         )
@@ -183,7 +180,7 @@ def check_key_columns(
     time or nested, and for an ordering column that is not integer, float, decimal, date, timestamp or string.
     """
     if not key:
-        raise SchemaError("A table needs at least one key column. Pass key='<column>'.")
+        raise SchemaError("Key is missing: a table requires at least one key column. Pass key='<column>'.")
     for role, columns in (("key", key), ("partition", partition_by), ("ordering", order_by)):
         _check_names(schema, role, columns)
     for role, columns in (("key", key), ("partition", partition_by)):
@@ -207,8 +204,8 @@ def _key_texts(rows: pa.Table, name: str, refuse: Refuse) -> pa.StringArray:
 def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str], refuse: Refuse) -> None:
     """Reject rows whose key columns are all empty strings, as Apache Hudi does."""
     empty = pc.equal(pc.binary_length(texts[0]), 0)
-    for more in texts[1:]:
-        empty = pc.and_(empty, pc.equal(pc.binary_length(more), 0))
+    for other in texts[1:]:
+        empty = pc.and_(empty, pc.equal(pc.binary_length(other), 0))
     refuse(empty, texts[0], ", ".join(key_columns), "is empty")
 
 
@@ -241,19 +238,20 @@ def _refuse_ambiguous(name: str, text: pa.StringArray, key_columns: Sequence[str
     )
 
 
-def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
+def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, reason: str) -> None:
     row = pc.index(wrong, True).as_py()
     if row >= 0:
         value = texts[row].as_py()
         if value is None:
             raise KeyValueError(
-                f"Key column {column!r} is null in row {row}. Every row needs a key: fill or drop such rows.",
+                f"Key column {column!r} is null in row {row}. Fill or drop rows without a key.",
                 column=column,
                 row=row,
                 value=None,
             )
         raise KeyValueError(
-            f"Key column {column!r} in row {row} {why}: {_show(value)}. Give such rows another key, or drop them.",
+            f"Key column {column!r} has an invalid value in row {row}: {_show(value)} {reason}. Change the key of "
+            "such rows, or drop them.",
             column=column,
             row=row,
             value=value[:1000],
@@ -268,16 +266,16 @@ def _distinct_tuples(
 ) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
     """Find the distinct combinations of values in several dictionary-encoded columns.
 
-    Returns the number of each row's combination, and for each column the index of its value in each combination.
+    Returns the index of each row's combination, and for each column the index of its value in each combination.
 
-    Fewer than 2^31 tuples times fewer than 2^31 values fit into 64 bits, so no pair of tuples shares a code.
+    There are fewer than 2^31 tuples and 2^31 values, so their products fit into 64 bits and codes are unique.
     """
     tuples = indices[0]
     parts = [np.arange(sizes[0], dtype=np.int64)]
     for column, size in zip(indices[1:], sizes[1:], strict=True):
         codes = pa.array(tuples.astype(np.int64) * size + column).dictionary_encode()
-        tuples, found = _numpy(codes.indices), _numpy(codes.dictionary)
-        parts = [part[found // size] for part in parts] + [found % size]
+        tuples, dictionary = _numpy(codes.indices), _numpy(codes.dictionary)
+        parts = [part[dictionary // size] for part in parts] + [dictionary % size]
     return tuples, parts
 
 
@@ -294,9 +292,9 @@ def _segments(name: str, values: pa.Array, hive_style: bool, url_encode: bool, i
 
 def _encode(name: str, value: str, type_: pa.DataType, url_encode: bool) -> str:
     if value == DEFAULT_PARTITION:
-        raise _refused(name, value, "is the name of the partition for null values")
+        raise _refused(name, value, "is reserved for the partition of null values")
     if "\0" in value:
-        raise _refused(name, value, "holds a NUL character")
+        raise _refused(name, value, "contains a NUL character")
     try:
         _from_text(value, type_)
     except (ValueError, ArithmeticError):
@@ -312,18 +310,18 @@ def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
     pieces = segment.split("/")
     for piece in pieces:
         if piece in ("", ".", ".."):
-            raise _refused(name, value, f"gives the path segment {piece!r}")
+            raise _refused(name, value, f"results in the invalid path segment {piece!r}")
         if len(piece.encode()) > SEGMENT_CAP:
-            raise _refused(name, value, f"gives a folder name of more than {SEGMENT_CAP} bytes")
+            raise _refused(name, value, f"results in a folder name of more than {SEGMENT_CAP} bytes")
     if "\\" in segment or "://" in segment:
-        raise _refused(name, value, "results in a path that other systems read differently")
+        raise _refused(name, value, "contains a backslash or '://', which other systems interpret differently")
     if is_first and pieces[0] == ".hoodie":
-        raise _refused(name, value, "is the folder of the table's own metadata")
+        raise _refused(name, value, "is the name of the table's metadata folder")
 
 
-def _refused(name: str, value: str, why: str) -> PartitionValueError:
+def _refused(name: str, value: str, reason: str) -> PartitionValueError:
     return PartitionValueError(
-        f"Partition column {name!r}: the value {_show(value)} {why}. Change or drop such rows.",
+        f"Partition column {name!r} has an invalid value: {_show(value)} {reason}. Change or drop such rows.",
         column=name,
         value=value[:1000],
     )
@@ -332,9 +330,13 @@ def _refused(name: str, value: str, why: str) -> PartitionValueError:
 def _text(path: str, name: str, segment: str, hive_style: bool, url_encode: bool) -> str:
     text = segment
     if hive_style:
-        found, separator, text = segment.partition("=")
-        if not separator or found != name:
-            raise CorruptTable(f"The partition path {path!r} has {segment!r} where {name}=… belongs.", path=path)
+        column, separator, text = segment.partition("=")
+        if not separator or column != name:
+            raise CorruptTable(
+                f"Partition path {path!r} has an invalid segment: expected {name}=…, got {segment!r}. Rename the "
+                "folder.",
+                path=path,
+            )
     return _URL_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text) if url_encode else text
 
 
@@ -345,12 +347,14 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
         return _from_text(text, type_)
     except (ValueError, ArithmeticError, KeyError):
         raise CorruptTable(
-            f"The partition path {path!r} contains {text!r}, which is not a valid {type_} for column {name}.", path=path
+            f"Partition path {path!r} has an invalid value for column {name}: expected {type_}, got {text!r}. Rename "
+            "the folder.",
+            path=path,
         ) from None
 
 
 def _from_text(text: str, type_: pa.DataType) -> Any:
-    """Parse the string of a key or partition value into a typed value, the inverse of `_texts`."""
+    """Parse the string of a key or partition value into a typed value. This is the inverse of `_texts`."""
     types = pa.types
     if _is_text(type_):
         return text
@@ -385,7 +389,7 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     except pa.ArrowInvalid:
         raise ColumnError(
-            f"The values of key or partition column {name!r} take more than 2 GiB in one batch. Write it in parts.",
+            f"Key or partition column {name!r} has more than 2 GiB of values in one batch. Write smaller batches.",
             column=name,
         ) from None
 
@@ -397,7 +401,9 @@ def _texts(column: pa.Array) -> pa.StringArray:
     """
     types, type_ = pa.types, column.type
     if not _can_be_key(type_):
-        raise SchemaError(f"A column of type {type_} cannot be a key or partition column.")
+        raise SchemaError(
+            f"Type {type_} is not supported for key or partition columns. Cast the column to a string or an integer."
+        )
     if types.is_timestamp(type_):
         return column.cast(pa.timestamp("us", type_.tz)).cast(pa.int64()).cast(pa.string())
     if types.is_date(type_):
@@ -417,7 +423,7 @@ def _hex(column: pa.BinaryArray) -> pa.StringArray:
     doubled = 2 * (offsets - offsets[0])
     if doubled[-1] > np.iinfo(np.int32).max:
         raise KeyValueError(
-            "The binary key values of one batch have more than 1 GiB. Write them in several batches.",
+            "Binary key column has more than 1 GiB of values in one batch. Write smaller batches.",
             bytes=int(doubled[-1] // 2),
         )
     content = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
@@ -465,16 +471,19 @@ def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
                 column=printable(name),
             )
         if list(columns).count(name) > 1:
-            raise SchemaError(f"The {role} column {name!r} is named twice. Name it once.", column=name)
+            raise SchemaError(f"Column {name!r} is listed twice as {role} column. List it once.", column=name)
 
 
-def _check_type(schema: pa.Schema, role: str, name: str, allowed: Callable[[pa.DataType], bool], what: str) -> None:
+def _check_type(
+    schema: pa.Schema, role: str, name: str, allowed: Callable[[pa.DataType], bool], description: str
+) -> None:
     type_ = schema.field(name).type
     type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     if not allowed(type_):
         article = "an" if role[0] in "aeiou" else "a"
         raise SchemaError(
-            f"Column {name!r} has type {type_} and cannot be {article} {role} column. Choose one of type {what}.",
+            f"Column {name!r} of type {type_} cannot be {article} {role} column. Choose a column of type "
+            f"{description}.",
             column=name,
             type=str(type_),
         )

@@ -1,4 +1,4 @@
-"""Detection of batch columns and fields with an unknown type, because they contain only nulls and empty lists."""
+"""Detection of columns and fields whose type is unknown, because they only contain nulls or empty lists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pyarrow as pa
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return a type without the parts that only contain nulls and empty lists, or None if nothing is left.
+    """Remove the parts of unknown type from a type, or return None if nothing is left.
 
-    The type of such parts is unknown.
+    A part has an unknown type if it only contains nulls or empty lists.
     """
     if pa.types.is_struct(kind):
-        inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]
+        inner = [(field.name, field_type) for field in kind if (field_type := known_type(field.type)) is not None]
         return pa.struct(inner) if inner else None
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         item = known_type(kind.value_type)

@@ -1,8 +1,8 @@
 """Mapping between the current name of a column in the table and its original name.
 
 A column may be created from a name that Avro does not allow ("Order ID"), which is then its original name. Callers may
-use either name, and rows can be returned with the original names. An original name belongs to a column id, so it stays
-when the column is renamed. It never equals the name of a table column, because it is invalid in tables.
+use either name, and rows can be returned with the original names. An original name belongs to a column id, so it
+survives a rename of the column. It never equals a current name, because current names are valid in Avro.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Level:
 
     Attributes:
         columns: The columns by their names.
-        made: The new names by column id.
+        made: The mapped names by column id.
         originals: The original names of all columns, by id.
         to_originals: True to map to original names, False to map to the table's names.
     """
@@ -44,16 +44,16 @@ class Level:
 
     @staticmethod
     def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
-        """Create the mapping for columns: from both names to the table's names, or to the original names."""
-        known = {column.name: column for column in columns}
+        """Create the mapping for columns from both names to the table's names, or to the original names."""
+        by_name = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
-            return Level(known, original, originals, True)
-        known |= {original[column.id]: column for column in columns}
-        return Level(known, {column.id: column.name for column in columns}, originals, False)
+            return Level(by_name, original, originals, True)
+        by_name |= {original[column.id]: column for column in columns}
+        return Level(by_name, {column.id: column.name for column in columns}, originals, False)
 
     def within(self, column: Column | None) -> Level | None:
-        """Return the mapping for the struct fields of a column, also inside lists and maps, or None without any."""
+        """Return the mapping for the struct fields of a column, also inside lists and maps, or None."""
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
@@ -69,22 +69,22 @@ class Level:
         """Return the mapped names of several columns on this level.
 
         Args:
-            given: Their names. Repeated names stay repeated.
-            around: The prefix of their names in errors.
+            given: The names of the columns. Repeated names stay repeated.
+            around: The prefix of the names in error messages.
 
         Raises:
-            ColumnError: Two of them are names of the same column.
+            ColumnError: Both names of one column are given.
         """
-        found, seen = [], dict[str, str]()
-        for one in given:
-            found.append(self.name(one))
-            if (other := seen.setdefault(found[-1], one)) != one:
+        mapped, seen = [], dict[str, str]()
+        for name in given:
+            mapped.append(self.name(name))
+            if (other := seen.setdefault(mapped[-1], name)) != name:
                 raise ColumnError(
-                    f"{printable(around + other)} and {printable(around + one)} are two names of one column. Drop one "
-                    "of them.",
-                    column=around + one,
+                    f"Columns {printable(around + other)} and {printable(around + name)} are two names of the same "
+                    "column. Drop one of them.",
+                    column=around + name,
                 )
-        return found
+        return mapped
 
     # ---- Arrow
     def changes(self, kind: pa.DataType) -> bool:
@@ -98,7 +98,7 @@ class Level:
         return False
 
     def kind(self, kind: pa.DataType, path: str) -> pa.DataType:
-        """Rename the struct fields in the type of the parent column. Raises ColumnError."""
+        """Rename the struct fields in the type of the parent column. Raises ColumnError if two fields collide."""
         if pa.types.is_struct(kind):
             names = self.names([field.name for field in kind], f"{path}.")
             return pa.struct([self._field(field, name, path) for field, name in zip(kind, names, strict=True)])
@@ -114,7 +114,7 @@ class Level:
         return field.with_name(name).with_type(kind)
 
     def array(self, array: pa.Array, path: str) -> pa.Array:
-        """Rename the struct fields in the values of the parent column. Raises ColumnError."""
+        """Rename the struct fields in the values of the parent column. Raises ColumnError if two fields collide."""
         nulls = array.is_null() if array.null_count else None
         if pa.types.is_struct(array.type):
             return self._structs(array, nulls, path)
@@ -131,25 +131,25 @@ class Level:
         return array
 
     def _structs(self, array: pa.StructArray, nulls: pa.Array | None, path: str) -> pa.Array:
-        given = dict[str, pa.Array]()
+        fields = dict[str, pa.Array]()
         for field, values in zip(array.type, array.flatten(), strict=True):
-            if field.name in given:
+            if field.name in fields:
                 return array  # the cast rejects a repeated name
             inner = self.within(self.columns.get(field.name))
-            given[field.name] = inner.array(values, f"{path}.{field.name}") if inner else values
-        if not given:
+            fields[field.name] = inner.array(values, f"{path}.{field.name}") if inner else values
+        if not fields:
             return array
-        there = self._with_values(given)
-        names = self.names(list(there), f"{path}.")
-        return pa.StructArray.from_arrays(list(there.values()), names=names, mask=nulls)
+        kept = self._with_values(fields)
+        names = self.names(list(kept), f"{path}.")
+        return pa.StructArray.from_arrays(list(kept.values()), names=names, mask=nulls)
 
     def _with_values(self, given: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """Drop all-null struct fields that also exist with their other name. JSON lines may cause such fields."""
+        """Drop all-null struct fields that also exist under their other name, as may occur in JSON lines."""
         taken = dict[str, str]()
         for name, values in given.items():
-            made = self.name(name)
-            if made not in taken or given[taken[made]].null_count == len(values):
-                taken[made] = name
+            mapped = self.name(name)
+            if mapped not in taken or given[taken[mapped]].null_count == len(values):
+                taken[mapped] = name
         return {
             name: values
             for name, values in given.items()
@@ -168,7 +168,7 @@ class NameMapping:
 
     columns: tuple[Column, ...]
     originals: Mapping[int, str]
-    travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
+    travels_once: ClassVar[bool] = True  # tasks of a job share one pickled copy (engine/task_pickling)
 
     def __bool__(self) -> bool:
         """Return True if any column has an original name."""
@@ -176,7 +176,7 @@ class NameMapping:
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """The original names of columns, by the path of the column such as 's.f'."""
+        """Original names by the path of the column, such as 's.f'."""
         return dict(self._paths(self.columns, ""))
 
     def _paths(self, columns: Sequence[Column], around: str) -> Iterator[tuple[str, str]]:
@@ -201,51 +201,52 @@ class NameMapping:
 
     # ---- names
     def names(self, given: T) -> T:
-        """Convert a list or tuple of column names to the table's current names. Other values are returned unchanged."""
-        found: Any = given
+        """Convert column names in a list or tuple to the table's current names. Other values are returned unchanged."""
+        mapped: Any = given
         if not self or not isinstance(given, (list, tuple)):
-            return found
-        found = type(given)(self.taken.name(one) if isinstance(one, str) else one for one in given)
-        return found
+            return mapped
+        mapped = type(given)(self.taken.name(one) if isinstance(one, str) else one for one in given)
+        return mapped
 
     def original_names(self, given: Iterable[str]) -> list[str]:
-        """Return the original names of those given columns that have one."""
+        """Return the original names of the given columns. Columns without an original name are left out."""
         return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
 
     def keys(self, given: T) -> T:
-        """Convert the keys of a dict by column name to the table's current names. Other values are returned unchanged.
+        """Convert the keys of a dict, which are column names, to the table's current names. Other values stay
+        unchanged.
 
         Raises:
             ColumnError: The mapping has both names of a column.
         """
-        found: Any = given
+        mapped: Any = given
         if not self or not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-            return found
-        found = dict(zip(self.taken.names(list(given)), given.values(), strict=True))
-        return found
+            return mapped
+        mapped = dict(zip(self.taken.names(list(given)), given.values(), strict=True))
+        return mapped
 
     def path(self, given: T) -> T:
         """Convert the path of a column or field, such as 's.f', to the table's current names.
 
         The column need not exist yet.
         """
-        found: Any = given
+        mapped: Any = given
         if self and isinstance(given, str):
-            found = _path(self.taken, given)
-        return found
+            mapped = _path(self.taken, given)
+        return mapped
 
     def text(self, given: T) -> T:
         """Convert the column names in an SQL text to the table's current names, with quotes if needed.
 
         Other values are returned unchanged.
         """
-        found: Any = given
+        mapped: Any = given
         if self and isinstance(given, str):
-            found = "".join(self._tokens(given))
-        return found
+            mapped = "".join(self._tokens(given))
+        return mapped
 
     def expressions(self, given: T) -> T:
-        """Convert the column names in a dict of column to SQL expression to the table's current names.
+        """Convert the column names in a dict of SQL expressions by column to the table's current names.
 
         Other values are returned unchanged.
 
@@ -255,54 +256,64 @@ class NameMapping:
         return self.checks(self.keys(given))
 
     def checks(self, given: T) -> T:
-        """Convert the column names in a dict of check name to SQL condition to the table's current names.
+        """Convert the column names in a dict of SQL conditions by check name to the table's current names.
 
         Other values are returned unchanged.
         """
-        found: Any = given
+        mapped: Any = given
         if self and isinstance(given, Mapping):
-            found = {name: self.text(text) for name, text in given.items()}
-        return found
+            mapped = {name: self.text(text) for name, text in given.items()}
+        return mapped
 
     def _tokens(self, text: str) -> Iterator[str]:
         level, after_dot = self.taken, False
         inner: Level | None = None
         for token in TOKEN.finditer(text):
-            kind, found = token.lastgroup, token[0]
+            kind, text_of_token = token.lastgroup, token[0]
             if kind in ("quoted", "word"):
-                name = found if kind == "word" else found[1:-1].replace(found[0] * 2, found[0])
-                here = inner if after_dot and inner else level
-                column = here.columns.get(name)
-                inner = here.within(column)
-                made = here.name(name)
-                yield found if made == name else made if _PLAIN.fullmatch(made) and kind == "word" else f'"{made}"'
+                name = (
+                    text_of_token
+                    if kind == "word"
+                    else text_of_token[1:-1].replace(text_of_token[0] * 2, text_of_token[0])
+                )
+                current = inner if after_dot and inner else level
+                column = current.columns.get(name)
+                inner = current.within(column)
+                mapped = current.name(name)
+                yield (
+                    text_of_token
+                    if mapped == name
+                    else mapped
+                    if _PLAIN.fullmatch(mapped) and kind == "word"
+                    else f'"{mapped}"'
+                )
             else:
-                yield found
+                yield text_of_token
             if kind != "space":
                 after_dot = kind == "dot"
 
     # ---- rows
     def hints(self, schema: pa.Schema) -> pa.Schema:
-        """Add each column that has an original name to the schema a second time, under its original name."""
+        """Add to a schema a copy of each column that has an original name, under the original name."""
         level = self.given_back
-        others = [
+        renamed = [
             level._field(field, level.name(field.name), "")
             for field in schema
             if field.name in level.columns and level.name(field.name) != field.name
         ]
-        return pa.schema([*schema, *others]) if others else schema
+        return pa.schema([*schema, *renamed]) if renamed else schema
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Rename the columns of a batch's schema to the table's current names.
 
-        Raises ColumnError if a column appears under its current and its original name.
+        Raises ColumnError if the batch contains a column under both its current and its original name.
         """
         return _schema(schema, self.taken) if self else schema
 
     def rows(self, rows: pa.Table) -> pa.Table:
         """Rename the columns of a batch to the table's current names.
 
-        Raises ColumnError if a column appears under its current and its original name.
+        Raises ColumnError if the batch contains a column under both its current and its original name.
         """
         return _rows(rows, self.taken) if self else rows
 
@@ -315,19 +326,17 @@ class NameMapping:
         return _rows(rows, self.given_back) if self else rows
 
     def beneath(self, names: Iterable[str]) -> NameMapping:
-        """Return the mapping for rows with structs of the table's columns, such as `before` and `after` in a change
-        feed.
-        """
+        """Return the mapping for rows whose columns are structs of the table's columns, as in a change feed."""
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
 
 
 def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
-    """Return the original names by column id: the names of `fields` that differ from the names of `columns`."""
-    found = dict[int, str]()
+    """Return the names of `fields` that differ from the names of `columns`, by column id."""
+    originals = dict[int, str]()
     for field, column in zip(fields, columns, strict=False):
         if field.name != column.name:
-            found[column.id] = field.name
+            originals[column.id] = field.name
         kind, inner = field.type, column
         while inner.kind in ("list", "map") or pa.types.is_dictionary(kind):
             if pa.types.is_dictionary(kind):
@@ -335,12 +344,12 @@ def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[
                 continue
             kind, inner = kind.item_type if pa.types.is_map(kind) else kind.value_type, inner.children[-1]
         if inner.kind == "struct":
-            found |= originals_of(kind, inner.children)
-    return found
+            originals |= originals_of(kind, inner.children)
+    return originals
 
 
 def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Replace invalid Avro names by suggested names, in columns and in nested struct fields."""
+    """Replace names that are invalid in Avro by suggested names, in columns and in nested struct fields."""
     fields = list(fields)
     suggested = suggestions([field.name for field in fields])
     return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]

@@ -1,4 +1,4 @@
-"""Names of data files, instants and Hudi's meta columns (docs/format.md, Apache Hudi table version 9)."""
+"""Names of data files, instants and meta columns of Apache Hudi tables of version 9 (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITION_PATH = "_hoodie_partition_path"
 FILE_NAME = "_hoodie_file_name"
 META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
 IS_DELETED = "_hoodie_is_deleted"
-"""Boolean column of an upsert batch. True deletes the row by the ordering rule."""
+"""Boolean column of an upsert batch. True deletes the row, unless the stored row has a larger ordering value."""
 
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -47,7 +47,7 @@ class LogName(NamedTuple):
 def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
     """Return the name of a base file: `<fileId>_<writeToken>_<instant>.parquet`.
 
-    The token is fixed per instant, so that a retried task finds its own file.
+    The write token is always the same, so that a retried task finds the file of its earlier attempt.
     """
     return f"{file_id}_{token}_{instant}.parquet"
 
@@ -58,12 +58,12 @@ def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-
 
 
 def change_log_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """Return the name of the change log that belongs to the base file written by `instant`."""
+    """Return the name of the change log for the base file that `instant` wrote."""
     return f"{log_file_name(file_id, instant, 1, token)}.cdc"
 
 
 def is_change_log(path: str) -> bool:
-    """Return whether the name of a file is that of a change log."""
+    """Return whether a path is the path of a change log."""
     parsed = parse_data_file(path.rpartition("/")[2])
     return isinstance(parsed, LogName) and parsed.cdc
 
@@ -78,14 +78,14 @@ def parse_data_file(name: str) -> BaseName | LogName | None:
 
 
 def join(partition: str, name: str) -> str:
-    """Join a partition path and a file name to a path relative to the table. The partition '' is the table's root."""
+    """Join a partition path ('' for the table's root) and a file name to a path relative to the table."""
     return f"{partition}/{name}" if partition else name
 
 
 def check_relative(path: str) -> str:
-    """Return `path` if it stays inside the table folder. Raises CorruptTable.
+    """Return `path` if it is inside the table folder. Raises CorruptTable otherwise.
 
-    Other stored paths are damage or an attack.
+    A stored path outside of the table is damage or an attack.
     """
     if (
         not path
@@ -97,8 +97,8 @@ def check_relative(path: str) -> str:
     ):
         raise CorruptTable(
             (
-                f"Metadata contains the path {path!r}, which is not a plain path inside the table. Nothing was "
-                "read or deleted."
+                f"Path {path!r} in the table's metadata is not a relative path inside the table. Nothing was read or "
+                "deleted. Restore the metadata from a backup."
             ),
             path=path,
         )
@@ -106,26 +106,23 @@ def check_relative(path: str) -> str:
 
 
 def check_data_path(path: str) -> str:
-    """Return `path` if it is inside the table, outside of `.hoodie`, and names a base file or log file.
-
-    Raises CorruptTable.
-    """
+    """Return `path` if it is the path of a base file or log file inside the table. Raises CorruptTable otherwise."""
     if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
         raise CorruptTable(
-            f"Metadata contains {path!r} as a data file, but this is not the name of a data file. Nothing was "
-            "read or deleted.",
+            f"Path {path!r} in the table's metadata is not the path of a data file. Nothing was read or deleted. "
+            "Restore the metadata from a backup.",
             path=path,
         )
     return path
 
 
 def check_below(path: str, *folders: str) -> str:
-    """Return `path` if it is in one of the given folders of the table. Raises CorruptTable."""
+    """Return `path` if it is in one of the given folders of the table. Raises CorruptTable otherwise."""
     if not check_relative(path).startswith(folders):
         raise CorruptTable(
             (
-                f"Metadata names the path {path!r}, which is not below {' or '.join(folders)}. Nothing was read or "
-                "deleted."
+                f"Path {path!r} in the table's metadata is not in {' or '.join(folders)}. Nothing was read or deleted. "
+                "Restore the metadata from a backup."
             ),
             path=path,
         )
@@ -141,7 +138,7 @@ def instant_of_ms(ms: int) -> str:
 def ms_of_instant(instant: str) -> int:
     """Convert an instant to milliseconds since 1970 (UTC).
 
-    14 digits mean the end of that second, as in Hudi's comparisons.
+    An instant of 14 digits means the end of its second, as in Hudi's comparisons.
     """
     text = instant if len(instant) == 17 else instant + "999"
     moment = dt.datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=dt.timezone.utc)

@@ -1,4 +1,4 @@
-"""Helpers for rebuilding Arrow list and map arrays, which may be slices."""
+"""Conversion and offsets of Arrow list and map arrays, which may be slices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def as_list(maps: pa.Array) -> pa.ListArray:
-    """Convert a map array to a list array of its entries, because Arrow only flattens lists."""
+    """Convert a map array to a list array of its entries, which Arrow can flatten."""
     entries = maps.values
     validity, offsets = maps.buffers()[:2]
     return pa.Array.from_buffers(
@@ -17,9 +17,9 @@ def as_list(maps: pa.Array) -> pa.ListArray:
 
 
 def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return new list offsets (of type `kind`) for the lists or maps in `array`, as if they were contiguous.
+    """Return the offsets, of type `kind`, of the lists or maps in `array` after flattening.
 
-    Nulls have the length 0. Raises pa.ArrowInvalid if there are more items than `kind` can count.
+    Nulls have the length 0. Raises pa.ArrowInvalid if the offsets exceed the range of `kind`.
     """
     lists = as_list(array) if pa.types.is_map(array.type) else array
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)

@@ -1,7 +1,7 @@
 """Exact conversion of integers, floats and decimals to another number type.
 
 Two values are equal if they are the same number. Two floats, or a decimal and a fractional float, are also equal if
-they have the same shortest decimal text: 0.1 is equal in float32, float64 and decimal. Arrow's casts reject some type
+they have the same shortest decimal string: 0.1 is equal in float32, float64 and decimal. Arrow's casts reject some type
 pairs, round in others, and divide decimals inexactly. Their results are therefore verified.
 """
 
@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from hoodoo.format.convert import convert
 
-_DIGITS, _MORE = 38, 76  # digits of the widest decimal of tables, and of Arrow
+_DIGITS, _MORE = 38, 76  # maximum digits of decimals in tables, and in Arrow
 _AT_ONCE = 9  # number of digits that Arrow can remove from a decimal without a division error
 _FEW = 15  # number of digits that each double preserves
-_WHOLE_HALF = 2.0**11  # all half floats from here on are integers
+_WHOLE_HALF = 2.0**11  # all larger half floats are integers
 # represents all floats below 2^53 that decimals can represent; Arrow misreads narrower strings
 _TEXTS = pa.decimal256(_MORE, 55)
 
@@ -29,7 +29,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def same(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert numbers to type `target` without changing them. Raises pa.ArrowInvalid if that is impossible."""
+    """Convert numbers to type `target` exactly. Raises pa.ArrowInvalid if a number cannot be represented."""
     values = _plain(values)
     kind = values.type
     if pa.types.is_floating(kind):
@@ -39,7 +39,7 @@ def same(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(target):
         return _decimal_to_float(values, target) if pa.types.is_decimal(kind) else _integer_to_float(values, target)
     if pa.types.is_integer(kind) and pa.types.is_decimal(target):
-        # Arrow rejects a decimal type that cannot represent every value of the integer type, whatever the values are
+        # Arrow rejects a decimal type that cannot represent every value of the integer type
         wide = pa.decimal128(_DIGITS, target.scale) if target.scale <= 18 else pa.decimal256(_MORE, target.scale)
         return values.cast(wide).cast(target)
     if pa.types.is_decimal(kind):
@@ -53,7 +53,7 @@ def _plain(values: pa.Array) -> pa.Array:
     if pa.types.is_float16(kind):
         bits = np.frombuffer(values.buffers()[1], np.uint16)[values.offset :][: len(values)]
         return pa.array(_halves()[bits], mask=values.is_null().to_numpy(zero_copy_only=False))
-    if pa.types.is_decimal(kind) and kind.scale < 0:  # Arrow cannot read its own text of such numbers
+    if pa.types.is_decimal(kind) and kind.scale < 0:  # Arrow cannot parse the strings that it creates for such numbers
         digits = kind.precision - kind.scale
         return values.cast(pa.decimal128(_DIGITS, 0) if digits <= _DIGITS else pa.decimal256(_MORE, 0))
     if pa.types.is_decimal(kind) and kind.bit_width < 128:
@@ -63,9 +63,9 @@ def _plain(values: pa.Array) -> pa.Array:
 
 @lru_cache(1)
 def _halves() -> np.ndarray:
-    """Return the double that corresponds to each of the 2^16 half floats.
+    """Return the double for each of the 2^16 half floats.
 
-    It has the shortest decimal text of the half float. For large integers, it is the number itself.
+    The double has the same shortest decimal string as the half float. For large integers, it is the same number.
     """
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     numbers = halves.astype(np.float64)
@@ -73,8 +73,8 @@ def _halves() -> np.ndarray:
 
 
 def _rescaled(decimals: pa.Array, target: pa.DataType) -> pa.Array:
-    kind, more = decimals.type, target.scale - decimals.type.scale
-    if more > 0 and kind.precision + more > _DIGITS:  # Arrow returns wrong numbers after an overflow
+    kind, added_digits = decimals.type, target.scale - decimals.type.scale
+    if added_digits > 0 and kind.precision + added_digits > _DIGITS:  # Arrow returns wrong numbers after an overflow
         narrow = decimals.cast(pa.decimal128(_DIGITS, kind.scale)) if kind.precision > _DIGITS else decimals
         decimals = narrow.cast(pa.decimal256(_MORE, target.scale))
     return _of_scale(decimals, target.scale).cast(target)
@@ -91,25 +91,25 @@ def _of_scale(decimals: pa.Array, least: int) -> pa.Array:
 def _float_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type.bit_width <= target.bit_width:
         return convert(values, target)  # 0.1 stays 0.1, as in the files of a widened column
-    found = values.cast(target)
-    number = pc.or_(pc.equal(found.cast(values.type), values), pc.is_nan(values))
+    converted = values.cast(target)
+    number = pc.or_(pc.equal(converted.cast(values.type), values), pc.is_nan(values))
     if not _all(number):
-        _require(pc.equal(convert(_where(pc.invert(number), found), values.type), values))
-    return found
+        _require(pc.equal(convert(_where(pc.invert(number), converted), values.type), values))
+    return converted
 
 
 def _float_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
     _require(_within(values, target))
-    found = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
-    _require(pc.equal(found.cast(values.type, safe=False), values))
-    return found
+    converted = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
+    _require(pc.equal(converted.cast(values.type, safe=False), values))
+    return converted
 
 
 def _integer_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
-    found = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
-    _require(_within(found, values.type))
-    _require(pc.equal(found.cast(values.type, safe=False), values))
-    return found
+    converted = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
+    _require(_within(converted, values.type))
+    _require(pc.equal(converted.cast(values.type, safe=False), values))
+    return converted
 
 
 def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
@@ -121,42 +121,44 @@ def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
 
 
 def _float_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    few = _of_few_digits(values, target.scale) if pa.types.is_float64(values.type) else None
-    if few is not None and _all(pc.equal(_divided(few), values)):  # the decimals are then the shortest texts
-        return _rescaled(few, target)
-    beyond = pc.greater_equal(pc.abs(values), pa.scalar(_whole_from(values.type), values.type))
-    found = _rescaled(_where(pc.invert(beyond), values).cast(pa.string()).cast(_TEXTS), target)
-    if not pc.any(beyond).as_py():
-        return found
-    whole = _where(beyond, values).cast(pa.float64()).cast(pa.decimal128(_DIGITS, 0))
-    return pc.coalesce(found, _rescaled(whole, target))
+    short_decimals = _of_few_digits(values, target.scale) if pa.types.is_float64(values.type) else None
+    if short_decimals is not None and _all(
+        pc.equal(_divided(short_decimals), values)
+    ):  # the decimals then equal the shortest decimal strings
+        return _rescaled(short_decimals, target)
+    large = pc.greater_equal(pc.abs(values), pa.scalar(_whole_from(values.type), values.type))
+    decimals = _rescaled(_where(pc.invert(large), values).cast(pa.string()).cast(_TEXTS), target)
+    if not pc.any(large).as_py():
+        return decimals
+    integers = _where(large, values).cast(pa.float64()).cast(pa.decimal128(_DIGITS, 0))
+    return pc.coalesce(decimals, _rescaled(integers, target))
 
 
 def _decimal_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
-    few = _of_few_digits(values, values.type.scale) if pa.types.is_float64(target) else None
-    if few is not None:
-        return _divided(few)
-    found = values.cast(pa.string()).cast(target)
-    doubles = found.cast(pa.float64())
+    short_decimals = _of_few_digits(values, values.type.scale) if pa.types.is_float64(target) else None
+    if short_decimals is not None:
+        return _divided(short_decimals)
+    converted = values.cast(pa.string()).cast(target)
+    doubles = converted.cast(pa.float64())
     scaled = pc.multiply(doubles, 2.0**values.type.scale)  # an integer if this number of digits is exact
     number = pc.and_(_is_whole(scaled), pc.equal(doubles.cast(values.type), values))
     if not _all(number):
         text = pc.invert(pc.or_(number, _is_whole(doubles)))
-        texts = _where(text, found).cast(pa.string()).cast(_TEXTS)
+        texts = _where(text, converted).cast(pa.string()).cast(_TEXTS)
         _require(pc.or_(number, pc.fill_null(pc.equal(texts, _where(text, values).cast(_TEXTS)), False)))
-    return found
+    return converted
 
 
 def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
     """Round numbers to decimals of at most 15 digits, or return None if a value has more digits.
 
-    The decimals have at most `scale` fractional digits. No two of them have the same double.
+    The decimals have at most `scale` fractional digits. Distinct decimals correspond to distinct doubles.
     """
     bounds = pc.min_max(values).as_py()
-    most = max(-(bounds["min"] or 0), bounds["max"] or 0)
-    if not most < 10**_FEW:
+    largest = max(-(bounds["min"] or 0), bounds["max"] or 0)
+    if not largest < 10**_FEW:
         return None
-    scale = min(scale, _FEW - len(str(int(most))))
+    scale = min(scale, _FEW - len(str(int(largest))))
     try:
         digits = _of_scale(values, scale) if pa.types.is_decimal(values.type) else values
         return digits.cast(pa.decimal128(_FEW, scale))
@@ -174,9 +176,9 @@ def _divided(decimals: pa.Array) -> pa.Array:
 
 
 def _whole_from(kind: pa.DataType) -> float:
-    """Return a number above which all floats of a type are integers.
+    """Return the number from which on all floats of a type are integers.
 
-    Their shortest text may differ from their exact value.
+    The shortest decimal string of such floats may differ from their exact value.
     """
     return 2.0**24 if pa.types.is_float32(kind) else 2.0**53
 
@@ -196,7 +198,7 @@ def _all(mask: pa.Array) -> bool:
 
 def _require(mask: pa.Array) -> None:
     if not _all(mask):
-        raise pa.ArrowInvalid("a number cannot be converted exactly to this type")
+        raise pa.ArrowInvalid("a number cannot be represented exactly in this type")
 
 
 __all__ = ["is_number", "same"]

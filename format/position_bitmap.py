@@ -1,8 +1,8 @@
 """Codec for row positions as a Roaring64 bitmap, as in Hudi's log blocks and in Delta's deletion vectors.
 
 The portable form is specified in github.com/RoaringBitmap/RoaringFormatSpec. A log block contains the base row
-positions of its records in base64 (docs/format.md 10.6). The n-th record belongs to the n-th set bit. As bytes, the
-bitmap is the content of Delta's deletion vectors. hoodoo writes array and bitmap containers, and also reads run
+positions of its records in base64 (docs/format.md 10.6). The n-th record belongs to the n-th set bit. The bytes of the
+bitmap are the content of a deletion vector in Delta. hoodoo writes array and bitmap containers, and also reads run
 containers.
 """
 
@@ -20,7 +20,7 @@ _COOKIE, _COOKIE_RUNS = 12346, 12347
 _ARRAY_MAX = 4096
 _BITMAP_BYTES = 8192
 _CONTAINERS_MAX = 1 << 16
-_OFFSETS_FROM = 4  # number of containers from which on a bitmap with runs has offsets
+_OFFSETS_FROM = 4  # minimum number of containers for which a bitmap with runs contains offsets
 
 
 def bitmap(rows: np.ndarray) -> bytes:
@@ -39,7 +39,7 @@ def bitmap(rows: np.ndarray) -> bytes:
 
 
 def encode_positions(rows: np.ndarray) -> str:
-    """Encode row positions as a Roaring64 bitmap in base64, as in log blocks. `rows` is as in `bitmap`."""
+    """Encode row positions (distinct, ascending, below 2^32) as a Roaring64 bitmap in base64, as in log blocks."""
     return base64.b64encode(bitmap(rows)).decode()
 
 
@@ -52,27 +52,29 @@ def _container(low: np.ndarray) -> bytes:
 
 
 def decode_positions(text: str) -> np.ndarray:
-    """Decode the row positions (int64, ascending) from a Roaring64 bitmap in base64. Raises CorruptTable."""
+    """Decode row positions (int64, ascending) from a Roaring64 bitmap in base64. Raises CorruptTable."""
     try:
         data = base64.b64decode(text, validate=True)
         (buckets,) = struct.unpack_from("<q", data)
-        at, found = 8, [np.empty(0, np.int64)]
+        at, parts = 8, [np.empty(0, np.int64)]
         if not 0 <= buckets <= len(data):
-            raise ValueError(f"the bitmap has an impossible number of parts, {buckets}")
+            raise ValueError(f"the bitmap has an invalid number of parts, {buckets}")
         for _ in range(buckets):
             (high,) = struct.unpack_from("<I", data, at)
             low, at = _bitmap(data, at + 4)
-            found.append((high << 32) + low)
-        rows = np.concatenate(found)
+            parts.append((high << 32) + low)
+        rows = np.concatenate(parts)
         if at != len(data) or (np.diff(rows) <= 0).any():
-            raise ValueError("its rows are not in order")
+            raise ValueError("the row positions are not in ascending order")
     except (ValueError, struct.error, binascii.Error) as problem:
-        raise CorruptTable(f"The positions of a log block are damaged: {problem}.") from None
+        raise CorruptTable(
+            f"Row positions of a log block are damaged: {problem}. Restore the file from a backup."
+        ) from None
     return rows
 
 
 def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
-    """Decode the 32-bit Roaring bitmap at byte `at`. Returns its values, and the offset of the next byte."""
+    """Decode the 32-bit Roaring bitmap at byte `at`. Returns its values and the offset of the next byte."""
     (cookie,) = struct.unpack_from("<I", data, at)
     at += 4
     runs = np.zeros(_CONTAINERS_MAX, bool)
@@ -84,22 +86,22 @@ def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
         (count,) = struct.unpack_from("<I", data, at)
         at += 4
     else:
-        raise ValueError("the bytes are not a roaring bitmap")
+        raise ValueError("the bytes are not a Roaring bitmap")
     if count > _CONTAINERS_MAX:
-        raise ValueError(f"the bitmap has an impossible number of containers, {count}")
+        raise ValueError(f"the bitmap has an invalid number of containers, {count}")
     heads = np.frombuffer(data, "<u2", 2 * count, at).reshape(count, 2).astype(np.int64)
     at += 4 * count + (0 if with_runs and count < _OFFSETS_FROM else 4 * count)
-    found = [np.empty(0, np.int64)]
+    parts = [np.empty(0, np.int64)]
     for (key, last), run in zip(heads.tolist(), runs[:count].tolist(), strict=True):
         low, at = _values(data, at, last + 1, run)
         if len(low) != last + 1:
             raise ValueError("a container has a different number of rows than its header")
-        found.append((key << 16) + low)
-    return np.concatenate(found), at
+        parts.append((key << 16) + low)
+    return np.concatenate(parts), at
 
 
 def _values(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, int]:
-    """Decode the bitmap container at byte `at` to the low 16 bits of its values, and return the next byte's offset."""
+    """Decode the container at byte `at`. Returns the low 16 bits of its values and the offset of the next byte."""
     if run:
         (runs,) = struct.unpack_from("<H", data, at)
         pairs = np.frombuffer(data, "<u2", 2 * runs, at + 2).reshape(runs, 2).astype(np.int64)

@@ -17,7 +17,7 @@ DATABASE = "hoodie.database.name"
 CHECKSUM = "hoodie.table.checksum"
 
 SIZE_CAP = 16 << 20
-"""Maximum bytes of a properties file. It contains the Avro schema of one table, and is never larger."""
+"""Maximum bytes of a properties file, which may contain the Avro schema of a table."""
 
 _BLANK = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -47,15 +47,17 @@ def parse(data: bytes) -> dict[str, str]:
     """
     if len(data) > SIZE_CAP:
         raise CorruptTable(
-            f"A properties file has {len(data):,} bytes, more than the {SIZE_CAP:,} that one may have.", bytes=len(data)
+            f"Properties file is too large: expected at most {SIZE_CAP:,} bytes, got {len(data):,}. Restore it from a "
+            "backup.",
+            bytes=len(data),
         )
     return dict(_split(line) for line in _logical_lines(data.decode("iso-8859-1")))
 
 
 def render(values: Mapping[str, str], stamp: str) -> bytes:
-    """Return the content of a Java properties file in ASCII, sorted by key, after two comment lines with `stamp`.
+    """Return the content of a Java properties file in ASCII, sorted by key, with the time `stamp` in two comments.
 
-    `stamp` is the time, in one line. Raises OptionError for an unpaired surrogate.
+    Raises OptionError for an unpaired surrogate.
     """
     lines = [f"#Properties saved on {_one_line(stamp)}", f"#{_one_line(stamp)}"]
     lines += [f"{_escape(key, is_key=True)}={_escape(values[key])}" for key in sorted(values)]
@@ -76,8 +78,8 @@ def check(values: Mapping[str, str]) -> None:
     expected = checksum(values.get(DATABASE, ""), values.get(NAME, ""))
     if stored is not None and stored != expected:
         raise CorruptTable(
-            f"hoodie.properties carries checksum {stored!r}, but its database and table name give {expected}: "
-            "the file was damaged or edited by hand. Restore hoodie.properties from a backup.",
+            f"Checksum in hoodie.properties is wrong: expected {expected}, got {stored!r}. The file was damaged or "
+            "edited manually. Restore it from a backup.",
             stored=stored,
             expected=expected,
         )
@@ -86,7 +88,7 @@ def check(values: Mapping[str, str]) -> None:
 def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
     """Return the content of Hudi's partition metadata file, `.hoodie_partition_metadata`.
 
-    It contains the instant that first wrote into the partition, and the number of path segments (0 for the table's
+    The file contains the instant that first wrote to the partition, and the number of path segments (0 for the table's
     root).
     """
     return f"#partition metadata\n#{_one_line(stamp)}\ncommitTime={instant}\npartitionDepth={depth}\n".encode("ascii")
@@ -132,8 +134,8 @@ def _plain(escape: re.Match[str]) -> str:
         return chr(int(body[1:], 16))
     if body == "u":
         raise CorruptTable(
-            f"A properties file contains the invalid escape {escape.string[escape.start() : escape.start() + 6]!r}: "
-            "expected \\u and four hexadecimal digits. Restore the file from a backup."
+            f"Properties file has an invalid escape: expected \\u and four hexadecimal digits, got "
+            f"{escape.string[escape.start() : escape.start() + 6]!r}. Restore the file from a backup."
         )
     return _ESCAPED.get(body, body)
 
@@ -145,7 +147,9 @@ def _join_surrogates(text: str, source: str) -> str:
     try:
         return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     except UnicodeDecodeError:
-        raise CorruptTable(f"A properties file holds {source[:80]!r}, with half a surrogate pair.") from None
+        raise CorruptTable(
+            f"Properties file has an unpaired surrogate in {source[:80]!r}. Restore the file from a backup."
+        ) from None
 
 
 def _escape(text: str, is_key: bool = False) -> str:
@@ -161,7 +165,9 @@ def _special(char: re.Match[str]) -> str:
     try:
         units = char[0].encode("utf-16-be")
     except UnicodeEncodeError:
-        raise OptionError(f"{char.string[:80]!r} holds half a surrogate pair, which no text file can keep.") from None
+        raise OptionError(
+            f"Property {char.string[:80]!r} has an unpaired surrogate, which cannot be stored. Remove that character."
+        ) from None
     return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
 
 

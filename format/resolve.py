@@ -1,6 +1,6 @@
 """Mapping from the columns of a data file to the table's current columns, matched by column id.
 
-A `Resolution` is created for each pair of schemas. If nothing differs, it has no cost per row.
+A `Resolution` is created for each pair of schemas. If the schemas are equal, it costs nothing per row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Column of a data file that stores the values of a requested column, perhaps under another name or type.
+    """File column that stores the values of a requested column, possibly with a different name or type.
 
     Attributes:
         name: The name of the column in the file.
@@ -28,7 +28,7 @@ class ColumnSource:
         column: The requested column.
         children: For a nested column, the source of each requested field, in order, or None for a missing field. The
             attribute itself is None if the file has exactly the requested fields.
-        problem: The error if the file's values cannot be read as the requested column, or None.
+        problem: The error if the values in the file cannot be converted to the requested column, or None.
     """
 
     name: str
@@ -39,17 +39,17 @@ class ColumnSource:
 
     @property
     def is_identical(self) -> bool:
-        """True if the file has the column with the requested name, type and fields, so that nothing is converted."""
+        """True if the column has the requested name, type and fields in the file, so that nothing is converted."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
     @property
     def is_retyped(self) -> bool:
-        """True if the file stores values of a former type, which `retype_column` changed to the column's type."""
+        """True if the file stores values of an earlier type that `retype_column` changed."""
         return str(self.was) in self.column.retyped and self.was != self.column.arrow
 
 
 class Resolution:
-    """Mapping that converts rows of a data file to the table's current columns, after renames and type changes.
+    """Mapping from the columns of a data file to the table's current columns, after renames and type changes.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
     even if another column of the file has this name.
@@ -64,13 +64,11 @@ class Resolution:
 
     @property
     def changes_nothing(self) -> bool:
-        """True if the file stores all requested columns under the same names and types, so that nothing is
-        converted.
-        """
+        """True if all requested columns have the same names and types in the file, so that nothing is converted."""
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """Return the name of a requested column in the file, or None if the file lacks the column.
+        """Return the file's name of a requested column, or None if the file lacks the column.
 
         Raises UnsupportedTable if the file's values cannot be read as the column's current type.
         """
@@ -82,11 +80,11 @@ class Resolution:
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
-        """Return the names of requested columns in the file. Columns that the file lacks are left out."""
-        return [found for name in names if (found := self.name_of(name)) is not None]
+        """Return the file's names of the requested columns. Columns that the file lacks are left out."""
+        return [file_name for name in names if (file_name := self.name_of(name)) is not None]
 
     def asked(self, names: Iterable[str]) -> list[str]:
-        """Translate the names of file columns to current column names. Columns that are not requested are left out."""
+        """Convert names of file columns to current column names. Columns that are not requested are left out."""
         back = {source.name: name for name, source in self.sources.items() if source}
         return [
             back.get(name, name)
@@ -95,12 +93,12 @@ class Resolution:
         ]
 
     def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """Convert rows that were read from the file to the requested columns `fields`. Missing columns are null."""
-        there = dict(zip(table.column_names, table.columns, strict=True))
+        """Convert rows of the file to the requested columns `fields`. Missing columns become null."""
+        by_name = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
             name = self.name_of(field.name)
-            column = there.get(name) if name is not None else None
+            column = by_name.get(name) if name is not None else None
             if column is None:
                 columns.append(pa.nulls(len(table), field.type))
             else:
@@ -117,40 +115,40 @@ class Resolution:
             raise _unreadable(field.name, source.was, field.type) from None
 
     def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-        """Convert the column statistics of the file, for `rows` rows, to statistics of the requested columns.
+        """Convert the column statistics of the file to statistics of the requested columns.
 
-        A missing column is null in every row.
+        A missing column is null in all `rows` rows.
         """
         if self.changes_nothing:
             return stats
-        found = {name: bounds for name, bounds in stats.items() if name not in self.sources}
+        converted = {name: bounds for name, bounds in stats.items() if name not in self.sources}
         for name, source in self.sources.items():
             if source is None:
-                found[name] = [None, None, rows]
+                converted[name] = [None, None, rows]
             elif source.is_retyped and source.name in stats:
-                found[name] = [None, None, stats[source.name][2]]
+                converted[name] = [None, None, stats[source.name][2]]
             elif source.children is None and not source.problem and source.name in stats:
                 low, high, nulls = stats[source.name]
-                found[name] = [*convert_bounds(low, high, source.was, source.column.arrow), nulls]
-        return found
+                converted[name] = [*convert_bounds(low, high, source.was, source.column.arrow), nulls]
+        return converted
 
 
 AS_IT_STANDS = Resolution()
-"""Mapping for a file that has the requested columns unchanged."""
+"""Mapping for a file whose columns equal the requested columns."""
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
     """Map the columns of a data file with the schema `file` to the requested columns `asked`, by column id.
 
-    A column whose old values cannot be read as its current type only causes an error when it is requested.
+    A column whose old values cannot be converted to its current type only causes an error when it is read.
     """
     sources: dict[str, ColumnSource | None] = {}
     for column in asked.columns:
         try:
             sources[column.name] = _source(file, column, 0, column.name)
         except UnsupportedTable as problem:
-            found = file.by_id[column.id]
-            sources[column.name] = ColumnSource(found.name, found.arrow, column, problem=problem)
+            file_column = file.by_id[column.id]
+            sources[column.name] = ColumnSource(file_column.name, file_column.arrow, column, problem=problem)
     return Resolution(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
 
 
@@ -159,29 +157,29 @@ def _source(file: TableSchema, column: Column, around: int, path: str) -> Column
 
     `around` is the id of the parent column, or 0. `path` is the dotted path of `column`.
     """
-    found = file.by_id.get(column.id)
-    if found is None or file.parent_and_name[column.id][0] != around:
+    file_column = file.by_id.get(column.id)
+    if file_column is None or file.parent_and_name[column.id][0] != around:
         return None
-    if isinstance(column.kind, str) or isinstance(found.kind, str):
-        if column.kind != found.kind:
-            raise _unreadable(path, found.arrow, column.arrow)
+    if isinstance(column.kind, str) or isinstance(file_column.kind, str):
+        if column.kind != file_column.kind:
+            raise _unreadable(path, file_column.arrow, column.arrow)
         children = tuple(_source(file, child, column.id, f"{path}.{child.name}") for child in column.children)
-        same = len(found.children) == len(children) and all(
-            child is not None and child.is_identical and child.name == there.name
-            for child, there in zip(children, found.children, strict=True)
+        same = len(file_column.children) == len(children) and all(
+            child is not None and child.is_identical and child.name == file_child.name
+            for child, file_child in zip(children, file_column.children, strict=True)
         )
-        return ColumnSource(found.name, found.arrow, column, None if same else children)
-    if not is_readable(found.kind, column.kind) and str(found.kind) not in column.retyped:
-        raise _unreadable(path, found.kind, column.kind)
-    return ColumnSource(found.name, found.kind, column)
+        return ColumnSource(file_column.name, file_column.arrow, column, None if same else children)
+    if not is_readable(file_column.kind, column.kind) and str(file_column.kind) not in column.retyped:
+        raise _unreadable(path, file_column.kind, column.kind)
+    return ColumnSource(file_column.name, file_column.kind, column)
 
 
 def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTable:
     return UnsupportedTable(
-        f"Column {path!r} has type {new}, but some files were written when it had type {old}, and {new} cannot hold "
-        "all of its values. Read the other columns. For a diff, pass the older position first. Read the snapshots "
-        "before and after a restore separately. If another engine changed the column, change it back there, or drop "
-        "it with alter.drop_column().",
+        f"Column {path!r} of type {new} cannot be read from files that store it as {old}, because {new} cannot "
+        "represent all values. Read the other columns. For a diff, pass the older position first. Read the snapshots "
+        "before and after a restore separately. If another engine changed the type, change it back there, or drop the "
+        "column with alter.drop_column().",
         column=path,
     )
 
@@ -206,10 +204,10 @@ def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
         return convert(array, kind) if not pa.types.is_nested(kind) else array.cast(kind)
     nulls = array.is_null() if array.null_count else None
     if column.kind == "struct":
-        there = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        fields_by_name = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         parts = [
-            _rebuilt(there[child.name], child) if child else pa.nulls(len(array), asked.arrow)
-            for child, asked in zip(source.children, column.children, strict=True)
+            _rebuilt(fields_by_name[child.name], child) if child else pa.nulls(len(array), requested.arrow)
+            for child, requested in zip(source.children, column.children, strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
     offsets = ends(array, pa.int32())

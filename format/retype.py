@@ -1,4 +1,4 @@
-"""Conversion of column values to a type that cannot represent all values of the old type, for `retype_column`.
+"""Exact conversion of column values to a type with a different range, for `retype_column`.
 
 For example, a double with an integer value becomes an integer, and a string with a date becomes a date. Numbers are
 compared by the rule for batches (`numbers`). A string must have the canonical form of the value: '7' is a number, but
@@ -26,7 +26,7 @@ _WIDE = pa.decimal256(76, 38)
 def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
     """Return whether `retype_column` supports the change from type `old` to type `new`.
 
-    Some values of type `old` may then have an equal value of type `new`. `retyped` checks the values.
+    The change is supported if some values of both types are equal. `retyped` checks the values themselves.
     """
     types = pa.types
     if old == new or is_exact(old, new):
@@ -40,9 +40,9 @@ def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def retyped(values: A, kind: pa.DataType) -> A:
-    """Convert values to another type without changing them, for `retype_column`. See `is_retype` for the types.
+    """Convert values to another type exactly, for `retype_column`. `is_retype` defines the supported types.
 
-    Raises pa.ArrowInvalid if a value cannot be represented.
+    Raises pa.ArrowInvalid if a value cannot be represented in the new type.
     """
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([_retyped(chunk, kind) for chunk in values.chunks], kind)
@@ -56,9 +56,9 @@ def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return same(values, kind)
     if pa.types.is_string(values.type):
         return _of_text(values, kind)
-    found = values.cast(kind)
-    _require(pc.equal(found.cast(values.type), values))
-    return found
+    converted = values.cast(kind)
+    _require(pc.equal(converted.cast(values.type), values))
+    return converted
 
 
 def _of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -82,7 +82,7 @@ def _of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _require(mask: pa.Array) -> None:
     if pc.all(mask, min_count=0).as_py() is False:
-        raise pa.ArrowInvalid("a value cannot be converted exactly to this type")
+        raise pa.ArrowInvalid("a value cannot be represented exactly in this type")
 
 
 __all__ = ["is_retype", "retyped"]

@@ -1,7 +1,7 @@
-"""Selection and concatenation of rows of Arrow tables of any size, beyond the 2 GiB limit of string arrays.
+"""Selection and concatenation of rows of Arrow tables that exceed the 2 GiB limit of string arrays.
 
-Arrow joins the chunks of a column before it takes rows from them, and a plain string array is limited to 2 GiB. Larger
-tables are kept in chunks here.
+Arrow joins the chunks of a column before it takes rows from them, and a plain string array is limited to 2 GiB. These
+functions keep larger tables in chunks.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 WHOLE_BYTES = 1 << 30
-"""Tables with at least this number of bytes are never joined into one chunk."""
+"""Size in bytes from which on the chunks of a table are not joined."""
 
 
 def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     """Return the rows of an Arrow table at `positions`, in this order, without exceeding Arrow's size limits.
 
-    Little memory is needed besides the result, or a piece of `WHOLE_BYTES` if `rows` has more bytes than that.
+    Besides the result, it needs at most `WHOLE_BYTES` of memory.
 
     Args:
         rows: The table to take from.
@@ -36,15 +36,15 @@ def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 def _each_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
     """Take rows like Table.take, but process string columns that share memory only once.
 
-    The key column and the record key often share memory.
+    The key column and the record key column often share memory.
     """
     taken: dict[object, pa.ChunkedArray] = {}
     columns = []
     for number, column in enumerate(rows.columns):
-        known = _memory(column) or number
-        if known not in taken:
-            taken[known] = column.take(positions)
-        columns.append(taken[known])
+        memory = _memory(column) or number
+        if memory not in taken:
+            taken[memory] = column.take(positions)
+        columns.append(taken[memory])
     return pa.table(columns, schema=rows.schema)
 
 
@@ -72,14 +72,14 @@ def _marked(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 
 
 def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
-    found, at = np.unique(positions, return_inverse=True)
-    picked = _marked(rows, found)
+    distinct, indices = np.unique(positions, return_inverse=True)
+    picked = _marked(rows, distinct)
     if len(positions) == 1:
         return [picked]
-    weight = picked.nbytes * len(positions) // max(1, len(found))  # a position may repeat
+    weight = picked.nbytes * len(positions) // max(1, len(distinct))  # a position may repeat
     if weight < WHOLE_BYTES:
         try:
-            return [picked.take(pa.array(at))]
+            return [picked.take(pa.array(indices))]
         except pa.ArrowInvalid:  # a few repeated rows have most of the bytes
             pass
     half = len(positions) // 2
@@ -87,17 +87,17 @@ def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
 
 
 def compact(rows: pa.Table) -> pa.Table:
-    """Combine the chunks of an Arrow table into one chunk, or into as few as its size allows."""
+    """Combine the chunks of an Arrow table into one chunk, or into as few chunks as its size allows."""
     if rows.nbytes < WHOLE_BYTES:
         return rows.combine_chunks()
     parts: list[list[pa.Table]] = [[]]
-    held = 0
+    part_bytes = 0
     for batch in rows.to_batches():
-        if held and held + batch.nbytes > WHOLE_BYTES:
+        if part_bytes and part_bytes + batch.nbytes > WHOLE_BYTES:
             parts.append([])
-            held = 0
+            part_bytes = 0
         parts[-1].append(pa.Table.from_batches([batch]))
-        held += batch.nbytes
+        part_bytes += batch.nbytes
     return pa.concat_tables([pa.concat_tables(part).combine_chunks() for part in parts if part])
 
 

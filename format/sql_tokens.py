@@ -1,4 +1,4 @@
-"""Tokenizer for SQL, as far as needed to find the names of columns and parameters."""
+"""SQL tokenizer that finds the names of columns and parameters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TOKEN = re.compile(
     | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-"""Pattern for tokens.
+"""Pattern for SQL tokens.
 
-Each character belongs to one token, whose kind is the group. Strings and comments are `skipped`. A `parameter` is `$`
-and a name.
+Each character belongs to one token, and the name of the matching group is the kind of the token. Strings and comments
+are `skipped`. A `parameter` is `$` followed by a name.
 """
 
 __all__ = ["TOKEN"]

@@ -1,7 +1,7 @@
-"""Columns of a table with permanent column ids, as slots store them in JSON.
+"""Table schema with permanent column ids, as slots store it in JSON.
 
-This module converts from and to JSON, assigns ids, and returns Arrow schemas. `timeline/columns/alterations.py` decides
-which changes are allowed and what they cost. `resolve.py` maps the columns of a file to requested columns.
+This module converts schemas from and to JSON, assigns ids, and returns Arrow schemas. `timeline/columns/alterations.py`
+decides which changes are allowed and what they cost. `resolve.py` maps the columns of a file to requested columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIRST_ID = 5
 """The first column id. Lower ids are those of Hudi's meta columns in Hudi's internal schema."""
 FIELD_ID = b"PARQUET:field_id"
 FIRST_META_ID = 100_001
-"""The first id of meta columns in Parquet files. It is higher than all column ids, so that they are not mixed up."""
+"""The first id of meta columns in Parquet files. It is larger than all column ids, so that ids stay unique."""
 LAST_META_ID = FIRST_META_ID + len(META_COLUMNS) - 1
 _META_IDS = {name: FIRST_META_ID + number for number, name in enumerate(META_COLUMNS)}
 _LEAVES = {
@@ -58,7 +58,7 @@ class Column:
         required: True if nulls are not allowed.
         has_default: True if the column has a default.
         default: The value for batches without the column, in the form of `statistics.to_json`.
-        retyped: Former types whose values all have an equal value of this type, as `retype_column` checked.
+        retyped: Earlier types whose stored values `retype_column` found to be convertible exactly to this type.
     """
 
     id: int
@@ -82,7 +82,7 @@ class Column:
         return self.kind
 
     def field(self) -> pa.Field:
-        """Return the Arrow field with the column ids in its metadata, as in a Parquet file."""
+        """Return the Arrow field of the column with column ids in its metadata, as in a Parquet file."""
         return pa.field(self.name, self._with_ids(), metadata=_id(self.id))
 
     def _with_ids(self) -> pa.DataType:
@@ -96,7 +96,7 @@ class Column:
         return self.arrow
 
     def walk(self) -> Iterator[Column]:
-        """Yield the column and all columns nested in it."""
+        """Yield the column and all of its nested columns."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -111,18 +111,18 @@ class Column:
 
     def to_json(self) -> Json:
         """Convert the column to a JSON object for a slot."""
-        said: Json = {"id": self.id, "name": self.name}
+        encoded: Json = {"id": self.id, "name": self.name}
         if self.kind == "struct":
-            said["fields"] = [child.to_json() for child in self.children]
+            encoded["fields"] = [child.to_json() for child in self.children]
         elif self.kind == "list":
-            said["item"] = self.children[0].to_json()
+            encoded["item"] = self.children[0].to_json()
         elif self.kind == "map":
-            said["key"], said["value"] = (child.to_json() for child in self.children)
+            encoded["key"], encoded["value"] = (child.to_json() for child in self.children)
         else:
-            said["type"] = _leaf_name(self.arrow)
-        said |= {"required": True} if self.required else {}
-        said |= {"retyped": list(self.retyped)} if self.retyped else {}
-        return said | ({"default": self.default} if self.has_default else {})
+            encoded["type"] = _leaf_name(self.arrow)
+        encoded |= {"required": True} if self.required else {}
+        encoded |= {"retyped": list(self.retyped)} if self.retyped else {}
+        return encoded | ({"default": self.default} if self.has_default else {})
 
     @staticmethod
     def from_json(said: Any) -> Column:
@@ -145,17 +145,17 @@ class Column:
         )
 
 
-def _kind(said: Json) -> tuple[str | pa.DataType, list[Any]]:
+def _kind(encoded: Json) -> tuple[str | pa.DataType, list[Any]]:
     """Return the kind and the nested columns of a column in JSON."""
-    if "fields" in said:
-        return "struct", list(said["fields"])
-    if "item" in said:
-        return "list", [said["item"]]
-    if "value" in said:
-        return "map", [said["key"], said["value"]]
-    if found := _DECIMAL.fullmatch(said["type"]):
-        return pa.decimal128(int(found[1]), int(found[2])), []
-    return _LEAVES[said["type"]], []
+    if "fields" in encoded:
+        return "struct", list(encoded["fields"])
+    if "item" in encoded:
+        return "list", [encoded["item"]]
+    if "value" in encoded:
+        return "map", [encoded["key"], encoded["value"]]
+    if decimal := _DECIMAL.fullmatch(encoded["type"]):
+        return pa.decimal128(int(decimal[1]), int(decimal[2])), []
+    return _LEAVES[encoded["type"]], []
 
 
 def _leaf_name(kind: pa.DataType) -> str:
@@ -168,14 +168,14 @@ def _id(number: int) -> dict[bytes, bytes]:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns of a table with their permanent ids, valid from some slot on.
+    """Table schema with permanent column ids, valid from some slot on.
 
     Attributes:
         id: The number of the schema, counted from 1.
         columns: The columns.
         last: The largest id that any column of the table ever had.
-        hudi: (id, id in Hudi's internal schema) of each column, if the newest commit has an internal schema. Empty
-            after a later write of another engine without it. None if no commit has had one.
+        hudi: Pairs of column id and id in Hudi's internal schema, if the newest commit has an internal schema. Empty
+            if another engine later wrote without an internal schema. None if no commit has had an internal schema.
     """
 
     id: int
@@ -185,12 +185,12 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The Arrow schema that readers see: all columns nullable, with only names and types."""
+        """Arrow schema of the rows that readers get: names and types, with all columns nullable."""
         return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
 
     @cached_property
     def file_fields(self) -> dict[str, pa.Field]:
-        """The Arrow fields of a data file by name, with column ids, including Hudi's meta columns."""
+        """Arrow fields of a data file by name, including meta columns, with column ids in the metadata."""
         meta = {name: pa.field(name, pa.string(), metadata=_id(number)) for name, number in _META_IDS.items()}
         return meta | {column.name: column.field() for column in self.columns}
 
@@ -202,15 +202,15 @@ class TableSchema:
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
         """The columns by id, including nested ones."""
-        return {one.id: one for column in self.columns for one in column.walk()}
+        return {nested.id: nested for column in self.columns for nested in column.walk()}
 
     @cached_property
     def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
         """The parent's id (0 for the top level) and the name of each column, by column id."""
-        found = {column.id: (0, column.name) for column in self.columns}
-        for one in self.by_id.values():
-            found |= {child.id: (one.id, child.name) for child in one.children}
-        return found
+        parents = {column.id: (0, column.name) for column in self.columns}
+        for parent in self.by_id.values():
+            parents |= {child.id: (parent.id, child.name) for child in parent.children}
+        return parents
 
     def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
         """Return the schema that follows this one, with the given columns."""
@@ -222,8 +222,8 @@ class TableSchema:
 
     def to_json(self) -> Json:
         """Convert the schema to a JSON object for a slot."""
-        said = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
-        return said if self.hudi is None else said | {"hudi": [list(pair) for pair in self.hudi]}
+        encoded = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
+        return encoded if self.hudi is None else encoded | {"hudi": [list(pair) for pair in self.hudi]}
 
     @staticmethod
     def from_json(said: Any) -> TableSchema:
@@ -240,20 +240,22 @@ class TableSchema:
         if len(set(ids)) != len(ids) or any(not FIRST_ID <= one <= schema.last for one in ids):
             raise ValueError("column ids are duplicated, or larger than the largest assigned id")
         if len(set(schema.parent_and_name.values())) != len(ids):
-            raise ValueError("two columns have one name")
+            raise ValueError("two columns have the same name")
         return schema
 
     @staticmethod
     def first(schema: pa.Schema, required: Iterable[str] = ()) -> TableSchema:
-        """Create the first schema of a table. Column ids start at 5, and are assigned in order, level by level."""
-        fixed = set(required)
+        """Create the first schema of a table, with column ids from 5 on, level by level."""
+        required_names = set(required)
         columns, last = numbered(list(schema), FIRST_ID)
-        return TableSchema(1, tuple(replace(one, required=one.name in fixed) for one in columns), last)
+        return TableSchema(
+            1, tuple(replace(column, required=column.name in required_names) for column in columns), last
+        )
 
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
-    """Create columns from Arrow fields, with ids from `first` on, level by level. Also returns the largest id."""
-    drafts = [_Draft(one.name, one.type) for one in fields]
+    """Create columns from Arrow fields, with ids from `first` on, level by level. Returns them with the largest id."""
+    drafts = [_Draft(field.name, field.type) for field in fields]
     waiting, number = deque(drafts), first
     while waiting:
         draft = waiting.popleft()
@@ -263,7 +265,7 @@ def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]
 
 
 class _Draft:
-    """Column before its id is assigned. It gets an id after all columns of its level."""
+    """Column before its id is assigned. Ids are assigned level by level."""
 
     id = 0
 
@@ -287,42 +289,42 @@ def kind_of(kind: pa.DataType) -> str | pa.DataType:
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
     """Return the name and type of each child of a nested type: struct fields, list item, or map key and value."""
     if pa.types.is_struct(kind):
-        return [(one.name, one.type) for one in kind]
+        return [(field.name, field.type) for field in kind]
     if pa.types.is_list(kind):
         return [("item", kind.value_type)]
     return [("key", kind.key_type), ("value", kind.item_type)] if pa.types.is_map(kind) else []
 
 
 def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
-    """Assign column ids to the columns `schema` of a table that another engine changed by column name.
+    """Assign column ids to the new columns `schema` of a table that another engine changed by column name.
 
-    The result is the schema that follows `before`. A name that exists at its level keeps its id. A name that came back
-    gets the id that it had in `known`, the schemas of existing files, newest first, because engines that match by name
-    also show its old values. This does not apply if that column was renamed. No valid file then has it under the old
-    name. All other columns are new.
+    The result is the schema that follows `before`. A column whose name exists at its level keeps its id. A column that
+    was dropped and added again gets its earlier id from `known`, the schemas of existing files, newest first, because
+    engines that match by name also return its old values. This does not apply to a column that was renamed, because no
+    valid file contains it under the old name. All other columns get new ids.
     """
-    found_at: dict[tuple[int, str], Column] = {}
+    by_parent_and_name: dict[tuple[int, str], Column] = {}
     seen: set[int] = set()
-    for one in (before, *known):
-        for column in one.by_id.values():
+    for older in (before, *known):
+        for column in older.by_id.values():
             if column.id not in seen:
-                found_at.setdefault(one.parent_and_name[column.id], column)
-        seen |= one.by_id.keys()
-    found = rebuilt(before, schema, lambda path, around: found_at.get((around, path[-1])))
-    return found if before.hudi is None else replace(found, hudi=())
+                by_parent_and_name.setdefault(older.parent_and_name[column.id], column)
+        seen |= older.by_id.keys()
+    schema_by_name = rebuilt(before, schema, lambda path, around: by_parent_and_name.get((around, path[-1])))
+    return schema_by_name if before.hudi is None else replace(schema_by_name, hudi=())
 
 
 Find = Callable[[tuple[str, ...], int], Column | None]
 """Function that returns the column of the earlier schema, or None for a new column.
 
-It gets the path of a column, and the id of its parent or 0.
+Its arguments are the path of the column, and the id of the parent column or 0.
 """
 
 
 def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
     """Create the schema that follows `before`, with the names and types of `schema`.
 
-    `find` returns the earlier column for each column, which keeps its id.
+    `find` returns the earlier column, whose id is kept, or None for a new column.
     """
     last = before.last
 
@@ -330,12 +332,12 @@ def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
         nonlocal last
         old = find(path, around)
         if old is None or _shape(old.kind) != _shape(kind_of(kind)):
-            [made], last = numbered([pa.field(path[-1], kind)], last + 1)
-            return made
+            [new], last = numbered([pa.field(path[-1], kind)], last + 1)
+            return new
         inner = tuple(column((*path, name), old.id, child) for name, child in inner_types(kind))
         return replace(old.of_kind(kind_of(kind)), name=path[-1], children=inner)
 
-    columns = [column((one.name,), 0, one.type) for one in schema]
+    columns = [column((field.name,), 0, field.type) for field in schema]
     return before.with_columns(columns, last)
 
 

@@ -1,6 +1,6 @@
-"""Partition transforms such as day(ts): computation of generated partition columns, and their value ranges.
+"""Partition transforms, such as day(ts), which generate a partition column from another column.
 
-Values are computed in UTC. A timestamp without a zone is used unchanged.
+Values are computed in UTC. A timestamp without a time zone is used unchanged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hoodoo.redact import printable
 
 YEAR, MONTH, DAY, HOUR, BUCKET, TRUNCATE = "year", "month", "day", "hour", "bucket", "truncate"
 _TIMES = {YEAR: "Y", MONTH: "M", DAY: "D", HOUR: "h"}
-"""numpy's unit of time for each kind."""
+"""Time unit in numpy of each kind of transform."""
 _NUMBERED = {BUCKET: "the number of buckets", TRUNCATE: "the width"}
-"""Kinds with a number, and its meaning."""
+"""Kinds of transforms that require a number, and the meaning of the number."""
 NUMBER_MAX = (1 << 31) - 1
 _SUFFIXES = {TRUNCATE: "trunc"}
 _LAST_CHARACTER = chr(0x10FFFF)
@@ -32,7 +32,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*
 
 
 class Bounds(NamedTuple):
-    """Smallest and largest possible value of a column, or None for no bound. They need not be tight."""
+    """Lower and upper bound of the values of a column. None means unbounded."""
 
     least: Any = None
     greatest: Any = None
@@ -58,20 +58,23 @@ class Transform:
         """Validate the transform. Raises OptionError."""
         if self.kind not in _TAKES:
             raise OptionError(
-                f"A transform must be one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind"
+                f"Transform is unknown: expected {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind"
             )
-        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
-        if self.kind in _NUMBERED and not (whole and 1 <= self.number <= NUMBER_MAX):
+        is_integer = isinstance(self.number, int) and not isinstance(self.number, bool)
+        if self.kind in _NUMBERED and not (is_integer and 1 <= self.number <= NUMBER_MAX):
             raise OptionError(
-                f"{self.kind} needs {_NUMBERED[self.kind]}, an integer from 1 to {NUMBER_MAX:,}, followed by "
-                f"the column, got {printable(self.number)}.",
+                f"Transform {self.kind} needs {_NUMBERED[self.kind]} as its first argument: expected an integer "
+                f"from 1 to {NUMBER_MAX:,}, got {printable(self.number)}.",
                 option=self.kind,
             )
         if self.kind not in _NUMBERED and self.number != 0:
-            raise OptionError(f"{self.kind} accepts no number, got {printable(self.number)}.", option=self.kind)
+            raise OptionError(
+                f"Transform {self.kind} does not accept a number, got {printable(self.number)}. Remove it.",
+                option=self.kind,
+            )
         if not isinstance(self.column, str) or not self.column:
             raise OptionError(
-                f"{self.kind} needs the name of a column, got {printable(self.column)}.", option=self.kind
+                f"Transform {self.kind} needs a column name, got {printable(self.column)}.", option=self.kind
             )
 
     def __repr__(self) -> str:
@@ -188,38 +191,38 @@ def transform_of(text: str) -> Transform:
     Raises:
         OptionError: The text is invalid.
     """
-    found = _TEXT.fullmatch(text)
-    if found is None or found[1] not in _TAKES or (found[1] in _NUMBERED) != (found[2] is not None):
+    match = _TEXT.fullmatch(text)
+    if match is None or match[1] not in _TAKES or (match[1] in _NUMBERED) != (match[2] is not None):
         raise OptionError(
             f"{printable(text)} is not a valid transform. Use year(column), month(column), day(column), "
             "hour(column), bucket(n, column) or truncate(width, column).",
             option="partition_by",
         )
-    return Transform(found[1], found[3], int(found[2]) if found[2] else 0)
+    return Transform(match[1], match[3], int(match[2]) if match[2] else 0)
 
 
 def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
-    """Return the type of the partition column that a transform generates from a column of type `kind`.
+    """Return the type of the partition column that a transform generates from a column of the type `kind`.
 
     Raises:
         SchemaError: The transform does not support columns of this type.
     """
-    taken, what = _TAKES[transform.kind]
-    if not taken(kind):
+    is_supported, description = _TAKES[transform.kind]
+    if not is_supported(kind):
         raise SchemaError(
-            f"Column {transform.column!r} has type {kind}, but {transform} needs {what}. Choose another column, or "
-            "another transform.",
+            f"Column {transform.column!r} is not valid for {transform}: expected {description}, got {kind}. Choose "
+            "another column or another transform.",
             column=transform.column,
             type=str(kind),
         )
-    fixed = {YEAR: pa.int32(), MONTH: pa.string(), DAY: pa.date32(), HOUR: pa.string(), BUCKET: pa.int32()}
-    return fixed.get(transform.kind, kind)
+    types = {YEAR: pa.int32(), MONTH: pa.string(), DAY: pa.date32(), HOUR: pa.string(), BUCKET: pa.int32()}
+    return types.get(transform.kind, kind)
 
 
 def values(transform: Transform, column: pa.Array) -> pa.Array:
-    """Compute the partition column that a transform generates from the values of `column`. Null stays null.
+    """Compute the partition values that a transform generates from the values of `column`. Null stays null.
 
-    The results are meaningless for values that `unfit` selects.
+    Results for values that `unfit` selects are undefined.
     """
     if transform.kind == BUCKET:
         return _in_buckets(column, transform.number)
@@ -229,23 +232,23 @@ def values(transform: Transform, column: pa.Array) -> pa.Array:
 
 
 def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the integers that are too small to be truncated within the range of their type."""
+    """Return a boolean mask of the integers whose truncated value would be below the minimum of their type."""
     if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
         return np.zeros(len(column), bool)
     numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
-    found: np.ndarray = numbers < least + np.mod(numbers, transform.number)
-    return found & column.is_valid().to_numpy(zero_copy_only=False)
+    too_small: np.ndarray = numbers < least + np.mod(numbers, transform.number)
+    return too_small & column.is_valid().to_numpy(zero_copy_only=False)
 
 
 def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
-    """Compute the value of the partition column for a single value of a column of type `kind`."""
+    """Compute the partition value for a single value of a column of type `kind`."""
     return values(transform, pa.array([of], kind))[0].as_py()
 
 
 def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
-    """Return the range of column values in the rows whose partition column has the value `made`.
+    """Return the bounds of the column values in the partition with the value `made`.
 
-    `kind` is the type of the column, and `made` is not null.
+    `kind` is the type of the column, and `made` must not be null.
     """
     if transform.kind in _TIMES:
         return _bounds_of_time(transform.kind, made, kind)
@@ -264,14 +267,14 @@ def _moments(column: pa.Array) -> np.ndarray:
     unit, width = ("D", pa.int32()) if pa.types.is_date32(column.type) else ("us", pa.int64())
     if unit == "us":
         column = column.cast(pa.timestamp("us", column.type.tz))
-    found: np.ndarray = column.cast(width).fill_null(0).to_numpy().astype(np.int64).view(f"M8[{unit}]")
-    return found
+    moments: np.ndarray = column.cast(width).fill_null(0).to_numpy().astype(np.int64).view(f"M8[{unit}]")
+    return moments
 
 
 def _units(column: pa.Array, unit: str) -> np.ndarray:
     """Convert dates or timestamps to years, months, days or hours since 1970, rounded down."""
-    found: np.ndarray = _moments(column).astype(f"M8[{unit}]").astype(np.int64)
-    return found
+    units: np.ndarray = _moments(column).astype(f"M8[{unit}]").astype(np.int64)
+    return units
 
 
 def _years(column: pa.Array) -> pa.Array:
@@ -290,8 +293,8 @@ def _texts_of(unit: str) -> Callable[[pa.Array], pa.Array]:
 
     def texts(column: pa.Array) -> pa.Array:
         distinct, numbers = np.unique(_units(column, unit), return_inverse=True)
-        spelled = pc.replace_substring(pa.array(distinct.astype(f"M8[{unit}]").astype(str), pa.string()), "T", "-")
-        return spelled.take(_array(numbers.reshape(-1), column))
+        formatted = pc.replace_substring(pa.array(distinct.astype(f"M8[{unit}]").astype(str), pa.string()), "T", "-")
+        return formatted.take(_array(numbers.reshape(-1), column))
 
     return texts
 
@@ -340,12 +343,12 @@ def _words(column: pa.Array) -> np.ndarray:
     if pa.types.is_decimal(kind):
         buffer = column.buffers()[1]
         halves = np.frombuffer(buffer if len(column) else b"", "<i8").reshape(-1, 2)
-        found: np.ndarray = np.ascontiguousarray(halves[column.offset : column.offset + len(column), 0])
-        return found
+        words: np.ndarray = np.ascontiguousarray(halves[column.offset : column.offset + len(column), 0])
+        return words
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
-    found = column.cast(pa.int64()).fill_null(0).to_numpy()
-    return found
+    words = column.cast(pa.int64()).fill_null(0).to_numpy()
+    return words
 
 
 def _truncated(column: pa.Array, width: int) -> pa.Array:
@@ -358,12 +361,12 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
 
 
 def _beyond(prefix: str) -> str | None:
-    """Return a string that sorts after all strings with the given prefix. Returns None if no string does."""
-    kept = prefix.rstrip(_LAST_CHARACTER)
-    if not kept:
+    """Return a string that sorts after all strings with the given prefix, or None if there is no such string."""
+    stem = prefix.rstrip(_LAST_CHARACTER)
+    if not stem:
         return None
-    following = ord(kept[-1]) + 1
-    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+    following = ord(stem[-1]) + 1
+    return stem[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
 def _array(values: np.ndarray, like: pa.Array) -> pa.Array:
@@ -393,7 +396,7 @@ _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     BUCKET: (_is_hashed, "an integer, string, binary, date, timestamp, or decimal of at most 18 digits"),
     TRUNCATE: (_is_text_or_integer, "a string or an integer"),
 }
-"""Supported types and their description for each kind."""
+"""Supported column types of each kind of transform, and their description."""
 
 
 __all__ = [

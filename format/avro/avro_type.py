@@ -1,7 +1,8 @@
-"""Parser for Avro schemas of other writers, which returns type trees that are safe to traverse.
+"""Parser for untrusted Avro schemas, which returns type trees that are safe to traverse.
 
-The trees have no references and no recursion, and every size is limited. Other modules create an Arrow schema or a
+The trees contain no references and no recursion, and every size is limited. Other modules create an Arrow schema or a
 decoder from a tree.
+
 Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
 
@@ -25,7 +26,7 @@ DEPTH_MAX = 64
 _NODES_MAX = 1 << 16
 """Maximum number of types in one Avro schema after references are resolved.
 
-A few hundred bytes of text can stand for billions of types.
+A schema of a few hundred bytes can expand to billions of types.
 """
 _SIZE_MAX = 1 << 20
 """Maximum size in bytes of a `fixed` value."""
@@ -76,13 +77,13 @@ def parse_record(avro: dict[str, Any] | str) -> AvroType:
     Raises:
         CorruptTable: `avro` is not an Avro schema.
         UnsupportedTable: hoodoo does not support the schema. Examples are unions other than of null and one type,
-            recursive or empty records, unknown logical types, and schemas with more than 1 MiB of text, 64 levels or
+            recursive or empty records, unknown logical types, and schemas with more than 1 Mi characters, 64 levels or
             65,536 types.
     """
     return _parse_text(avro) if isinstance(avro, str) else _parse(avro)
 
 
-@lru_cache(maxsize=16)  # the log files of a table have the same text again and again
+@lru_cache(maxsize=16)  # most log files of a table have the same schema
 def _parse_text(text: str) -> AvroType:
     return _parse(_load(text))
 
@@ -90,21 +91,21 @@ def _parse_text(text: str) -> AvroType:
 def _parse(avro: Any) -> AvroType:
     top = _Parser().type(avro, "", 0)
     if top.kind != "record" or top.null_at is not None:
-        raise UnsupportedTable(f"A table's Avro schema is a {top.kind} where a record belongs.")
+        raise UnsupportedTable(f"Avro schema of a table has the wrong type: expected a record, got {top.kind}.")
     return top
 
 
 def _load(text: str) -> Any:
     if len(text) > TEXT_MAX:
-        raise UnsupportedTable(f"An Avro schema has {len(text)} characters; hoodoo reads at most {TEXT_MAX}.")
+        raise UnsupportedTable(f"Avro schema is too large: expected at most {TEXT_MAX} characters, got {len(text)}.")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise CorruptTable(f"An Avro schema is not JSON: {e}.") from e
+        raise CorruptTable(f"Avro schema is not valid JSON: {e}. Restore the file from a backup.") from e
 
 
 class _Parser:
-    """Parser for one Avro schema. It remembers the named types so far, with the number of types in each."""
+    """Parser for one Avro schema. It keeps the named types parsed so far, with the number of types in each."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[AvroType, int] | None] = {}
@@ -113,41 +114,45 @@ class _Parser:
     def type(self, avro: Any, namespace: str, depth: int) -> AvroType:
         self._count(1)
         if depth > DEPTH_MAX:
-            raise UnsupportedTable(f"An Avro schema is nested deeper than {DEPTH_MAX} levels.")
+            raise UnsupportedTable(f"Avro schema is nested too deeply: expected at most {DEPTH_MAX} levels.")
         if isinstance(avro, list):
             return self._union(avro, namespace, depth)
         if isinstance(avro, str):
             return _plain(avro) or self._reference(avro, namespace)
         if isinstance(avro, dict) and "type" in avro:
             return self._object(avro, namespace, depth)
-        raise CorruptTable(f"An Avro type is invalid: got {reprlib.repr(avro)}. Restore the file from a backup.")
+        raise CorruptTable(f"Avro type {reprlib.repr(avro)} is invalid. Restore the file from a backup.")
 
     def _count(self, types: int) -> None:
         self._nodes += types
         if self._nodes > _NODES_MAX:
-            raise UnsupportedTable(f"An Avro schema stands for more than {_NODES_MAX} types.")
+            raise UnsupportedTable(
+                f"Avro schema has too many types: expected at most {_NODES_MAX} after references are resolved."
+            )
 
     def _union(self, branches: list[Any], namespace: str, depth: int) -> AvroType:
         if len(branches) != 2 or branches.count("null") != 1:
             raise UnsupportedTable(
-                f"An Avro schema has the union {reprlib.repr(branches)}; hoodoo handles null with one other type."
+                f"Avro union {reprlib.repr(branches)} is not supported: expected null and one other type."
             )
         null_at = branches.index("null")
         value = self.type(branches[1 - null_at], namespace, depth)
         if value.null_at is not None:
-            raise CorruptTable("An Avro schema has a union inside a union.")
+            raise CorruptTable(
+                "Avro schema is invalid: it contains a union inside a union. Restore the file from a backup."
+            )
         return replace(value, null_at=null_at)
 
     def _reference(self, name: str, namespace: str) -> AvroType:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._named else name
         if full not in self._named:
-            raise UnsupportedTable(f"An Avro schema names the type {reprlib.repr(name)}, which hoodoo does not know.")
-        known = self._named[full]
-        if known is None:
-            raise UnsupportedTable(f"The Avro record {reprlib.repr(name)} contains itself.")
-        self._count(known[1])
-        return known[0]
+            raise UnsupportedTable(f"Avro type {reprlib.repr(name)} is unknown.")
+        definition = self._named[full]
+        if definition is None:
+            raise UnsupportedTable(f"Avro record {reprlib.repr(name)} is recursive, which is not supported.")
+        self._count(definition[1])
+        return definition[0]
 
     def _object(self, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
         kind = avro["type"]
@@ -163,7 +168,7 @@ class _Parser:
     def _collection(self, kind: str, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
         member = "items" if kind == "array" else "values"
         if member not in avro:
-            raise CorruptTable(f"An Avro {kind} does not say what its {member} are.")
+            raise CorruptTable(f"Avro {kind} lacks the attribute {member!r}. Restore the file from a backup.")
         item = self.type(avro[member], namespace, depth + 1)
         arrow = pa.list_(item.arrow) if kind == "array" else pa.map_(pa.string(), item.arrow)
         return AvroType(kind, arrow, children=(("item", item),))
@@ -171,15 +176,15 @@ class _Parser:
     def _define(self, kind: str, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
         name, space = avro.get("name"), avro.get("namespace", namespace)
         if not isinstance(name, str) or not isinstance(space, str):
-            raise CorruptTable(f"An Avro {kind} lacks its name. Restore the file from a backup.")
+            raise CorruptTable(f"Avro {kind} lacks a name. Restore the file from a backup.")
         full = name if "." in name or not space else f"{space}.{name}"
         if full in self._named:
-            raise CorruptTable(f"An Avro schema defines {reprlib.repr(full)} twice.")
+            raise CorruptTable(f"Avro type {reprlib.repr(full)} is defined twice. Restore the file from a backup.")
         self._named[full] = None
         before = self._nodes
-        made = {"record": self._record, "fixed": _fixed, "enum": _enum}[kind](avro, full.rpartition(".")[0], depth)
-        self._named[full] = made, self._nodes - before
-        return made
+        parsed = {"record": self._record, "fixed": _fixed, "enum": _enum}[kind](avro, full.rpartition(".")[0], depth)
+        self._named[full] = parsed, self._nodes - before
+        return parsed
 
     def _record(self, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
         fields = avro.get("fields")
@@ -187,18 +192,21 @@ class _Parser:
             isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields
         ):
             raise CorruptTable(
-                f"The fields of the Avro record {reprlib.repr(avro['name'])} are not a list. Restore the file "
+                f"Avro record {reprlib.repr(avro['name'])} does not have a valid list of fields. Restore the file "
                 "from a backup."
             )
         if not fields:
-            raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} is not supported: it lacks fields.")
+            raise UnsupportedTable(f"Avro record {reprlib.repr(avro['name'])} has no fields, which is not supported.")
         if bad := [f["name"] for f in fields if not NAME.match(f["name"])]:
             raise UnsupportedTable(
-                f"The Avro record {reprlib.repr(avro['name'])} has fields whose names Avro does not allow: "
-                f"{reprlib.repr(bad)}."
+                f"Avro record {reprlib.repr(avro['name'])} has fields with invalid names: {reprlib.repr(bad)}. Names "
+                "must consist of letters, digits and _, and must not start with a digit."
             )
         if len({f["name"] for f in fields}) != len(fields):
-            raise CorruptTable(f"The Avro record {reprlib.repr(avro['name'])} has two fields of one name.")
+            raise CorruptTable(
+                f"Avro record {reprlib.repr(avro['name'])} has two fields with the same name. Restore the file from a "
+                "backup."
+            )
         children = tuple((f["name"], self.type(f["type"], namespace, depth + 1)) for f in fields)
         return AvroType(
             "record", pa.struct([pa.field(name, child.arrow) for name, child in children]), children=children
@@ -207,14 +215,17 @@ class _Parser:
 
 def _plain(name: str) -> AvroType | None:
     if name == "null":
-        raise UnsupportedTable("An Avro schema has a field that can only be null.")
+        raise UnsupportedTable("Avro type null is only supported in a union with another type.")
     return AvroType(name, PLAIN[name]) if name in PLAIN else None
 
 
 def _fixed(avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
     size = avro.get("size")
     if not isinstance(size, int) or not 0 < size <= _SIZE_MAX:
-        raise CorruptTable(f"The Avro type {reprlib.repr(avro['name'])} is fixed to {reprlib.repr(size)} bytes.")
+        raise CorruptTable(
+            f"Avro type {reprlib.repr(avro['name'])} has an invalid size: expected 1 to {_SIZE_MAX}, got "
+            f"{reprlib.repr(size)}."
+        )
     plain = AvroType("fixed", pa.binary(), size=size)
     return _with_logical(plain, avro) if "logicalType" in avro else plain
 
@@ -223,8 +234,8 @@ def _enum(avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
     symbols = avro.get("symbols")
     if not isinstance(symbols, list) or not symbols or not all(isinstance(s, str) and NAME.match(s) for s in symbols):
         raise CorruptTable(
-            f"The symbols of the Avro enum {reprlib.repr(avro['name'])} are not a list of names. Restore the "
-            "file from a backup."
+            f"Avro enum {reprlib.repr(avro['name'])} does not have a valid list of symbols. Restore the file from a "
+            "backup."
         )
     return AvroType("enum", pa.string(), symbols=tuple(symbols))
 
@@ -236,9 +247,7 @@ def _with_logical(base: AvroType, avro: dict[str, Any]) -> AvroType:
     if logical == "uuid" and base.kind == "string":
         return base
     if not isinstance(logical, str) or (base.kind, logical) not in LOGICAL or base.null_at is not None:
-        raise UnsupportedTable(
-            f"An Avro schema has the logical type {reprlib.repr(logical)} on {base.kind}, which hoodoo does not know."
-        )
+        raise UnsupportedTable(f"Avro logical type {reprlib.repr(logical)} is not supported for {base.kind}.")
     return replace(base, arrow=LOGICAL[base.kind, logical])
 
 
@@ -251,8 +260,9 @@ def _decimal(precision: Any, scale: Any, base: AvroType) -> pa.DataType:
     ):
         shown = f"decimal({reprlib.repr(precision)}, {reprlib.repr(scale)})"
         raise UnsupportedTable(
-            f"An Avro schema has a {shown}; at most 38 digits, and a scale from 0 to their number, are handled."
+            f"Avro type {shown} is not supported: expected a precision from 1 to 38 and a scale from 0 to the "
+            "precision."
         )
     if base.kind == "fixed" and base.size > 16:
-        raise UnsupportedTable(f"An Avro schema has a decimal of {base.size} bytes; at most 16 are handled.")
+        raise UnsupportedTable(f"Avro decimal is too large: expected at most 16 bytes, got {base.size}.")
     return pa.decimal128(precision, scale)

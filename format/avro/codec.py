@@ -1,6 +1,7 @@
-"""Interface of the Avro codec for other packages: encoding of Arrow tables to Avro records, and decoding.
+"""Public functions of the Avro codec, which convert Arrow tables to Avro records and back.
 
-`encode` writes the records of hoodoo (every field is `["null", T]`), and `decode` reads the records of any Hudi writer.
+`encode_records` writes hoodoo's records (every field is `["null", T]`), and `decode_records` reads the records of any
+Hudi writer.
 """
 
 from hoodoo.format.avro.decode import decode_records

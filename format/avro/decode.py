@@ -1,11 +1,11 @@
 """Decoder of Avro records to Arrow columns, field by field, for records of hoodoo or of any Java writer.
 
-All records are read in step: a cursor holds the position of each record's next field, and reading a field moves all
-positions at once. The bytes are not trusted. A position is used only after it was compared with the end of its record.
-Damage therefore raises CorruptTable, and time and memory are proportional to the input. Inner records are read in the
-same way. Arrays and maps are read value by value with fastavro, whose schema was parsed and limited before.
+All records are read field by field: a cursor contains the position of each record's next field, and reading a field
+advances all positions. The bytes are not trusted. A position is only used after it was compared with the end of its
+record. Damage therefore raises CorruptTable, and time and memory are proportional to the input. Inner records are read
+in the same way. Arrays and maps are read value by value with fastavro, with a validated schema.
 
-This module handles neither blocks nor files. Source: Avro 1.12 specification, "Binary Encoding".
+Source: Avro 1.12 specification, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def decode_records(
     """Decode Avro records to an Arrow table with the types of `arrow_schema(writer)`.
 
     Args:
-        data: The records. The length of each one precedes it as a big-endian int32.
+        data: The records. Each record is preceded by its length as a big-endian int32.
         count: The number of records.
         writer: The schema of the records.
-        columns: The fields to return, in this order. Fields that the writer did not have are left out. Fields after the
-            last requested one are not read.
+        columns: The fields to return, in this order. Fields that are not in the schema are left out. Fields after the
+            last requested field are not read.
 
     Raises:
         CorruptTable: `data` does not contain `count` valid records.
@@ -60,10 +60,10 @@ def decode_spans(
 
     `starts` and `ends` are positions in `raw` (int64[n] each, ascending, within it).
     """
-    there = {name: (number, field) for number, (name, field) in enumerate(record.children)}
-    wanted = list(there) if columns is None else [name for name in columns if name in there]
-    last = max((there[name][0] for name in wanted), default=-1)
-    schema = pa.schema([pa.field(name, there[name][1].arrow) for name in wanted])
+    stored_fields = {name: (number, field) for number, (name, field) in enumerate(record.children)}
+    names = list(stored_fields) if columns is None else [name for name in columns if name in stored_fields]
+    last = max((stored_fields[name][0] for name in names), default=-1)
+    schema = pa.schema([pa.field(name, stored_fields[name][1].arrow) for name in names])
     fields = record.children[: last + 1]
     batches = [
         _batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(record.children))
@@ -75,11 +75,14 @@ def decode_spans(
 def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the start and end position of every Avro record in a log block (int64[count] each).
 
-    The length of a record determines where the next one starts, so this loop runs in Python. It takes a tenth of the
-    time.
+    The length of a record determines where the next record starts, so this loop runs in Python. It takes a tenth of the
+    decoding time.
     """
     if not 0 <= count <= len(raw) // 4:
-        raise CorruptTable(f"A log block claims {count} records in {len(raw)} bytes.")
+        raise CorruptTable(
+            f"Log block is damaged: it has {len(raw)} bytes, too few for {count} records. Restore the file from a "
+            "backup."
+        )
     length_at, view, limit = struct.Struct(">i").unpack_from, memoryview(raw.data), len(raw)
     starts, at = [0] * count, 4
     try:
@@ -87,12 +90,17 @@ def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
             starts[i] = at
             length = length_at(view, at - 4)[0]
             if length < 0:
-                raise CorruptTable(f"Record {i} of a log block claims {length} bytes.")
+                raise CorruptTable(
+                    f"Log block is damaged: record {i} has the length {length}. Restore the file from a backup."
+                )
             at += length + 4
     except struct.error:
         at = limit + 5  # a length reached past the end
     if at - 4 != limit:
-        raise CorruptTable(f"{count} records of a log block end at byte {at - 4} of {limit}.")
+        raise CorruptTable(
+            f"Log block is damaged: its {count} records end at byte {at - 4} of {limit}. Restore the file from a "
+            "backup."
+        )
     begin = np.array(starts, np.int64)
     return begin, np.concatenate([begin[1:] - 4, np.full(min(count, 1), limit)])
 
@@ -113,26 +121,28 @@ def _batch(
     ends: np.ndarray,
     fields: Sequence[tuple[str, AvroType]],
     schema: pa.Schema,
-    whole: bool,
+    complete: bool,
 ) -> pa.RecordBatch:
     """Decode consecutive Avro records to an Arrow record batch.
 
-    whole: True if `fields` are all fields of the records, so that every record must end after them.
+    `complete` is True if `fields` are all fields of the records, so that every record must end after them.
     """
     cursor = _FieldCursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
     arrays: dict[str, pa.Array] = {}
-    wanted = set(schema.names)
+    names = set(schema.names)
     for name, field in fields:
-        array = cursor.read(name, field, name in wanted)
+        array = cursor.read(name, field, name in names)
         if array is not None:
             arrays[name] = array
-    if whole and (cursor.at != cursor.ends).any():
-        raise CorruptTable("A record of a log block goes on after its last field.")
+    if complete and (cursor.at != cursor.ends).any():
+        raise CorruptTable(
+            "Log block is damaged: a record has bytes after its last field. Restore the file from a backup."
+        )
     return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
 class _FieldCursor:
-    """Positions of the next field in each of several Avro records, which are decoded together.
+    """Cursor over several Avro records, with the position of the next field in each record.
 
     `at[i] <= ends[i]` always holds.
     """
@@ -144,7 +154,7 @@ class _FieldCursor:
         self.at, self.ends = starts + MARGIN, ends + MARGIN
 
     def inner(self, at: np.ndarray, ends: np.ndarray) -> _FieldCursor:
-        """Return a cursor over records nested in these records. They start at `at` and end at `ends`."""
+        """Return a cursor over nested records that start at `at` and end at `ends`."""
         cursor = object.__new__(_FieldCursor)
         cursor.data, cursor.words, cursor.at, cursor.ends = self.data, self.words, at, ends
         return cursor
@@ -161,23 +171,24 @@ class _FieldCursor:
             return None
         except pa.ArrowInvalid as e:
             raise CorruptTable(
-                f"Field {name!r} of a log block holds a value that its type {field.arrow} does not have: {e}"
+                f"Field {name!r} of a log block has a value that is invalid for type {field.arrow}: {e}. Restore the "
+                "file from a backup."
             ) from e
         except Damaged as e:
-            raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}.") from e
+            raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}. Restore the file from a backup.") from e
 
     def _present(self, field: AvroType) -> np.ndarray | None:
-        """Read the union branch of a nullable field. Returns a mask of the records with a value. None: all have one."""
+        """Read the union branch of a nullable field. Returns a mask of the records with a value (None: all records)."""
         if field.null_at is None:
             return None
-        branch = self.data[self.at]  # past the end this is another record's byte or the margin; the next line notices
-        demand((self.at < self.ends) & ((branch == 0) | (branch == 2)), "no branch 0 or 1 where its union begins")
+        branch = self.data[self.at]  # may be a byte past the end of the record, which the next line checks
+        demand((self.at < self.ends) & ((branch == 0) | (branch == 2)), "the union branch is neither 0 nor 1")
         self.at = self.at + 1
         present = branch == 2 * (1 - field.null_at)
         return None if present.all() else present
 
     def _advance(self, present: np.ndarray | None, at: np.ndarray, ends: np.ndarray, widths: np.ndarray) -> None:
-        demand(widths <= ends - at, "it ends after its record")
+        demand(widths <= ends - at, "the value exceeds its record")
         if present is None:
             self.at = at + widths
         else:
@@ -193,19 +204,19 @@ class _FieldCursor:
         return unzigzag(coded), lengths
 
     def lengths(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the start and the length of the byte strings at the given positions (int64[n] each).
+        """Decode the start and the length of the byte strings at the given positions (int64[n] each).
 
         Raises Damaged for a byte string that exceeds its record.
         """
         lengths, widths = self.varints(at, ends)
         begins = at + widths
-        demand((lengths >= 0) & (lengths <= ends - begins), "its length leaves its record")
+        demand((lengths >= 0) & (lengths <= ends - begins), "the string exceeds its record")
         return begins, lengths
 
     def strings(self, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
         """Return the byte strings at ascending, disjoint positions as an Arrow binary array.
 
-        One offset array describes the gaps and the strings alternately, and Arrow takes every second element.
+        One offset array contains the gaps and the strings alternately, and Arrow takes every second element.
         """
         count = len(begins)
         offsets = np.empty(2 * count + 1, np.int64)
@@ -264,7 +275,7 @@ def _bytes(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroTy
 
 def _fixed(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     lengths = np.full(len(at), field.size, np.int64)
-    demand(lengths <= ends - at, "it ends after its record")
+    demand(lengths <= ends - at, "the value exceeds its record")
     if not wanted:
         return None, lengths
     decimal = pa.types.is_decimal(field.arrow)

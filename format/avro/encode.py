@@ -1,11 +1,10 @@
 """Encoder of Arrow columns to Avro records, column by column.
 
-Each field of a record becomes one or more binary arrays with one element per row. In the end, Arrow joins them row by
-row, so no step handles a single row. Nested values are encoded in the same way, from the inside out: the items of
-all lists of a column are one long array, and the bytes of one list are a range of it.
+Each field of a record becomes one or more binary arrays with one element per row. At the end, Arrow joins the arrays
+row by row, so no Python code handles a single row. Nested values are encoded in the same way, from the inside out: the
+items of all lists of a column are one long array, and the bytes of one list are a range of that array.
 
-Every field is the union `["null", T]`, as in `avro_schema`. This module handles neither blocks nor files.
-Source: Avro 1.12 specification, "Binary Encoding".
+Every field is the union `["null", T]`, as in `avro_schema`. Source: Avro 1.12 specification, "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hoodoo.format.rows import compact
 _ROWS = 1 << 15
 """Maximum number of rows encoded at a time, so that intermediate arrays stay in the CPU cache."""
 _BYTES = 1 << 26
-"""Maximum Arrow bytes encoded at a time. A bit may become two bytes, and a binary array has at most 2 GiB."""
+"""Maximum Arrow bytes encoded at a time. A bit may become two bytes, and a binary array is limited to 2 GiB."""
 
 _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 
@@ -31,11 +30,11 @@ _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
     """Encode rows as Avro records. Returns the bytes (uint8), and the start of each record (int64[n + 1]).
 
-    The length of each record precedes it as a big-endian int32.
+    Each record is preceded by its length as a big-endian int32.
 
     Args:
         rows: The rows, with the columns of `schema`.
-        schema: The fields in order. Its types are those that `normalise` returns.
+        schema: The fields in order, with types that `normalise` returns.
 
     Raises:
         SchemaError: A column is missing or has another type.
@@ -60,14 +59,15 @@ def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = No
 
 
 def _checked(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    there = set(rows.column_names)
-    if missing := [name for name in schema.names if name not in there]:
-        raise SchemaError(f"Rows to encode lack the columns {missing}.", columns=missing)
+    existing = set(rows.column_names)
+    if missing := [name for name in schema.names if name not in existing]:
+        raise SchemaError(f"Columns {missing} are missing in the rows. Add them.", columns=missing)
     rows = rows.select(schema.names)
     for have, want in zip(rows.schema, schema, strict=True):
         if not have.type.equals(want.type):
             raise SchemaError(
-                f"Column {want.name!r} is {have.type} where {want.type} belongs; cast it first.", column=want.name
+                f"Column {want.name!r} has the wrong type: expected {want.type}, got {have.type}. Cast it first.",
+                column=want.name,
             )
     return rows
 
@@ -158,11 +158,11 @@ def _field(column: pa.Array) -> list[pa.Array]:
 
 
 def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """Return the union branch byte of each row, followed by the first `widths[i]` bytes of row i if it is valid."""
-    whole = np.empty((len(matrix), matrix.shape[1] + 1), np.uint8)
-    whole[:, 0] = _VALUE if valid is None else np.where(valid, _VALUE, _NULL)
-    whole[:, 1:] = matrix
-    return _ragged(whole, widths + 1 if valid is None else np.where(valid, widths + 1, 1))
+    """Encode the union branch of each row, followed by the first `widths[i]` bytes of row i if it is valid."""
+    encoded_rows = np.empty((len(matrix), matrix.shape[1] + 1), np.uint8)
+    encoded_rows[:, 0] = _VALUE if valid is None else np.where(valid, _VALUE, _NULL)
+    encoded_rows[:, 1:] = matrix
+    return _ragged(encoded_rows, widths + 1 if valid is None else np.where(valid, widths + 1, 1))
 
 
 def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -181,7 +181,7 @@ def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     elif pa.types.is_decimal128(kind):
         matrix = _values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : decimal_size(kind.precision)][:, ::-1]
     else:
-        raise SchemaError(f"Avro cannot store a column of type {kind}: normalise the schema first.", type=str(kind))
+        raise SchemaError(f"Type {kind} is not supported in Avro. Cast the column first.", type=str(kind))
     return matrix, np.full(len(column), matrix.shape[1], np.int64)
 
 
@@ -254,7 +254,7 @@ def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list
 def _struct(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     dense = column.drop_null()
     if dense.type.num_fields == 0:
-        raise SchemaError("Avro cannot store a struct without fields: normalise the schema first.")
+        raise SchemaError("Structs without fields are not supported in Avro. Drop the column.")
     body = encode_columns([dense.field(i) for i in range(dense.type.num_fields)])
     return [_branches(valid, len(column)), _spread(body, valid)]
 

@@ -1,8 +1,8 @@
 """Decoder of Avro arrays, maps and inner records to Arrow, value by value with fastavro.
 
 fastavro receives a schema without logical types, because Python's dates and decimals have smaller ranges than Arrow's.
-Each item of the schema takes at least one byte (see `avro_type`). fastavro receives only the bytes of one record at a
-time, so a wrong count ends with the record and not in a long loop.
+fastavro only receives the bytes of one record at a time, and each item has at least one byte (see `avro_type`). A wrong
+item count therefore ends at the end of the record instead of in a long loop.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def read_nested(
 ) -> tuple[pa.Array | None, np.ndarray]:
     """Decode an array, map or record field of each Avro record. Returns the values and their lengths in bytes.
 
-    The values start at `at` (int64[n]), and none is read past its end in `ends` (int64[n]). If `wanted` is False, None
-    is returned instead of the values.
+    The values start at `at` (int64[n]), and are not read past `ends` (int64[n]). If `wanted` is False, the returned
+    values are None.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
@@ -39,16 +39,16 @@ def read_nested(
         stream = io.BytesIO(view[begin:end])
         try:
             values.append(fastavro.schemaless_reader(stream, schema, None))
-        except Exception as e:  # fastavro raises whatever Python raised: EOFError, IndexError, OverflowError, ...
+        except Exception as e:  # fastavro raises various errors, such as EOFError, IndexError and OverflowError
             raise Damaged(f"value {i} is truncated or invalid ({type(e).__name__})") from e
         widths[i] = stream.tell()
     return array_of(values, field) if wanted else None, widths
 
 
 def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
-    """Return the schema for fastavro to read the values of a field. It omits logical types; `array_of` applies them.
+    """Return the schema with which fastavro reads the values of a field. `array_of` then applies logical types.
 
-    `names` yields numbers that are still unused as type names.
+    `names` yields unused numbers for type names.
     """
     return _physical(field, names)
 
@@ -71,8 +71,8 @@ def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
 def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
     """Return the schema for fastavro: without logical types, with new type names, and with maps as lists of pairs.
 
-    Python's dates and decimals have smaller ranges than Arrow's. On disk, a map is an array of records of key and
-    value. Read in that way, it keeps the order and repeated keys, as Arrow does.
+    A map is encoded like an array of key-value records. Reading it as an array keeps the order and repeated keys, as
+    Arrow does.
     """
     plain = _physical_value(field, names)
     if field.null_at is None or not inner:
@@ -126,9 +126,7 @@ def _logical(array: pa.Array, field: AvroType) -> pa.Array:
         pairs = [entries.field(0), _logical(entries.field(1), field.children[0][1])]
         children = [pa.StructArray.from_arrays(pairs, fields=[field.arrow.key_field, field.arrow.item_field])]
     elif field.kind == "record":
-        parts = (
-            array.flatten()
-        )  # with the record's nulls: below a null record Arrow has empty bytes, which are not a value
+        parts = array.flatten()  # flatten also sets null where the record is null
         children = [_logical(part, child) for part, (_, child) in zip(parts, field.children, strict=True)]
     else:
         return _logical_scalar(array, field)

@@ -28,19 +28,20 @@ Avro = dict[str, Any]
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """Convert an input schema to the types that a table can store, and return the schema that the table has.
+    """Convert an input schema to the schema of a table that can store it.
 
-    Every field is nullable and without metadata, and each type has its stored form. Integers become int32 or int64,
-    strings and binary plain, UUIDs strings, lists plain, dictionaries their values, times microseconds, and time zones
-    UTC.
+    Every field becomes nullable and loses its metadata. Integers become int32 or int64, all kinds of strings string,
+    all kinds of binary binary, UUIDs strings, all kinds of lists list, dictionaries the type of their values, times
+    microseconds, and time zones UTC.
 
-    Raises SchemaError for a column that the format cannot store without loss, with its dotted path. It is also raised
-    for names that Avro does not allow, and then contains all of them.
+    Raises SchemaError with the dotted path of a column that the format cannot store without loss. Also raises
+    SchemaError for column names that are invalid in Avro, with all invalid names.
     """
     for field in schema:
         if field.name.lower().startswith(RESERVED):
             raise SchemaError(
-                f"Column {field.name!r} has a name that is reserved for Hudi ({RESERVED}...). Rename it.",
+                f"Column name {field.name!r} is reserved: names that begin with {RESERVED} are for Hudi's meta "
+                "columns. Rename it.",
                 column=field.name,
             )
     require_allowed(misnamed(schema))
@@ -61,8 +62,8 @@ def _check_names(names: list[str], path: tuple[str, ...]) -> None:
         if (other := seen.setdefault(name.lower(), name)) is not name or twice and names.count(name) > 1:
             raise SchemaError(
                 (
-                    f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix "
-                    "them up. Rename one."
+                    f"Columns {column!r} and {other!r} have the same name except for case, which engines do not "
+                    "distinguish. Rename one."
                 ),
                 column=column,
             )
@@ -73,15 +74,15 @@ def _normal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType
         raise _refusal(path, f"is nested deeper than {DEPTH_MAX} levels")
     if kind in _SIMPLE:
         return _SIMPLE[kind]
-    for is_kind, turn in _RULES:
+    for is_kind, convert in _RULES:
         if is_kind(kind):
-            return turn(kind, path, depth)
+            return convert(kind, path, depth)
     raise _refusal(path, f"has type {kind}, which cannot be stored without loss")
 
 
-def _refusal(path: tuple[str, ...], why: str) -> SchemaError:
+def _refusal(path: tuple[str, ...], reason: str) -> SchemaError:
     column = ".".join(path)
-    return SchemaError(f"Column {column!r} {why}. Cast it to another type first, or leave it out.", column=column)
+    return SchemaError(f"Column {column!r} {reason}. Cast it to another type first, or drop it.", column=column)
 
 
 def _dictionary(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
@@ -171,8 +172,8 @@ def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
     With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
     `<table>_record` in namespace `hoodie.<table>`, and nested records are named by their path.
 
-    Raises SchemaError for a type that `normalise` would not return. Milliseconds, which tables of other writers have,
-    are accepted.
+    Raises SchemaError for a type that `normalise` does not return. Milliseconds are accepted, because tables of other
+    writers may have them.
     """
     table = _avro_name(table_name)
     namespace, record = f"hoodie.{table}", f"{table}_record"
@@ -196,9 +197,9 @@ def _avro_field(field: pa.Field, namespace: str) -> Avro:
 
 
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
-    """Return the Avro type of the field `name`, which belongs to the record with the full name `namespace`.
+    """Return the Avro type of the field `name` in the record with the full name `namespace`.
 
-    List items and map values keep both names.
+    Types of list items and map values use the same two names.
     """
     if kind in _AVRO_PLAIN:
         return _AVRO_PLAIN[kind]
@@ -220,7 +221,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
             "namespace": namespace,
             "fields": [_avro_field(f, f"{namespace}.{name}") for f in kind],
         }
-    raise SchemaError(f"Avro cannot store column {name!r} of type {kind}: normalise the schema first.", column=name)
+    raise SchemaError(f"Column {name!r} has type {kind}, which is not supported in Avro. Cast it first.", column=name)
 
 
 _AVRO_PLAIN = {arrow: name for name, arrow in PLAIN.items()}
@@ -242,7 +243,7 @@ def decimal_size(precision: int) -> int:
 def arrow_schema(avro: Avro | str) -> pa.Schema:
     """Convert any Avro record schema that Apache Hudi writes to an Arrow schema with nullable fields.
 
-    For the schemas of hoodoo, it is the inverse of `avro_schema`.
+    For schemas that hoodoo writes, this is the inverse of `avro_schema`.
 
     Raises:
         UnsupportedTable: hoodoo does not support the schema. See `avro_type.parse_record`.

@@ -1,6 +1,6 @@
 """Creation of Arrow arrays from raw Avro values, with checks against their types.
 
-The decoders of flat and nested fields share this module. Callers make sure that positions are inside the buffer.
+The decoders of flat and nested fields use these functions. Callers ensure that positions are inside the buffer.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import pyarrow as pa
 from hoodoo.format.buffers import words_at
 
 MARGIN = 16
-"""Number of bytes that must be readable before and after the values, so that words can be read at every position."""
+"""Number of padding bytes before and after the values, so that words can be read at every position."""
 
 
 class Damaged(Exception):
-    """Internal exception for an Avro field that cannot be read, with the reason.
+    """Internal exception for an Avro field that cannot be read. The message is the reason.
 
-    It becomes CorruptTable where the name of the field is known.
+    A caller that has the name of the field converts it to CorruptTable.
     """
 
 
@@ -30,8 +30,8 @@ def demand(holds: np.ndarray, otherwise: str) -> None:
 def dense_positions(present: np.ndarray) -> pa.Array:
     """Return for each row the index of its value among the present values, or null for a row without a value.
 
-    `take` with these indices converts an array of the present values to one value or null per row.
-    present: bool[n], which rows have a value.
+    `take` with these indices converts an array of the present values to one value or null per row. `present` (bool[n])
+    marks the rows with a value.
     """
     return pa.array(np.cumsum(present) - 1, mask=~present)
 
@@ -59,20 +59,19 @@ def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: n
 def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Decode big-endian two's complement integers of 1 to 16 bytes to 128-bit little-endian integers (int64[n, 2]).
 
-    Each number is read as the 16 bytes before its end. A shift removes the bytes that do not belong to it and keeps the
-    sign.
+    Each number is read as the 16 bytes before its end. A shift removes the bytes before the number and keeps the sign.
     """
     words, last = words_at(data, ">i8"), begins + lengths - 8
     low, high = words[last].astype(np.int64), words[last - 8].astype(np.int64)
-    foreign_low, foreign_high = 64 - 8 * np.minimum(lengths, 8), 128 - 8 * np.maximum(lengths, 9)
+    excess_low, excess_high = 64 - 8 * np.minimum(lengths, 8), 128 - 8 * np.maximum(lengths, 9)
     short = lengths <= 8
-    low = (low << foreign_low) >> foreign_low
-    high = np.where(short, low >> 63, (high << foreign_high) >> foreign_high)
+    low = (low << excess_low) >> excess_low
+    high = np.where(short, low >> 63, (high << excess_high) >> excess_high)
     return np.stack([low, high], axis=1)
 
 
 def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
     """Convert enum indices to their names. Null stays null. Raises Damaged for an index without a name."""
     present = at.drop_null().to_numpy()
-    demand((present >= 0) & (present < len(names)), "an enum has a symbol that it does not declare")
+    demand((present >= 0) & (present < len(names)), "an enum index has no symbol")
     return pa.array(names, pa.string()).take(at)

@@ -1,7 +1,6 @@
-"""Codec for Avro's variable-length integers, for whole columns at a time.
+"""Vectorized codec for Avro's variable-length integers.
 
-An integer is in zigzag encoding, with seven bits in each byte, low bits first. This module handles neither schemas nor
-records.
+An integer is in zigzag encoding, with seven bits in each byte, low bits first.
 Source: Avro specification, "Primitive Types", binary encoding.
 """
 
@@ -82,7 +81,7 @@ def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.nda
     word = words[at]
     stops = ~word & _ALL_STOPS
     lowest = stops & (_U64(0) - stops)  # the top bit of the last byte
-    mask = (lowest << _U64(1)) - _U64(1)  # that byte and all below it; everything if there is no stop among eight
+    mask = (lowest << _U64(1)) - _U64(1)  # that byte and all lower bytes; all eight bytes if none of them is the last
     numbers = _gathered(word & mask & ~_ALL_STOPS)
     exponents = (lowest.astype(np.float64).view(np.int64) >> 52) - 1023  # exact: powers of two, 8 * length - 1
     lengths = (exponents + 1) >> 3

@@ -1,8 +1,8 @@
 """Codec for Hudi's log files, which consist of blocks of rows, deletes and rollback commands.
 
-Lengths in each block make damage detectable. This module handles the bytes of one file. Other modules decide which
-instants are committed, and which version of a row is the current one. Facts: docs/format.md, "Log files". The layout of
-a block, with all numbers big-endian:
+Lengths at the start and the end of each block make damage detectable. Other modules decide which instants are
+committed, and which version of a row is current. Facts: docs/format.md, "Log files". The layout of a block, with all
+numbers big-endian:
 
     6  magic #HUDI#
     8  length of all that follows
@@ -50,7 +50,7 @@ BLOCK_MAX = 8 << 20
 """Maximum size in bytes of the content of a written block. A block with a single record may be larger."""
 
 BLOCK_READ_MAX = 1 << 30
-"""Maximum size in bytes of the content of a block that is read, and therefore of a single row."""
+"""Maximum size in bytes of the content of a block that can be read. It also limits the size of a row."""
 _PARQUET_FROM = 32  # rows; fewer rows are smaller in Avro, and can be decoded together with those of other files
 _SMALL = 1 << 18  # bytes of content; blocks up to this size are decoded together
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
@@ -75,7 +75,7 @@ class DataBlock:
     Attributes:
         instant: The instant that wrote the rows.
         rows: The rows.
-        partial: True if the rows contain only the meta columns and the updated columns.
+        partial: True if the rows only contain the meta columns and the updated columns.
         positions: The position of each row in the base file. None if positions were not requested.
     """
 
@@ -87,7 +87,7 @@ class DataBlock:
 
 @dataclass(frozen=True)
 class RollbackBlock:
-    """Block of a log file that tells readers to ignore the blocks of the instant `target`.
+    """Rollback block of a log file. Readers must ignore the blocks of the instant `target`.
 
     Only tables of version 6 have rollback blocks.
     """
@@ -110,9 +110,9 @@ def encode_log(
     parquet: bool = False,
     blocks: Sequence[DataBlock] = (),
 ) -> bytes:
-    """Encode a log file: `rows` in blocks, followed by the rows of `blocks` and then `deletes`.
+    """Encode a log file with blocks for `rows`, followed by the rows of `blocks` and then `deletes`.
 
-    Blocks are cut at 8 MiB, because a reader holds a whole block in memory.
+    A block has at most 8 MiB, because a reader holds one block in memory.
 
     Args:
         instant: The instant that writes the file. The instants in `deletes` and `blocks` are ignored.
@@ -121,20 +121,19 @@ def encode_log(
         rows: Rows with the columns of `schema`.
         deletes: The deleted records.
         positions: The row positions of `rows` in the base file, ascending.
-        base_instant: The instant of the base file that contains all the records, for their positions. The positions in
-            `rows`, in each of `blocks` and in each of `deletes` ascend. '' if the positions of some records are
-            unknown.
-        parquet: True to write Parquet blocks. Few rows are still written in Avro, which is smaller for them. Text
-            columns of `rows` may then be dictionaries.
-        blocks: More rows, in their order. Partial blocks have the meta columns and the columns that they set.
+        base_instant: The instant of the base file that the positions refer to, or '' if some positions are unknown. The
+            positions in `rows`, in each of `blocks` and in each of `deletes` must be ascending.
+        parquet: True to write Parquet blocks. Fewer than 32 rows are still written in Avro, which is then smaller. With
+            Parquet, string columns of `rows` may be dictionaries.
+        blocks: Blocks with further rows. Partial blocks have the meta columns and the updated columns.
 
     Raises:
         SchemaError: `schema` does not begin with the meta columns.
-        ColumnError: A row is too large to be read back. `encode_records` and `encode_deletes` can raise further errors.
+        ColumnError: A row is too large to be read. `encode_records` and `encode_deletes` can raise further errors.
     """
     if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
         raise SchemaError(
-            "The schema of a log file begins with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)]
+            "Schema of a log file must begin with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)]
         )
     pieces: list[bytes | memoryview] = []
 
@@ -143,25 +142,30 @@ def encode_log(
         return {_SCHEMA: text, _INSTANT_TIME: instant} | ({_BASE_INSTANT: base_instant} if base_instant else {})
 
     def add(kind: int, header: dict[int, str], content: Sequence[bytes | memoryview], at: np.ndarray | None) -> None:
-        known = {_POSITIONS: encode_positions(at)} if base_instant and at is not None else {}
-        pieces.extend(_framed(kind, _entries(header | known), content))
+        positions_entry = {_POSITIONS: encode_positions(at)} if base_instant and at is not None else {}
+        pieces.extend(_framed(kind, _entries(header | positions_entry), content))
 
-    def add_rows(some: pa.Table, columns: pa.Schema, header: dict[int, str], at: np.ndarray | None) -> None:
-        in_parquet = parquet and len(some) >= _PARQUET_FROM
+    def add_rows(block_rows: pa.Table, columns: pa.Schema, header: dict[int, str], at: np.ndarray | None) -> None:
+        in_parquet = parquet and len(block_rows) >= _PARQUET_FROM
         contents = _parquet_contents if in_parquet else _avro_contents
-        for begin, end, content in contents(some, columns):
+        for begin, end, content in contents(block_rows, columns):
             add(_PARQUET if in_parquet else _AVRO, header, content, None if at is None else at[begin:end])
 
-    whole = head(schema)
+    full_header = head(schema)
     if rows is not None:
-        add_rows(rows, schema, whole, positions)
+        add_rows(rows, schema, full_header, positions)
     for block in blocks:
         columns = pa.schema([field for field in schema if field.name in block.rows.schema.names])
-        partly = head(columns) | {_IS_PARTIAL: "true"} if block.partial else whole
-        add_rows(block.rows, columns if block.partial else schema, partly, block.positions)
-    for gone in deletes:
-        for begin, end, deleted in encode_deletes(gone, BLOCK_MAX):
-            add(_DELETE, whole, [deleted], None if gone.positions is None else gone.positions[begin:end])
+        block_header = head(columns) | {_IS_PARTIAL: "true"} if block.partial else full_header
+        add_rows(block.rows, columns if block.partial else schema, block_header, block.positions)
+    for delete_block in deletes:
+        for begin, end, deleted in encode_deletes(delete_block, BLOCK_MAX):
+            add(
+                _DELETE,
+                full_header,
+                [deleted],
+                None if delete_block.positions is None else delete_block.positions[begin:end],
+            )
     return b"".join(pieces)
 
 
@@ -185,18 +189,18 @@ def _parquet_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
 def _require_readable(row: int, size: int) -> None:
     if size > BLOCK_READ_MAX:
         raise ColumnError(
-            f"Row {row} is too large for a log: expected at most {BLOCK_READ_MAX} bytes, got {size}. Store "
-            "such a value in its own file, and the file name in the table.",
+            f"Row {row} is too large for a log file: expected at most {BLOCK_READ_MAX} bytes, got {size}. Store large "
+            "values in separate files, and their paths in the table.",
             row=row,
             bytes=size,
         )
 
 
 def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
-    """Encode a block of change data for a log file, in pieces.
+    """Encode a block of change data for a log file. Returns its bytes in pieces.
 
-    The block contains `count` Avro records with the schema `schema` (Avro JSON). In `records`, the length of each
-    record precedes it.
+    The block contains `count` Avro records with the schema `schema` (Avro JSON). Each record in `records` is preceded
+    by its length.
     """
     return _framed(
         _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
@@ -240,13 +244,14 @@ def decode_log(
         data: The bytes of the log file.
         columns: The columns of the rows to return, in this order, as in `decode_records`.
         max_block: The largest content of a block that may be read, in bytes.
-        strict: True to raise CorruptTable for any damage. False skips a block whose lengths are damaged up to the next
-            magic, as Hudi's readers do. Damage inside a block with correct lengths still raises CorruptTable.
+        strict: True to raise CorruptTable for any damage. False to skip a block with damaged lengths, as Hudi's readers
+            do. Damage inside a block with correct lengths still raises CorruptTable.
         positions: True to also return the position of each record in the base file (int64).
 
     Raises:
         CorruptTable: The file is damaged, or a block lacks positions although `positions` is True.
-        UnsupportedTable: The file contains a block that hoodoo does not support, or one of more than `max_block` bytes.
+        UnsupportedTable: The file contains a block that hoodoo does not support, or a block of more than `max_block`
+            bytes.
     """
     return list(iter_log(data, columns, max_block, strict, positions))
 
@@ -261,14 +266,15 @@ def iter_log(
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
     """Decode a log file block by block. The other arguments are as in `decode_log`.
 
-    `counts` returns whether the rows and deletes of an instant are wanted. Commands are left out if it is given.
+    `counts` returns whether to read the rows and deletes of an instant. If it is passed, commands are left out.
     """
     for frame in _frames(memoryview(data).cast("B"), strict):
         if counts and (frame.kind == _COMMAND or not counts(frame.header.get(_INSTANT_TIME, ""))):
             continue
         if len(frame.content) > max_block:
             raise UnsupportedTable(
-                f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once."
+                f"Log block is too large: expected at most {max_block} bytes, got {len(frame.content)}. Compact the "
+                "table with Hudi."
             )
         yield from _decode_frame(frame, columns, strict, positions)
 
@@ -278,16 +284,16 @@ def decode_logs(
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
     """Decode several undamaged log files, and return their blocks in order.
 
-    Small blocks of rows with the same schema are decoded together, because decoding each alone spends most of its time
-    in a few calls per column. Consecutive blocks are returned as one block.
+    Small blocks with the same schema are decoded together, because the cost of a block is mostly a fixed cost per
+    column. Consecutive blocks are returned as one block.
     """
     frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
-    together: dict[str, list[int]] = {}
+    by_schema: dict[str, list[int]] = {}
     for number, frame in enumerate(frames):
         if frame.kind == _AVRO and 8 <= len(frame.content) <= _SMALL and not _is_partial(frame):
-            together.setdefault(frame.text(_SCHEMA), []).append(number)
+            by_schema.setdefault(frame.text(_SCHEMA), []).append(number)
     decoded: dict[int, _Blocks] = {}
-    for schema, numbers in together.items():
+    for schema, numbers in by_schema.items():
         heads = [struct.unpack_from(">ii", frames[number].content) for number in numbers]
         if any(version != _DATA_VERSION for version, _ in heads):
             continue  # _decode_frame raises for each of them below
@@ -301,9 +307,11 @@ def decode_logs(
         begin = 0
         for run, count in _runs(numbers, list(counts.values())):
             decoded |= dict.fromkeys(run, [])
-            at = [_positions(frames[number], counts[number]) for number in run] if positions else None
-            instant, mine = frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count)
-            decoded[run[0]] = [DataBlock(instant, mine, False, None if at is None else np.concatenate(at))]
+            run_positions = [_positions(frames[number], counts[number]) for number in run] if positions else None
+            instant, run_rows = frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count)
+            decoded[run[0]] = [
+                DataBlock(instant, run_rows, False, None if run_positions is None else np.concatenate(run_positions))
+            ]
             begin += count
     return [
         block
@@ -335,7 +343,10 @@ def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, mem
     """
     for frame in _frames(memoryview(data).cast("B"), True):
         if frame.kind != _CDC:
-            raise CorruptTable(f"A change log holds a block of type {frame.kind}.")
+            raise CorruptTable(
+                f"Change log contains a block of type {frame.kind}: expected type {_CDC}. Restore the file from a "
+                "backup."
+            )
         count, records = _counted(frame)
         yield frame.text(_INSTANT_TIME), frame.text(_SCHEMA), count, records
 
@@ -350,12 +361,14 @@ class _Frame:
     def text(self, key: int) -> str:
         """Return an entry of the block header. Raises CorruptTable if the entry is missing."""
         if key not in self.header:
-            raise CorruptTable(f"A log block of type {self.kind} lacks the header entry {key}.")
+            raise CorruptTable(
+                f"Log block of type {self.kind} lacks the header entry {key}. Restore the file from a backup."
+            )
         return self.header[key]
 
 
 class _Torn(Exception):
-    """Internal exception: the bytes at an offset of a log file are not a valid block, for the reason in the message."""
+    """Internal exception for an invalid block in a log file. The message is the reason."""
 
 
 def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
@@ -366,7 +379,7 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
         except _Torn as e:
             if strict:
                 raise CorruptTable(
-                    f"A log file is damaged at byte {at} of {len(data)}: {e}. Restore it from a backup.", at=at
+                    f"Log file is damaged at byte {at} of {len(data)}: {e}. Restore it from a backup.", at=at
                 ) from e
             at = _next_magic(data, at + 1)
             continue
@@ -375,15 +388,15 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
 
 
 def _next_magic(data: memoryview, start: int) -> int:
-    """Return the offset of the next block magic at or after `start`, or the length of `data` if there are no more.
+    """Return the offset of the next block magic at or after `start`, or the length of `data` if there is none.
 
-    The search copies one window after the other, because a memoryview lacks `find`.
+    The search copies one window after another, because a memoryview lacks `find`.
     """
     window = 1 << 20
     for first in range(start, len(data), window):
-        found = bytes(data[first : first + window + len(MAGIC) - 1]).find(MAGIC)
-        if found >= 0:
-            return first + found
+        offset = bytes(data[first : first + window + len(MAGIC) - 1]).find(MAGIC)
+        if offset >= 0:
+            return first + offset
     return len(data)
 
 
@@ -398,7 +411,7 @@ def _frame(data: memoryview, at: int) -> _Frame:
     reader.end = reader.at + length
     version, kind = reader.int32(), reader.int32()
     if version != _FORMAT:
-        raise _Torn(f"its format version is {version}")
+        raise _Torn(f"the block has the format version {version}, expected {_FORMAT}")
     header = reader.entries()
     content = reader.take(reader.int64())
     reader.entries()
@@ -409,14 +422,14 @@ def _frame(data: memoryview, at: int) -> _Frame:
 
 
 class _FrameReader:
-    """Reader of the numbers and strings of a log block, which never reads beyond `end`."""
+    """Reader of the numbers and strings of a log block. It never reads beyond `end`."""
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
         self.data, self.at, self.end = data, at, end
 
     def take(self, size: int) -> memoryview:
         if not 0 <= size <= self.end - self.at:
-            raise _Torn(f"{size} bytes at byte {self.at} run past its end")
+            raise _Torn(f"a length of {size} bytes at byte {self.at} exceeds the block")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -429,7 +442,7 @@ class _FrameReader:
     def entries(self) -> dict[int, str]:
         count = self.int32()
         if not 0 <= count <= _ENTRIES_MAX:
-            raise _Torn(f"the block has an impossible number of header entries, {count}")
+            raise _Torn(f"the block has an invalid number of header entries, {count}")
         try:
             return {self.int32(): str(self.take(self.int32()), "utf-8") for _ in range(count)}
         except UnicodeDecodeError as e:
@@ -443,9 +456,13 @@ def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, po
     if frame.kind == _CDC or (frame.kind == _CORRUPT and not strict):
         return []  # change data repeats rows of other blocks; a block marked as corrupt contains no rows
     if frame.kind == _CORRUPT:
-        raise CorruptTable("A log file holds a block that its writer marked as corrupt.")
+        raise CorruptTable(
+            "Log file contains a block that its writer marked as corrupt. Restore the file from a backup."
+        )
     if frame.kind not in _DECODERS:
-        raise UnsupportedTable(f"A log file contains a block of type {frame.kind}, which hoodoo does not support.")
+        raise UnsupportedTable(
+            f"Log file contains a block of the unsupported type {frame.kind}. Compact the table with Hudi."
+        )
     if not positions:
         return _DECODERS[frame.kind](frame, columns)
     return _over_rows(frame, _DECODERS[frame.kind](frame, columns))
@@ -455,7 +472,9 @@ def _positions(frame: _Frame, count: int) -> np.ndarray:
     """Return the base file position of each of the `count` records in a log block."""
     rows = decode_positions(frame.text(_POSITIONS))
     if len(rows) != count:
-        raise CorruptTable(f"A log block of {count} records has {len(rows)} row positions.")
+        raise CorruptTable(
+            f"Log block has {len(rows)} row positions for {count} records. Restore the file from a backup."
+        )
     return rows
 
 
@@ -464,7 +483,7 @@ def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
     block = blocks[0] if len(blocks) == 1 else None
     if block is None or isinstance(block, RollbackBlock):
         raise CorruptTable(
-            f"A log block of type {frame.kind} lacks the row positions of its records. Restore the file from a backup."
+            f"Log block of type {frame.kind} lacks the row positions of its records. Restore the file from a backup."
         )
     count = len(block.rows) if isinstance(block, DataBlock) else len(block.keys)
     return [replace(block, positions=_positions(frame, count))]
@@ -473,10 +492,15 @@ def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
 def _counted(frame: _Frame) -> tuple[int, memoryview]:
     """Return the number of records in a data block, and their bytes."""
     if len(frame.content) < 8:
-        raise CorruptTable(f"A data block has {len(frame.content)} bytes of content.")
+        raise CorruptTable(
+            f"Data block is truncated: expected at least 8 bytes, got {len(frame.content)}. Restore the file from a "
+            "backup."
+        )
     version, count = struct.unpack_from(">ii", frame.content)
     if version != _DATA_VERSION:
-        raise UnsupportedTable(f"A data block has version {version}; hoodoo reads version {_DATA_VERSION}.")
+        raise UnsupportedTable(
+            f"Data block has an unsupported version: expected {_DATA_VERSION}, got {version}. Upgrade hoodoo."
+        )
     return count, frame.content[8:]
 
 
@@ -492,17 +516,15 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
         rows = decode_parquet(frame.content, schema, columns)
     except (pa.ArrowException, OSError, ValueError) as e:
         raise CorruptTable(
-            f"A Parquet block of instant {frame.header.get(_INSTANT_TIME)} cannot be read under its schema: {e}"
+            f"Parquet block of instant {frame.header.get(_INSTANT_TIME)} is damaged: {e}. Restore the file from a "
+            "backup."
         ) from e
     return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
 
 
 @lru_cache(maxsize=64)
 def _schema_of(text: str) -> pa.Schema:
-    """Parse the Avro schema in a block header into an Arrow schema.
-
-    The result is cached, because many logs have the same schema.
-    """
+    """Parse the Avro schema in a block header into an Arrow schema. Many log files have the same schema."""
     return arrow_schema(text)
 
 
@@ -515,13 +537,13 @@ def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 
 def rolled_back(data: bytes | memoryview) -> frozenset[str]:
-    """Return the instants whose log blocks are rolled back by commands in a log file."""
+    """Return the instants that commands in a log file roll back."""
     commands = (frame for frame in _frames(memoryview(data).cast("B"), False) if frame.kind == _COMMAND)
     return frozenset(frame.text(_TARGET_INSTANT_TIME) for frame in commands)
 
 
 def base_instants(data: bytes | memoryview) -> list[str]:
-    """Return the instant of the base file that each block of a log file refers to, or '' for none.
+    """Return the base file instant of each block in a log file, or '' for a block without one.
 
     Raises CorruptTable if the file is damaged.
     """
@@ -531,7 +553,7 @@ def base_instants(data: bytes | memoryview) -> list[str]:
 def _command(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
     if (command := frame.text(_COMMAND_TYPE)) != _ROLLBACK:
         raise UnsupportedTable(
-            f"A log file contains the command {command[:20]!r}, but hoodoo supports only rollback ({_ROLLBACK})."
+            f"Log file contains the unsupported command {command[:20]!r}. Compact the table with Hudi."
         )
     return [RollbackBlock(frame.text(_INSTANT_TIME), frame.text(_TARGET_INSTANT_TIME))]
 

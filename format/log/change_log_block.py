@@ -44,27 +44,29 @@ _OPS = (INSERT, UPDATE, DELETE)
 def mode_of(properties: Mapping[str, str]) -> str:
     """Return the change log mode from a table's properties, or '' if the table does not keep a change log.
 
-    Raises UnsupportedTable for a mode that Hudi does not have.
+    Raises UnsupportedTable for an unknown mode.
     """
     if properties.get(ENABLED, "false").lower() != "true":
         return ""
     mode = properties.get(MODE, DATA_BEFORE_AFTER).upper()
     if mode not in _FIELDS:
         raise UnsupportedTable(
-            f"{MODE}={properties[MODE]} is not supported; Hudi has {', '.join(_FIELDS)}.", property=MODE
+            f"Table property {MODE} is invalid: expected {', '.join(_FIELDS)}, got {properties[MODE]}. Correct it "
+            "with Hudi.",
+            property=MODE,
         )
     return mode
 
 
 def columns_of(mode: str) -> tuple[str, ...]:
-    """Return the columns that a change log of the given mode has, such as 'op' and 'record_key'."""
+    """Return the columns of a change log with the given mode, such as 'op' and 'record_key'."""
     return tuple(name for name in _FIELDS[mode] if name != _TS)
 
 
 def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
     """Return the Avro schema of the records in a change log, as JSON. `schema` has the table's own columns.
 
-    The second image refers to the first by its name, as Avro requires.
+    The type of the second row image refers to the type of the first by name, as Avro requires.
     """
     image: dict[str, Any] = avro_schema(table_name, schema, meta=False)
     images: dict[str, Any] = {BEFORE: image, AFTER: f"{image['namespace']}.{image['name']}"}
@@ -86,8 +88,8 @@ def encode(
 ) -> Iterator[bytes | memoryview]:
     """Encode row changes as the blocks of a change log. Yields their bytes in pieces.
 
-    `schema` has the table's own columns. Blocks are cut at 8 MiB. A table without rows becomes one block without
-    records.
+    `schema` has the table's own columns. A block has at most 8 MiB. Without changes, one block without records is
+    written.
     """
     text = avro_text(table_name, schema, mode)
     kinds = {BEFORE: pa.struct(list(schema)), AFTER: pa.struct(list(schema))}
@@ -106,7 +108,7 @@ def encode(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Block of a change log: the row changes of one instant. `mode` defines which columns the block has."""
+    """Row changes of one instant in a change log. `mode` determines the columns of `rows`."""
 
     instant: str
     mode: str
@@ -114,16 +116,17 @@ class ChangeBlock:
 
 
 def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
-    """Decode the blocks of a change log. The mode of a block is determined by its fields.
+    """Decode the blocks of a change log. The fields of a block determine its mode.
 
-    Raises CorruptTable or UnsupportedTable.
+    Raises CorruptTable for damage, and UnsupportedTable for unknown fields.
     """
     for instant, text, count, records in change_blocks(data):
         rows = decode_records(records, count, text)
         mode = next((mode for mode, fields in _FIELDS.items() if tuple(rows.column_names) == fields), "")
         if not mode:
             raise UnsupportedTable(
-                f"A change log has the fields {', '.join(rows.column_names)[:200]}, which none of Hudi's modes has.",
+                f"Change log of instant {instant} has unsupported fields: {', '.join(rows.column_names)[:200]}. "
+                "Upgrade hoodoo.",
                 instant=instant,
             )
         rows = rows.select(columns_of(mode))
@@ -132,26 +135,29 @@ def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
 
 
 def _check(rows: pa.Table, instant: str) -> None:
-    """Raise CorruptTable unless each change has a valid operation, the images that it requires, and a key."""
+    """Raise CorruptTable unless each change has a valid operation, a key, and the row images of its operation."""
     if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
         raise CorruptTable(
-            f"A change log of instant {instant} contains an unknown operation: expected {', '.join(_OPS)}.",
+            f"Change log of instant {instant} contains an unknown operation: expected {', '.join(_OPS)}. Restore the "
+            "file from a backup.",
             instant=instant,
         )
-    wrong = [
-        pc.not_equal(rows[name].is_null(), pc.equal(rows[OP], none))
-        for name, none in ((BEFORE, INSERT), (AFTER, DELETE))
+    invalid = [
+        pc.not_equal(rows[name].is_null(), pc.equal(rows[OP], imageless))
+        for name, imageless in ((BEFORE, INSERT), (AFTER, DELETE))
         if name in rows.column_names
     ]
-    wrong += [rows[KEY].is_null()] if KEY in rows.column_names else []
-    if any(pc.any(one, min_count=0).as_py() for one in wrong):
+    invalid += [rows[KEY].is_null()] if KEY in rows.column_names else []
+    if any(pc.any(mask, min_count=0).as_py() for mask in invalid):
         raise CorruptTable(
-            f"A change log of instant {instant} holds a change without its row or its key.", instant=instant
+            f"Change log of instant {instant} contains a change without a row image or a key. Restore the file from a "
+            "backup.",
+            instant=instant,
         )
 
 
 def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
-    """Convert each row of `rows` to a struct of its columns, or to null where `absent` is True."""
+    """Convert rows to structs of their columns, with null where `absent` is True."""
     fields, parts, at = list(rows.schema), [], 0
     for batch in compact(rows).to_batches():
         mask = pa.array(absent[at : at + len(batch)])

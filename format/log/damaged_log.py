@@ -1,7 +1,7 @@
 """Recovery of the readable blocks and records of a damaged log file.
 
-The length of a record determines where the next one starts, so an unreadable record does not affect the others. Its key
-can usually be read, because the key precedes the table's columns.
+The length of a record determines where the next record starts, so an unreadable record does not affect other records.
+The key of an unreadable record can usually be read, because it precedes the table's columns.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from hoodoo.format.log.block import (
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Records in a block of a damaged log file that cannot be read.
+    """Unreadable records of a block in a damaged log file.
 
     Attributes:
         row: The index of the first unreadable record in the block, or None if it is unknown.
         count: Number of unreadable records, or 0 if it is unknown.
-        why: The reason why they cannot be read.
-        known: The columns of these rows that could be read.
+        why: The reason why the records cannot be read.
+        known: The columns of the records that could be read, or None.
         deletes: True if the records are deletes.
     """
 
@@ -57,19 +57,18 @@ _Spans = tuple[np.ndarray, np.ndarray]
 def read_what_is_sound(
     data: bytes | memoryview, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool
 ) -> Iterator[tuple[int, Found]]:
-    """Read a log file that may be damaged. Yields its readable blocks and an Unreadable for each damaged part.
+    """Read a log file that may be damaged. Yields readable blocks, and an Unreadable for each damaged part.
 
-    They are in the order of the file, each with the index of its block.
+    Results are in the order of the file, each with the index of its block.
 
     Args:
         data: The bytes of the log file.
         columns: The columns to read of each row.
-        known: Sets of columns to read of a row whose `columns` cannot all be read. The first set that can be read is
-            used.
+        known: Alternative sets of columns to read if `columns` cannot be read. The first readable set is used.
         strict: As in `decode_log`.
 
     Raises:
-        UnsupportedTable: The log contains something that hoodoo does not support.
+        UnsupportedTable: The log contains a block that hoodoo does not support.
     """
     frames = _frames(memoryview(data).cast("B"), strict)
     number = 0
@@ -97,7 +96,7 @@ def _of_frame(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[st
 
 
 def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
-    """Read the records of a damaged Avro block. If they cannot be read together, smaller parts are read."""
+    """Read the records of a damaged Avro block, in parts that are as large as possible."""
     count, content = _counted(frame)
     record, raw = parse_record(frame.text(_SCHEMA)), np.frombuffer(content, np.uint8)
     starts, ends = _walked(raw, count)
@@ -117,13 +116,15 @@ def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str
             span = (starts[low:high], ends[low:high])
             yield Unreadable(low, 1, reasons[low], _known(raw, span, record, known))
     if len(starts) < count:
-        yield Unreadable(len(starts), count - len(starts), "the lengths of the records do not fit the block.")
+        yield Unreadable(
+            len(starts), count - len(starts), "the lengths of the records do not match the length of the block."
+        )
 
 
 def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """Divide `count` records into long runs that can be read, and single records that cannot be read.
+    """Divide `count` records into readable runs and single unreadable records.
 
-    Yields (start, end, rows) in order. The rows are None for a record that cannot be read.
+    Yields (start, end, rows) in order. `rows` is None for an unreadable record.
     """
     todo = [(0, count)] if count else []
     while todo:
@@ -137,7 +138,7 @@ def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Itera
 
 
 def _walked(raw: np.ndarray, count: int) -> _Spans:
-    """Return the start and end of each record in a damaged block, up to the first with an invalid length."""
+    """Return the start and end of each record in a damaged block, up to the first invalid length."""
     starts, ends, at = list[int](), list[int](), 0
     while len(starts) < count and at + 4 <= len(raw):
         length = int.from_bytes(raw[at : at + 4].tobytes(), "big", signed=True)

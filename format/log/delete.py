@@ -1,10 +1,10 @@
 """Codec for the content of delete blocks in log files: Hudi's HoodieDeleteRecordList, version 3.
 
-A delete has a record key and its partition path. It may have an ordering value, in a small record that determines the
-type of the value. In tables with several ordering columns, this is an array with one such value for each column. A
-delete without a value, or with an IntWrapper of 0, deletes all earlier versions of the row. For every Hudi reader,
-including this one, the ordering value 0 of a single int32 column therefore makes a delete unconditional. Code that
-needs an ordered delete there must not write it to a log. A delete with an array is never unconditional.
+A delete has a record key and its partition path. It may have an ordering value, in a small wrapper record that
+determines the type of the value. In tables with several ordering columns, a delete has an array with one wrapper for
+each column. A delete without a value, or with an IntWrapper of 0, deletes all earlier versions of the row. For every
+Hudi reader, including hoodoo, the ordering value 0 of a single int32 column therefore makes a delete unconditional. An
+ordered delete with that value must not be written to a log. A delete with an array is never unconditional.
 
 Other modules decide what a delete does to rows. Facts: docs/format.md, "Log files" and "Deletes".
 """
@@ -32,8 +32,8 @@ _VERSION = 3
 _VALUE = "value"
 _HEAD = struct.Struct(">ii")
 _ROWS = 1 << 18
-"""Maximum number of deletes in one block. With keys of usual length, they take about 16 MiB."""
-_SHAPES_MAX = 1000  # a null makes another shape, so each column has 2; undamaged deletes have few columns
+"""Maximum number of deletes in one block. With keys of usual length, the block has about 16 MiB."""
+_SHAPES_MAX = 1000  # a null changes the shape, so n columns have up to 2^n shapes; undamaged deletes have few columns
 _WRAPPED_DECIMAL = pa.decimal128(30, 15)
 
 _INT, _BYTES, _DATE, _DECIMAL, _TIMESTAMP, _ARRAY, _LOCAL_DATE = 2, 6, 8, 9, 11, 12, 12
@@ -52,13 +52,13 @@ _BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
 )
 """Branches 1 to 11 of the union `orderingVal`: the wrapper's name, and the type of its value in Avro and in Arrow.
 
-Branch 0 is null. Branch 12 is several values: an array of the same union. Within the array, branch 12 is a
+Branch 0 is null. Branch 12 is an array of this union, for several ordering columns. Within the array, branch 12 is a
 LocalDateWrapper, which is encoded like a DateWrapper.
 """
 
 _VARINT, _SIZED = -1, -2
 _WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
-"""Size in bytes of a value under each branch, or the way to find its size."""
+"""Size in bytes of a value of each branch, or the encoding of its size."""
 
 _WRITTEN: dict[pa.DataType, int] = {
     **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
@@ -92,7 +92,7 @@ class DeleteBlock:
 def loggable_ordering(kind: pa.DataType) -> bool:
     """Return whether log files may contain deletes with an ordering value of this type.
 
-    These are the types whose wrapper Java and Rust readers were observed to apply.
+    Tests showed that Java and Rust readers apply the wrappers of these types.
     """
     return bool(kind in (pa.int32(), pa.int64(), pa.string()) or (pa.types.is_timestamp(kind) and kind.unit == "us"))
 
@@ -103,8 +103,8 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, bytes]]:
     """Encode deletes as the contents of one or more delete blocks. Yields each content with its range of records.
 
-    A content has at most `limit` bytes, unless a single record is longer. All records of a content have the same branch
-    of the union, and so do the values at the same index in their arrays.
+    A content has at most `limit` bytes, unless a single record is longer. All records of a content have ordering values
+    of the same types.
 
     Raises:
         KeyValueError: A key or a partition path is null.
@@ -112,7 +112,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
     """
     keys, partitions = _text(block.keys), _text(block.partitions)
     if keys.null_count or partitions.null_count:
-        raise KeyValueError("A delete has a null record key or partition path; it would delete nothing. Drop it.")
+        raise KeyValueError("Delete has a null record key or partition path, so it would delete nothing. Drop it.")
     for first in range(0, len(keys), _ROWS):
         ordering = [_contiguous(column).slice(first, _ROWS) for column in block.ordering]
         wrapped = _wrapped(ordering, len(keys.slice(first, _ROWS)))
@@ -171,13 +171,14 @@ def _value(ordering: pa.Array, count: int) -> pa.Array:
     """Encode the values of one ordering column as elements of Hudi's union `orderingVal`, in a binary array."""
     if ordering.null_count or len(ordering) != count:
         raise OrderingError(
-            f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null."
+            f"Ordering value is null in {ordering.null_count} of {count} ordered deletes. Fill in the ordering column."
         )
     if pa.types.is_decimal(ordering.type):
         return _rebranched(encode_columns([_minimal(ordering)]), _DECIMAL)
     if ordering.type not in _WRITTEN:
         raise OrderingError(
-            f"Hudi's delete blocks cannot store an ordering value of type {ordering.type}.",
+            f"Type {ordering.type} is not supported for ordering values in Hudi's delete blocks. Cast the ordering "
+            "column.",
             type=str(ordering.type),
         )
     return _rebranched(encode_columns([ordering]), _WRITTEN[ordering.type])
@@ -198,7 +199,7 @@ def _minimal(ordering: pa.Array) -> pa.Array:
         scaled = ordering.cast(_WRAPPED_DECIMAL)
     except pa.ArrowInvalid as e:
         raise OrderingError(
-            f"An ordering value does not fit Hudi's wrapper of decimals, which has 30 digits and a scale of 15: {e}"
+            f"Ordering value exceeds the range of Hudi's delete blocks, decimal(30, 15): {e}. Use smaller values."
         ) from e
     raw = np.frombuffer(scaled.buffers()[1], np.uint8, len(scaled) * 16, scaled.offset * 16).reshape(-1, 16)[:, ::-1]
     sign = raw[:, :1] >> 7
@@ -222,29 +223,32 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
         UnsupportedTable: The content was written before Hudi 0.13.
     """
     if len(content) < _HEAD.size:
-        raise CorruptTable(f"A delete block of instant {instant} has {len(content)} bytes.")
+        raise CorruptTable(
+            f"Delete block of instant {instant} is truncated: expected at least {_HEAD.size} bytes, got "
+            f"{len(content)}. Restore the file from a backup."
+        )
     version, length = _HEAD.unpack_from(content)
     if version in (1, 2):
         raise UnsupportedTable(
-            f"A delete block of instant {instant} has version {version}, written before Hudi 0.13. Compact the "
-            "table with Hudi first."
+            f"Delete block of instant {instant} has the unsupported version {version}, from before Hudi 0.13. Compact "
+            "the table with Hudi first."
         )
     if version != _VERSION or length != len(content) - _HEAD.size:
         raise CorruptTable(
-            f"A delete block of instant {instant} claims version {version} and {length} bytes of "
-            f"{len(content) - _HEAD.size}."
+            f"Delete block of instant {instant} is damaged: its header records version {version} and {length} bytes, "
+            f"but it has {len(content) - _HEAD.size} bytes. Restore the file from a backup."
         )
     try:
         return _grouped(instant, content[_HEAD.size :])
     except Damaged as e:
-        raise CorruptTable(f"A delete block of instant {instant} is damaged: {e}.") from e
+        raise CorruptTable(f"Delete block of instant {instant} is damaged: {e}. Restore the file from a backup.") from e
 
 
 class _Spans(NamedTuple):
-    """Positions of the records in a list of deletes: the start, the end and the kind of each record.
+    """Start, end and kind of each record in a list of deletes.
 
-    The kind is the branch of the union `orderingVal`. For a record with several values it is _ARRAY or more, as in
-    `shapes`.
+    The kind is the branch of the union `orderingVal`. For a record with several values, it is _ARRAY plus the index of
+    its shape in `shapes`.
     """
 
     starts: list[int]
@@ -257,20 +261,19 @@ def _walk(avro: bytes) -> _Spans:
     """Find the start, the end and the kind of each record in a list of deletes.
 
     The format does not store the lengths of records, so this loop finds them. The values are then read by column. Each
-    record takes at least three bytes and no step goes back, so the loop ends at the end of the bytes even if a count is
-    wrong.
+    record has at least three bytes, so the loop ends at the end of the bytes even if a count is wrong.
     """
     spans = _Spans([], [], [], {})
     try:
         count, at = _number(avro, 0)
         while count:
             if count < 0:
-                # a group with a negative count gives its size in bytes, so that readers can skip it
+                # a negative count is followed by the size of the group in bytes
                 _, at = _number(avro, at)
             at = _walk_block(avro, at, abs(count), spans)
             count, at = _number(avro, at)
     except IndexError as e:
-        raise Damaged("it ends inside a record") from e
+        raise Damaged("the block ends inside a record") from e
     if at != len(avro):
         raise Damaged("there are bytes after the last record")
     return spans
@@ -282,7 +285,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
         for _ in ("recordKey", "partitionPath"):
             if (
                 avro[at] == 2 and (size := avro[at + 1]) < 0x80 and not size & 1
-            ):  # a text of fewer than 64 bytes, the usual case
+            ):  # a string of less than 64 bytes, the usual case
                 at += 2 + (size >> 1)
             else:
                 at = _after_text(avro, at)
@@ -295,7 +298,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
         spans.kinds.append(kind)
         spans.ends.append(at)
     if at > len(avro):
-        raise Damaged("it ends inside a record")
+        raise Damaged("the block ends inside a record")
     return at
 
 
@@ -316,7 +319,7 @@ def _number(avro: bytes, at: int) -> tuple[int, int]:
 def _after_sized(avro: bytes, at: int) -> int:
     size, at = _number(avro, at)
     if size < 0:
-        raise Damaged(f"a string has {size} bytes")
+        raise Damaged(f"a string has the negative length {size}")
     return at + size
 
 
@@ -339,11 +342,11 @@ def _after_value(avro: bytes, at: int, branch: int) -> int:
 def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
     """Skip an array of ordering values. Returns the offset after it, and its shape.
 
-    As in a list, the count of each group precedes its values. The count 0 ends the array, and a negative count is
+    As in a list, each group of values is preceded by its count. The count 0 ends the array, and a negative count is
     followed by a size in bytes.
     """
-    there, at = _number(avro, at)
-    if there != 1:
+    is_present, at = _number(avro, at)
+    if is_present != 1:
         raise Damaged("an array of ordering values is missing")
     shape = [_VARINT]
     count, at = _number(avro, at)
@@ -375,7 +378,7 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
         at, record = kinds == kind, _record_of_several(shape) if shape else _RECORDS[kind]
         records = decode_spans(raw, starts[at], ends[at], record)
         if records["recordKey"].null_count:
-            raise Damaged("a record lacks its key")
+            raise Damaged("a record lacks a key")
         blocks += [_block(instant, records, _several(records, shape))] if shape else _blocks(instant, kind, records)
     return blocks
 
@@ -383,16 +386,16 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
 def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
     """Create delete blocks from records whose ordering values have one union branch.
 
-    Unconditional deletes are in a separate block.
+    Unconditional deletes get a separate block.
     """
     if branch == 0:
         return [_block(instant, records)]
     if branch != _INT:
         return [_block(instant, records, (records[_VALUE].combine_chunks(),))]
     zero = pc.equal(records[_VALUE], 0)
-    none, ordered = records.filter(zero), records.filter(pc.invert(zero))
-    found = [_block(instant, none)] if len(none) else []
-    return [*found, _block(instant, ordered, (ordered[_VALUE].combine_chunks(),))] if len(ordered) else found
+    unconditional, ordered = records.filter(zero), records.filter(pc.invert(zero))
+    blocks = [_block(instant, unconditional)] if len(unconditional) else []
+    return [*blocks, _block(instant, ordered, (ordered[_VALUE].combine_chunks(),))] if len(ordered) else blocks
 
 
 def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ()) -> DeleteBlock:
@@ -401,7 +404,7 @@ def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ())
 
 
 def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
-    """Return the ordering values of deletes as one array per ordering column. `shape` is the layout of their values."""
+    """Return the ordering values of deletes as one array per ordering column. `shape` is the shape of the values."""
     return tuple(
         records[f"{_VALUE}{at}"].combine_chunks() if part else pa.nulls(len(records))
         for at, part in enumerate(shape)

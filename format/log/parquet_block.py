@@ -1,7 +1,7 @@
 """Codec for the content of Parquet log blocks (type 5): a Parquet file of one row group, encoded like a base file.
 
-This module handles rows and columns, not blocks. The content has about a third of the bytes of Avro, and a reader of
-one column decodes only that column. It contains no statistics, because the slot stores them.
+The content has about a third of the size of Avro, and a reader of one column decodes only that column. The content
+contains no statistics, because the slot stores them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hoodoo.format.parquet import encodings
 
 
 def encode_parquet(rows: pa.Table, limit: int) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Encode rows as the contents of one or more Parquet log blocks. Yields each with the range of its rows.
+    """Encode rows as the contents of one or more Parquet log blocks. Yields the row range and bytes of each.
 
-    `rows` has the five meta columns first. The rows of a content take at most `limit` bytes in memory, unless a single
+    `rows` has the five meta columns first. The rows of a block have at most `limit` bytes in memory, unless a single
     row is larger.
     """
     for begin, end in _ranges(rows, 0, len(rows), limit):
@@ -36,7 +36,7 @@ def _ranges(rows: pa.Table, begin: int, end: int, limit: int) -> Iterator[tuple[
 
 
 def _file(rows: pa.Table) -> pa.Buffer:
-    dictionary, others = encodings.choose(rows, plain=(COMMIT_SEQNO,))
+    dictionary, other_encodings = encodings.choose(rows, plain=(COMMIT_SEQNO,))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -44,7 +44,7 @@ def _file(rows: pa.Table) -> pa.Buffer:
         compression="zstd",
         compression_level=1,
         use_dictionary=dictionary,
-        column_encoding=others,
+        column_encoding=other_encodings,
         write_page_checksum=True,
         store_schema=False,
         write_statistics=False,
@@ -60,10 +60,10 @@ def decode_parquet(content: memoryview, schema: pa.Schema, columns: Sequence[str
     """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), page_checksum_verification=True, pre_buffer=False)
     stored = set(file.schema_arrow.names)
-    there = {field.name: field for field in schema if field.name in stored}
-    wanted = list(there) if columns is None else [name for name in columns if name in there]
-    rows = file.read(columns=wanted, use_threads=False).select(wanted)
-    rows = rows.cast(pa.schema([there[name] for name in wanted]))
+    stored_fields = {field.name: field for field in schema if field.name in stored}
+    names = list(stored_fields) if columns is None else [name for name in columns if name in stored_fields]
+    rows = file.read(columns=names, use_threads=False).select(names)
+    rows = rows.cast(pa.schema([stored_fields[name] for name in names]))
     rows.validate(full=True)  # Arrow's Parquet reader accepts any bytes as text
     return rows
 

@@ -25,8 +25,8 @@ from hoodoo.format.rows import take
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
 ROW_ORDER = "hoodoo.row_order"
-"""Footer entry with a digest of the row order. The index entry of the file contains the same digest."""
-BATCH_ROWS = 65_536  # number of rows that readers hold at a time, unless a merge needs more
+"""Key of the footer entry with the digest of the row order. The index entry contains the same digest."""
+BATCH_ROWS = 65_536  # number of rows that readers hold in memory, unless a merge needs more
 _GROUP_ROWS_MIN = 64
 _DIGITS = 10
 """Number of digits of the row number in a sequence number."""
@@ -47,17 +47,17 @@ class Encoded:
 
 
 def constant(value: str, rows: int) -> pa.DictionaryArray:
-    """Return a column that repeats `value` in `rows` rows, as a dictionary array.
+    """Return a dictionary array that repeats `value` in `rows` rows.
 
-    A dictionary of one entry costs little to build and to write.
+    A dictionary of one entry is cheap to build and to write.
     """
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
 
 
 def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
-    """Return the value of Hudi's sequence number column for each row: `<instant>_<task>_<row>`.
+    """Return Hudi's sequence number of each row: `<instant>_<task>_<row>`.
 
-    The row is padded to ten digits. The numbers are unique within the commit. They are built as bytes.
+    The row number is padded to ten digits. Sequence numbers are unique within the commit.
     """
     prefix = np.frombuffer(f"{instant}_{task}_".encode(), np.uint8)
     low = len(prefix) + _DIGITS - _LOW_DIGITS.shape[1]
@@ -85,21 +85,21 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Return the footer entries of a base file: Hudi's bloom filter and key range, and the digest of the row order.
+    """Read the footer entries of a base file: Hudi's bloom filter and key range, and the digest of the row order.
 
-    Raises CorruptTable, which names `path`.
+    Raises CorruptTable with the path `path`.
     """
     with _damage_named(path):
-        found = pq.read_metadata(source).metadata or {}
+        metadata = pq.read_metadata(source).metadata or {}
     return {
-        key: found[key.encode()].decode()
+        key: metadata[key.encode()].decode()
         for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY, ROW_ORDER)
-        if key.encode() in found
+        if key.encode() in metadata
     }
 
 
 class Writer:
-    """Streaming writer of a base file, which holds the rows of one row group in memory.
+    """Streaming writer of a base file. It holds the rows of one row group in memory.
 
     The values of the first row group determine the encodings of the columns. A row group ends after `row_group_rows`
     rows, or earlier if they take `row_group_bytes` in memory.
@@ -113,9 +113,9 @@ class Writer:
         row_group_bytes: int = ROW_GROUP_BYTES,
         fields: Mapping[str, pa.Field] | None = None,
     ) -> None:
-        """Create a writer of a base file. `fields` has the field with its id for each column that has a field id.
+        """Create a writer of a base file.
 
-        The id is in the field's metadata.
+        `fields` contains, for each column with a field id, the Arrow field with the id in its metadata.
         """
         self._fields = fields or {}
         self._sink, self._compression, self._group_rows, self._group_bytes = (
@@ -132,9 +132,9 @@ class Writer:
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows to the base file. They have Hudi's five meta columns first. Constant columns may be dictionaries.
+        """Append rows, which have Hudi's five meta columns first. Constant columns may be dictionaries.
 
-        At least one call is needed, even without rows, because it determines the schema.
+        At least one call is required, even without rows, because it determines the schema.
         """
         self._pending.append(rows)
         self._held += len(rows)
@@ -143,7 +143,7 @@ class Writer:
             self._flush(last=False)
 
     def _rows_to_a_group(self) -> int:
-        """Return the number of rows of a row group. It is smaller if the rows are wide."""
+        """Return the number of rows for the next row group. It is smaller for wide rows."""
         if self._held_bytes * self._group_rows <= self._group_bytes * self._held:
             return self._group_rows
         return min(self._group_rows, max(_GROUP_ROWS_MIN, self._held * self._group_bytes // max(1, self._held_bytes)))
@@ -151,22 +151,22 @@ class Writer:
     def _flush(self, last: bool) -> None:
         held, group = pa.concat_tables(self._pending), self._rows_to_a_group()
         writer = self._writer or self._open(held)
-        whole = len(held) if last else len(held) - len(held) % group
-        if whole:
-            writer.write_table(held.slice(0, whole).unify_dictionaries(), row_group_size=group)
-        self._pending, self._held = [held.slice(whole)], len(held) - whole
+        complete_rows = len(held) if last else len(held) - len(held) % group
+        if complete_rows:
+            writer.write_table(held.slice(0, complete_rows).unify_dictionaries(), row_group_size=group)
+        self._pending, self._held = [held.slice(complete_rows)], len(held) - complete_rows
         self._held_bytes = self._pending[0].nbytes if self._held else 0
-        self.rows += whole
+        self.rows += complete_rows
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
-        dictionary, others = encodings.choose(first.slice(0, self._group_rows), plain=(COMMIT_SEQNO,))
+        dictionary, other_encodings = encodings.choose(first.slice(0, self._group_rows), plain=(COMMIT_SEQNO,))
         self._writer = pq.ParquetWriter(
             self._sink,
             pa.schema([self._with_id(field) for field in first.schema]),
             compression=self._compression,
             compression_level=1 if self._compression == "zstd" else None,
             use_dictionary=dictionary,
-            column_encoding=others,
+            column_encoding=other_encodings,
             write_page_checksum=True,
             store_schema=False,
             write_statistics=True,
@@ -175,16 +175,16 @@ class Writer:
         return self._writer
 
     def _with_id(self, field: pa.Field) -> pa.Field:
-        known = self._fields.get(field.name)
-        if known is None:
+        field_with_id = self._fields.get(field.name)
+        if field_with_id is None:
             return field
-        kind = field.type if pa.types.is_dictionary(field.type) else known.type
-        return pa.field(field.name, kind, metadata=known.metadata)
+        kind = field.type if pa.types.is_dictionary(field.type) else field_with_id.type
+        return pa.field(field.name, kind, metadata=field_with_id.metadata)
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
-        """Write the remaining rows and Hudi's footer entries. Returns the statistics of the columns.
+        """Write the remaining rows and the footer entries. Returns the column statistics of the file.
 
-        They contain the table's own columns and the commit time.
+        The statistics contain the table's own columns and the commit time.
         """
         schema = self._pending[0].schema
         self._flush(last=True)
@@ -198,10 +198,10 @@ class Writer:
 
 
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
-    """Encode rows as a base file in memory. They have the five meta columns first.
+    """Encode rows, which have the five meta columns first, as a base file in memory.
 
-    Constant columns may be dictionaries. `footer` contains Hudi's entries of an earlier file with exactly the same
-    keys, so that they need not be computed again.
+    Constant columns may be dictionaries. `footer` contains the footer entries of an earlier file with exactly the same
+    keys. By default, the entries are computed.
     """
     footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
     sink = pa.BufferOutputStream()
@@ -213,12 +213,12 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
 
 @dataclass(frozen=True)
 class Footer:
-    """Expected content of the footer of a base file, as recorded in the slot. Parquet has no checksum of the footer.
+    """Expected content of a base file's footer, as recorded in the slot. Parquet footers have no checksum.
 
     Attributes:
         rows: The number of rows.
         columns: The columns that the footer must have.
-        schema: All columns with their types. None if columns may have been added or widened since.
+        schema: All columns with their types. None if columns may have been added or widened later.
     """
 
     rows: int
@@ -232,13 +232,13 @@ class Footer:
         """
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
-            raise pa.ArrowInvalid(f"its footer has {rows} rows, but the slot recorded {self.rows}")
+            raise pa.ArrowInvalid(f"the footer has {rows} rows, but the slot recorded {self.rows}")
         if not self.columns <= there:
-            raise pa.ArrowInvalid(f"its footer lacks the column {min(self.columns - there)!r}")
+            raise pa.ArrowInvalid(f"the footer lacks the column {min(self.columns - there)!r}")
         for field in self.schema or ():
             kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             if field.name not in there or found.field(field.name).type != kind:
-                raise pa.ArrowInvalid(f"its footer contains another column {field.name!r}")
+                raise pa.ArrowInvalid(f"the footer has a column {field.name!r} with a different type")
 
 
 def decode(
@@ -253,7 +253,7 @@ def decode(
 
     Args:
         source: The file.
-        path: Its path, for errors.
+        path: The path of the file, for error messages.
         schema: The columns to return. A string column may be a dictionary. A column that the file lacks is null.
         may_match: Called with the statistics and the number of rows of each row group. Row groups for which it returns
             False are skipped. None: all row groups are read.
@@ -261,28 +261,28 @@ def decode(
         resolution: Mapping from the columns of the file to the columns of `schema`.
 
     Raises:
-        CorruptTable: The file is damaged. The error names `path`.
+        CorruptTable: The file is damaged. The error contains `path`.
     """
     with _damage_named(path):
         file, names = _opened(source, schema, footer, resolution)
         groups = _wanted_groups(file, may_match, resolution)
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         rows = sum(file.metadata.row_group(g).num_rows for g in groups)
-        if not names:  # all of them came later
+        if not names:  # all columns were added after the file was written
             return resolution.conform(pa.table({"": pa.nulls(rows)}), list(schema))
         _require_rows(len(table), rows)
         return resolution.conform(table, list(schema))
 
 
-def _require_rows(found: int, told: int) -> None:
-    if found != told:
-        raise pa.ArrowInvalid(f"the pages contain {found} rows, but the footer records {told}")
+def _require_rows(rows: int, expected_rows: int) -> None:
+    if rows != expected_rows:
+        raise pa.ArrowInvalid(f"the pages contain {rows} rows, but the footer records {expected_rows}")
 
 
 def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:
     """Return the number of rows in each row group of a base file.
 
-    footer: the expected content of the footer, which is checked. Raises CorruptTable, which names `path`.
+    `footer` is the expected content of the footer, or None to skip the check. Raises CorruptTable with the path `path`.
     """
     with _damage_named(path):
         file = pq.ParquetFile(source)
@@ -313,7 +313,7 @@ class RowGroups:
         return self._file.metadata
 
     def chunk(self, group: int, leaf: int) -> bytes:
-        """Read the encoded bytes of a column chunk, without decoding them.
+        """Read the encoded bytes of a column chunk.
 
         Args:
             group: The index of the row group.
@@ -322,26 +322,28 @@ class RowGroups:
         Raises:
             CorruptTable: The bytes cannot be read.
         """
-        found = self.metadata.row_group(group).column(leaf)
-        start = min(found.dictionary_page_offset or found.data_page_offset, found.data_page_offset)
+        column = self.metadata.row_group(group).column(leaf)
+        start = min(column.dictionary_page_offset or column.data_page_offset, column.data_page_offset)
         with _damage_named(self._path):
-            return bytes(self._source.read_at(found.total_compressed_size, start))
+            return bytes(self._source.read_at(column.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read the rows of a row group, with the given columns of the schema or with all.
+        """Read the rows of a row group, with the given columns of the schema, or with all columns.
 
         Raises CorruptTable if the file is damaged.
         """
-        wanted = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]
-        there = set(self._file.schema_arrow.names)
+        fields = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]
+        stored_names = set(self._file.schema_arrow.names)
         with _damage_named(self._path):
-            names = [name for name in self._resolution.names_of([field.name for field in wanted]) if name in there]
+            names = [
+                name for name in self._resolution.names_of([field.name for field in fields]) if name in stored_names
+            ]
             rows = self._file.metadata.row_group(group).num_rows
-            if not names:  # all of them came later
-                return self._resolution.conform(pa.table({"": pa.nulls(rows)}), wanted)
+            if not names:  # all columns were added after the file was written
+                return self._resolution.conform(pa.table({"": pa.nulls(rows)}), fields)
             table = self._file.read_row_groups([group], columns=names, use_threads=False)
             _require_rows(len(table), rows)
-            return self._resolution.conform(table, wanted)
+            return self._resolution.conform(table, fields)
 
     def matching(
         self,
@@ -351,8 +353,8 @@ class RowGroups:
     ) -> tuple[pa.Table, np.ndarray]:
         """Read the rows that match a condition, with their positions in the file.
 
-        Columns that the condition does not use are only decoded in row groups with a match. Memory holds one row group
-        at a time.
+        Columns that the condition does not use are only decoded in row groups with a match. Only one row group is in
+        memory at a time.
 
         Args:
             seen: The columns of the schema that the condition uses.
@@ -363,21 +365,21 @@ class RowGroups:
             CorruptTable: The file is damaged.
         """
         with _damage_named(self._path):
-            wanted = set(_wanted_groups(self._file, may_match, self._resolution))
-        others = [name for name in self._schema.names if name not in seen]
-        parts, at, start = list[pa.Table](), list[np.ndarray](), 0
+            groups = set(_wanted_groups(self._file, may_match, self._resolution))
+        other_names = [name for name in self._schema.names if name not in seen]
+        parts, positions, start = list[pa.Table](), list[np.ndarray](), 0
         for group in range(self.metadata.num_row_groups):
             rows = self.metadata.row_group(group).num_rows
-            if group in wanted:
+            if group in groups:
                 first = self.decode(group, seen)
                 chosen = condition(first)
                 if len(chosen):
-                    parts.append(self._taken(first, group, others, chosen))
-                    at.append(start + chosen)
+                    parts.append(self._taken(first, group, other_names, chosen))
+                    positions.append(start + chosen)
             start += rows
         if not parts:
             return self._schema.empty_table(), np.empty(0, np.int64)
-        return pa.concat_tables(parts), np.concatenate(at)
+        return pa.concat_tables(parts), np.concatenate(positions)
 
     def _taken(self, first: pa.Table, group: int, others: Sequence[str], chosen: np.ndarray) -> pa.Table:
         """Decode the remaining columns of a row group, and return the rows at the positions `chosen`.
@@ -386,8 +388,8 @@ class RowGroups:
         """
         rest = self.decode(group, others)
         columns = [(first if name in first.schema.names else rest)[name] for name in self._schema.names]
-        whole = pa.table(columns, schema=self._schema)
-        return whole if len(chosen) == len(whole) else take(whole, chosen)
+        all_rows = pa.table(columns, schema=self._schema)
+        return all_rows if len(chosen) == len(all_rows) else take(all_rows, chosen)
 
 
 def decode_batches(
@@ -399,23 +401,25 @@ def decode_batches(
     footer: Footer | None = None,
     resolution: Resolution = AS_IT_STANDS,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in tables of at most `rows` rows, so that memory holds only one table.
+    """Read the rows of a base file in tables of at most `rows` rows, to limit memory use.
 
     The other arguments are as in `decode`.
     """
     with _damage_named(path):
         file, names = _opened(source, schema, footer, resolution)
-        groups, found = _wanted_groups(file, may_match, resolution), 0
-        told = sum(file.metadata.row_group(g).num_rows for g in groups)
-        for begin in range(0, told, rows) if not names else ():  # all of them came later
-            nothing = pa.table({"": pa.nulls(min(rows, told - begin))})
-            yield resolution.conform(nothing, list(schema))
+        groups, rows_read = _wanted_groups(file, may_match, resolution), 0
+        expected_rows = sum(file.metadata.row_group(g).num_rows for g in groups)
+        for begin in (
+            range(0, expected_rows, rows) if not names else ()
+        ):  # all columns were added after the file was written
+            empty_columns = pa.table({"": pa.nulls(min(rows, expected_rows - begin))})
+            yield resolution.conform(empty_columns, list(schema))
         if not names:
             return
         for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
-            found += len(batch)
+            rows_read += len(batch)
             yield resolution.conform(pa.Table.from_batches([batch]), list(schema))
-        _require_rows(found, told)
+        _require_rows(rows_read, expected_rows)
 
 
 def _wanted_groups(
@@ -423,24 +427,24 @@ def _wanted_groups(
 ) -> list[int]:
     if may_match is None:
         return list(range(file.num_row_groups))
-    told = (_group_stats(file.metadata, g) for g in range(file.num_row_groups))
-    return [g for g, (stats, rows) in enumerate(told) if may_match(resolution.stats(stats, rows), rows)]
+    group_stats = (_group_stats(file.metadata, g) for g in range(file.num_row_groups))
+    return [g for g, (stats, rows) in enumerate(group_stats) if may_match(resolution.stats(stats, rows), rows)]
 
 
 def _opened(
     source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = AS_IT_STANDS
 ) -> tuple[pq.ParquetFile, list[str]]:
-    """Open a base file. Returns it with the file's names of those columns of `schema` that it contains.
+    """Open a base file. Returns the file, and its names of the columns of `schema`, except missing columns.
 
     Raises pa.ArrowInvalid if its footer does not match `footer`.
     """
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
-    found = file.schema_arrow
-    there = set(found.names)
+    stored_schema = file.schema_arrow
+    stored_names = set(stored_schema.names)
     if footer:
-        footer.require(file.metadata, found, there)
-    return file, [name for name in resolution.names_of(schema.names) if name in there]
+        footer.require(file.metadata, stored_schema, stored_names)
+    return file, [name for name in resolution.names_of(schema.names) if name in stored_names]
 
 
 @contextmanager
@@ -453,13 +457,13 @@ def _damage_named(path: str) -> Iterator[None]:
         ValueError,
         KeyError,
         OverflowError,
-    ) as problem:  # damaged footers make pyarrow raise all of these
+    ) as problem:  # pyarrow raises all of these for damaged footers
         if isinstance(problem, FileNotFoundError):
             raise
         if "AWS Error" in str(problem):
             raise StoreUnavailable(f"Connection to S3 failed while reading {path}. Try again.", file=path) from None
         raise CorruptTable(
-            f"{path} is damaged: {problem}. Restore the file from a backup, or run maintenance.salvage() "
+            f"File {path} is damaged: {problem}. Restore the file from a backup, or run maintenance.salvage() "
             "(hoodoo salvage).",
             file=path,
         ) from None

@@ -1,8 +1,7 @@
 """Choice of the Parquet encoding of each column of a base file, based on a sample of its first row group.
 
-This module handles values and encodings, not files. docs/format.md 7 lists the encodings that other engines read. Spark
-3.5 does not read BYTE_STREAM_SPLIT. DELTA_LENGTH_BYTE_ARRAY stores the lengths of strings apart from their bytes, which
-halves the time that zstd takes.
+docs/format.md 7 lists the encodings that other engines read. Spark 3.5 cannot read BYTE_STREAM_SPLIT.
+DELTA_LENGTH_BYTE_ARRAY stores the lengths of strings separately from their bytes, which halves the time of zstd.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from hoodoo.format.rows import take_column
 
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary saves bytes if a row group contains each value at least this often
-_ALL_DIFFERENT = 0.98  # share of distinct values in a sample from which on their total cannot be estimated
-_DICTIONARY_BYTES = 900_000  # Arrow gives a dictionary up in the middle of a row group when it passes 1 MiB
-_LENGTH_BYTES = 4  # of a text in a dictionary page
-_DELTA_BITS = 0.75  # of the type's bits: differences of values that need more take as much room as the values
+_ALL_DIFFERENT = 0.98  # with a larger share of distinct values in a sample, their total number cannot be estimated
+_DICTIONARY_BYTES = 900_000  # Arrow abandons a dictionary in the middle of a row group if it exceeds 1 MiB
+_LENGTH_BYTES = 4  # bytes of the length of a string in a dictionary page
+_DELTA_BITS = 0.75  # maximum share of the type's bits for differences of values; larger differences save nothing
 
 
 class Encodings(NamedTuple):
     """Parquet encodings that were chosen for the columns of a base file.
 
     Attributes:
-        dictionary: The columns that get a dictionary.
+        dictionary: The columns that are encoded with a dictionary.
         others: The encodings of the other columns. Missing columns are encoded as PLAIN.
     """
 
@@ -38,7 +37,7 @@ class Encodings(NamedTuple):
 
 
 def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
-    """Choose the Parquet encoding of each column for a row group. `plain`: columns that are known to need PLAIN."""
+    """Choose the Parquet encoding of each column for a row group. Columns in `plain` are encoded as PLAIN."""
     chosen = Encodings([], {})
     for field in rows.schema:
         if pa.types.is_dictionary(field.type):
@@ -61,26 +60,26 @@ def repeats(column: pa.ChunkedArray) -> bool:
     values, size = sample.unique(), len(sample)
     if not size:
         return len(column) > 0
-    there = len(column) * size / min(len(column), _SAMPLE)  # how many of the rows have a value
-    different = _different(len(values), size) if size < there else len(values)
-    if different * _REPEATS > there:
+    filled = len(column) * size / min(len(column), _SAMPLE)  # estimated number of rows with a value
+    different = _different(len(values), size) if size < filled else len(values)
+    if different * _REPEATS > filled:
         return False
-    each = values.nbytes / len(values) + _LENGTH_BYTES
-    return different * each <= _DICTIONARY_BYTES
+    entry_bytes = values.nbytes / len(values) + _LENGTH_BYTES
+    return different * entry_bytes <= _DICTIONARY_BYTES
 
 
-def _different(found: int, of: int) -> float:
-    """Estimate the number of distinct values in a column from a sample of `of` values with `found` distinct ones.
+def _different(distinct: int, size: int) -> float:
+    """Estimate the number of distinct values in a column from a sample of `size` values with `distinct` distinct ones.
 
-    It is the D for which D (1 - exp(-of / D)) is `found` (the classical occupancy problem; Feller, An Introduction to
-    Probability Theory, volume 1, IV.2).
+    The estimate is the D with D (1 - exp(-size / D)) = `distinct` (the classical occupancy problem; Feller, An
+    Introduction to Probability Theory, volume 1, IV.2).
     """
-    if found >= _ALL_DIFFERENT * of:
+    if distinct >= _ALL_DIFFERENT * size:
         return math.inf
-    low, high = float(found), float(of) ** 2
+    low, high = float(distinct), float(size) ** 2
     while high - low > 0.01 * low:
         middle = (low + high) / 2
-        if middle * -math.expm1(-of / middle) < found:
+        if middle * -math.expm1(-size / middle) < distinct:
             low = middle
         else:
             high = middle
@@ -109,8 +108,8 @@ def _is_narrow(sample: pa.ChunkedArray) -> bool:
     """Return whether the differences between the values of a sample need fewer bits than the values."""
     width = sample.type.bit_width
     ends = pc.min_max(sample.cast(pa.int64() if width == 64 else pa.int32()))
-    least, most = ends["min"].as_py(), ends["max"].as_py()
-    return least is None or (most - least).bit_length() <= _DELTA_BITS * width
+    least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (greatest - least).bit_length() <= _DELTA_BITS * width
 
 
 __all__ = ["Encodings", "choose", "repeats"]

@@ -1,9 +1,9 @@
 """Apache Hudi's bloom filter of record keys in the footer of a base file (type SIMPLE).
 
-The operations process whole columns of keys. Java writers that use the BLOOM index need the filter in every base file,
-also in one without rows. hoodoo's own index does not use it.
+Java writers that use the BLOOM index require the filter in every base file, even in a file without rows. hoodoo's own
+index does not use it.
 
-Format: docs/format.md, "Bloom filter". It is base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32
+Format (docs/format.md, "Bloom filter"): base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32
 bits`, followed by the bits.
 """
 
@@ -33,22 +33,22 @@ _M = np.uint32(0x5BD1E995)
 _ROWS = 1 << 13
 """Number of keys hashed at a time, so that their words stay in the L2 cache."""
 _BITS_MAX = (1 << 31) - 1
-"""Maximum number of bits of a filter, because Java stores the size in an int. More keys make it less selective."""
+"""Maximum number of bits of a filter, because Java stores the size in an int."""
 
 
 _STRETCH = 1.25
-"""A filter may contain this many times the keys that it was sized for. Its error rate of 1e-3 is then 4e-3."""
+"""Maximum ratio of the keys in a filter to its planned keys. At this ratio, the error rate is 4e-3 instead of 1e-3."""
 _FULL = 1 - 2**-_STRETCH
-"""Share of bits that are set in a filter with `_STRETCH` times its keys.
+"""Share of bits that are set in a filter with `_STRETCH` times the keys that it was sized for.
 
-The keys that a filter is sized for set half of them. Deleted keys count too.
+The keys that a filter is sized for set half of its bits. Deleted keys count too.
 """
 
 
 class FooterEntries:
-    """Builder of the footer entries of a base file that depend on its record keys: bloom filter and key range.
+    """Incremental builder of the bloom filter and the key range in the footer of a base file.
 
-    They are built as the keys arrive. The filter is sized for `capacity` keys.
+    The filter is sized for `capacity` keys.
     """
 
     def __init__(self, capacity: int, error_rate: float = 1e-3) -> None:
@@ -60,44 +60,43 @@ class FooterEntries:
         """Add record keys to the bloom filter and the key range. Raises KeyValueError if a key is null."""
         if keys.null_count:
             raise KeyValueError(
-                f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop "
-                "those rows."
+                f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows."
             )
         for chunk in chunks_of(keys):
             for _, positions in _positions(chunk, self._hashes, self._bits):
                 self._flags[positions] = 1
         if len(keys):
-            found = pc.min_max(keys).as_py()
-            self._extremes.append((found["min"], found["max"]))
+            extremes = pc.min_max(keys).as_py()
+            self._extremes.append((extremes["min"], extremes["max"]))
 
     def entries(self) -> dict[str, str]:
         """Return the footer entries: the bloom filter, and the smallest and largest record key.
 
-        The keys are in the order of their UTF-8 bytes. A file without rows has only the two entries of the filter.
+        Keys are compared by their UTF-8 bytes. A file without rows only has the two entries of the filter.
         """
-        made = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
+        entries = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
         if not self._extremes:
-            return made
+            return entries
         least, greatest = zip(*self._extremes, strict=True)
-        return made | {MIN_KEY: min(least, key=str.encode), MAX_KEY: max(greatest, key=str.encode)}
+        return entries | {MIN_KEY: min(least, key=str.encode), MAX_KEY: max(greatest, key=str.encode)}
 
 
 def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
     """Return the footer entries for all record keys of a base file: bloom filter and key range."""
-    made = FooterEntries(len(keys), error_rate)
-    made.add(keys)
-    return made.entries()
+    builder = FooterEntries(len(keys), error_rate)
+    builder.add(keys)
+    return builder.entries()
 
 
 def has_room(keys: int, added: int) -> bool:
-    """Return whether a bloom filter that was sized for `keys` keys has capacity for `added` more."""
+    """Return whether a bloom filter that was sized for `keys` keys has room for `added` more keys."""
     return keys + added <= _STRETCH * keys
 
 
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """Add record keys to the footer entries of the previous base file: its bloom filter and key range.
+    """Add record keys to the bloom filter and the key range in the footer entries of an older base file.
 
-    Returns {} if the filter is full or cannot be extended, and must be built again.
+    Returns {} if the filter is full or cannot be extended, so that it must be rebuilt.
     """
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
         return {}
@@ -122,24 +121,24 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return a boolean mask of the keys that a bloom filter may contain. False is certain.
+    """Return a boolean mask of the keys that a bloom filter may contain. False results are exact.
 
     Raises CorruptTable if `encoded` is not a SIMPLE filter.
     """
     hashes, bits, data = _parse(encoded)
-    found = [np.empty(0, bool)]
+    parts = [np.empty(0, bool)]
     for chunk in chunks_of(keys):
         answer = np.empty(len(chunk), bool)
         for rows, positions in _positions(chunk, hashes, bits):
             answer[rows] = ((data[positions >> 3] >> (positions & 7).astype(np.uint8)) & 1).all(axis=0)
-        found.append(answer)
-    return np.concatenate(found)
+        parts.append(answer)
+    return np.concatenate(parts)
 
 
 def _geometry(keys: int, error_rate: float) -> tuple[int, int]:
     """Return the number of bits and of hash functions of a bloom filter for `keys` keys.
 
-    As in Hudi, they are `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`.
+    As in Hudi, these are `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`.
     """
     n = max(keys, 1)
     bits = min(math.ceil(n * -math.log(error_rate) / math.log(2) ** 2), _BITS_MAX)
@@ -151,19 +150,22 @@ def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
         raw = base64.b64decode(encoded, validate=True)
         version, hashes, kind, bits = _HEADER.unpack_from(raw)
     except (binascii.Error, struct.error, ValueError) as e:
-        raise CorruptTable(f"The bloom filter in a base file's footer is damaged: {e}.") from e
+        raise CorruptTable(
+            f"Bloom filter in the footer of a base file is damaged: {e}. Restore the file from a backup."
+        ) from e
     data = np.frombuffer(raw, np.uint8, offset=_HEADER.size)
     if version != _VERSION or kind != _MURMUR or not 0 < hashes <= 1 << 10 or bits <= 0 or len(data) != (bits + 7) // 8:
         raise CorruptTable(
-            f"A base file's footer holds no SIMPLE bloom filter: {hashes} hashes, {bits} bits in {len(data)} bytes."
+            f"Bloom filter in the footer of a base file is not a valid SIMPLE filter: it has {hashes} hashes and "
+            f"{bits} bits in {len(data)} bytes. Restore the file from a backup."
         )
     return hashes, bits, data
 
 
 def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield row numbers of keys with their bit positions in the bloom filter, int64[hashes, rows].
+    """Yield the row numbers of keys and the bit positions of these keys in the bloom filter (int64[hashes, rows]).
 
-    The previous hash is the seed of the next: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
+    Each hash is the seed of the next hash: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
     """
     offsets, data = byte_strings(array)
     lengths = np.diff(offsets)
@@ -172,18 +174,15 @@ def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.nda
         for first in range(0, len(group), _ROWS):
             rows = group[first : first + _ROWS]
             murmur = _Murmur(data, offsets[rows], lengths[rows], words)
-            seed, found = np.zeros(len(rows), np.uint32), np.empty((hashes, len(rows)), np.int64)
+            seed, bit_positions = np.zeros(len(rows), np.uint32), np.empty((hashes, len(rows)), np.int64)
             for i in range(hashes):
                 seed = murmur(seed)
-                found[i] = _remainder(np.abs(seed.view(np.int32)).view(np.uint32), np.uint32(bits))
-            yield rows, found
+                bit_positions[i] = _remainder(np.abs(seed.view(np.int32)).view(np.uint32), np.uint32(bits))
+            yield rows, bit_positions
 
 
 def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
-    """Return `numbers % divisor` (uint32[n]) faster than numpy does.
-
-    numpy divides many numbers by one number at a time, but computes remainders one by one.
-    """
+    """Return `numbers % divisor` (uint32[n]) faster than numpy, which vectorizes division but not remainders."""
     rest: np.ndarray = numbers - numbers // divisor * divisor
     return rest
 
@@ -191,8 +190,7 @@ def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
 class _Murmur:
     """Hadoop's 32-bit MurmurHash2 of keys that have the same number of complete 4-byte words.
 
-    The parts that do not depend on the seed are computed once. The tail of up to three bytes is sign-extended, as bytes
-    in Java are.
+    The parts that do not depend on the seed are computed once. The bytes of the tail are sign-extended, as in Java.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:

@@ -1,11 +1,11 @@
 """Writer of base files that copies row groups from other base files as raw bytes, without decoding.
 
-Only the constant column of file names is encoded again. Columns that the caller passes replace the columns with their
-names. The footer is written with the new offsets. The page checksums stay valid, because pages are not changed. Offsets
-outside the pages (page index, Parquet's own bloom filters) are dropped from the footer.
+Only the constant column of file names is encoded again. The caller can pass further columns, which replace the columns
+with the same names. The footer is written with the new offsets. Page checksums stay valid, because pages do not change.
+Offsets outside the pages (page index, Parquet's own bloom filters) are dropped from the footer.
 
-Files with different schemas are refused, and the caller decodes them. The caller must have checked the digests: this
-module copies damaged bytes too, and pyarrow may crash on a damaged footer.
+Files with different schemas cannot be copied, so the caller decodes them. The caller must check the digests first,
+because damaged bytes are copied too, and pyarrow may crash on a damaged footer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.parquet.thrift_compact import BINARY, I16, I32, I64, LIST, STRUCT, Struct, decode, encode
 
 MAGIC = b"PAR1"
-_OURS = b"parquet-cpp-arrow version"
-# Fields of Parquet's Thrift structs, by number.
+_ARROW = b"parquet-cpp-arrow version"
+# ids of the fields in Parquet's Thrift structs
 _SCHEMA, _ROWS, _GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION, _SIGNING_KEY = 2, 3, 4, 5, 6, 7, 8, 9
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _GROUP_SIZE, _ORDINAL = 1, 2, 3, 4, 5, 6, 7
 _FILE_PATH, _FILE_OFFSET, _META, _INDEX_OFFSETS, _CRYPTO = 1, 2, 3, (4, 5, 6, 7), (8, 9)
@@ -34,7 +34,7 @@ _ORDINAL_MAX = (1 << 15) - 1
 
 
 class CannotCopy(ValueError):
-    """Raised if a base file cannot be copied as raw bytes, so that the caller has to decode it.
+    """Error for a base file that cannot be copied as raw bytes, so that the caller must decode it.
 
     The files have different schemas or writers, or a file is encrypted, damaged or unusual.
     """
@@ -42,16 +42,16 @@ class CannotCopy(ValueError):
 
 @dataclass
 class CopySource:
-    """Base file to copy row groups from: its bytes, and its parsed footer."""
+    """Base file from which row groups are copied: its bytes and its parsed footer."""
 
     data: pa.Buffer
     footer: Struct
 
     @staticmethod
     def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
-        """Parse the footer of a base file to copy from. Raises CannotCopy if the file cannot be copied as raw bytes.
+        """Parse the footer of a base file. Raises CannotCopy if the file cannot be copied as raw bytes.
 
-        whole: True if the file has all columns of a base file, including the column of file names.
+        `whole` is True if the file has all columns of a base file, including the column of file names.
         """
         buffer = pa.py_buffer(data)
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
@@ -95,11 +95,11 @@ class CopySource:
     def schema(self, with_ids: bool = True) -> list[Any]:
         """Return the schema in the footer, without the name of the root element, which depends on the writer.
 
-        `with_ids` keeps the field ids of the columns, which do not affect their layout.
+        `with_ids=False` also omits the field ids of the columns, which do not affect their layout.
         """
         root, *rest = self.footer[_SCHEMA][1][1]
         if not with_ids:
-            rest = [{number: value for number, value in one.items() if number != _FIELD_ID} for one in rest]
+            rest = [{number: value for number, value in element.items() if number != _FIELD_ID} for element in rest]
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
 
     def key_values(self) -> dict[str, str]:
@@ -111,17 +111,17 @@ class CopySource:
             raise CannotCopy(f"an entry of a Parquet footer is invalid: {problem}") from None
 
     def writer(self) -> bytes:
-        """Return the name of the program that wrote the file. Readers decide by it whether they trust the statistics.
+        """Return the name of the program that wrote the file, on which readers base their trust in the statistics.
 
         All releases of Arrow count as the same writer.
         """
-        named = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
-        return _OURS if named.startswith(_OURS) else named
+        name = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
+        return _ARROW if name.startswith(_ARROW) else name
 
     def _require_file_names(self) -> None:
-        """Raise CannotCopy unless the column of file names is optional, like the column that replaces it."""
-        named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
-        if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
+        """Raise CannotCopy unless the column of file names is optional, as in the new file."""
+        elements = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
+        if len(elements) != 1 or elements[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
             raise CannotCopy("the column of file names has an unexpected encoding")
 
 
@@ -162,7 +162,7 @@ def span(chunk: Struct) -> tuple[int, int]:
 def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
     """Raise CannotCopy if row groups of the given base files cannot be copied into one file.
 
-    `with_ids` also compares the field ids of their columns.
+    `with_ids=True` also compares the field ids of the columns.
     """
     first = sources[0]
     for other in sources[1:]:
@@ -175,7 +175,7 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
 class Copier:
     """Writer of a new base file that copies row groups of other base files to `sink` (anything with `write`).
 
-    The copied files must be compatible (`require_fit`). The new file gets the schema of the file `like`, by default of
+    The copied files must be compatible (`require_fit`). The new file has the schema of the file `like`, by default of
     the first copied file.
     """
 
@@ -193,7 +193,7 @@ class Copier:
         self._at += len(data)
 
     def add(self, source: CopySource) -> None:
-        """Copy all row groups of a base file, except row groups without rows."""
+        """Copy all row groups of a base file. Row groups without rows are left out."""
         self._first = self._first or source
         for group in source.groups():
             self.add_group(source, group)
@@ -204,7 +204,7 @@ class Copier:
         Args:
             source: The file that contains the row group.
             group: One of `source.groups()`.
-            anew: A file of one row group with the same rows. Its columns replace the columns of `source` with their
+            anew: A file of one row group with the same rows. Its columns replace the columns of `source` with the same
                 names.
 
         Raises:
@@ -217,20 +217,20 @@ class Copier:
 
     def _group(self, source: CopySource, group: Struct, anew: CopySource | None) -> Struct:
         name_data, name_chunk = self._name_chunk(group_rows(group))
-        given = {tuple(_path(name_chunk)): (name_data, name_chunk)}
+        replacements = {tuple(_path(name_chunk)): (name_data, name_chunk)}
         if anew:
-            (made,) = anew.groups()
-            if group_rows(made) != group_rows(group):
+            (new_group,) = anew.groups()
+            if group_rows(new_group) != group_rows(group):
                 raise ValueError("a column chunk has a different number of rows than its row group")
-            given |= {tuple(_path(chunk)): (anew.data, chunk) for chunk in made[_CHUNKS][1][1]}
-        moved, begin = [], self._at
+            replacements |= {tuple(_path(chunk)): (anew.data, chunk) for chunk in new_group[_CHUNKS][1][1]}
+        new_chunks, begin = [], self._at
         for chunk in group[_CHUNKS][1][1]:
-            data, chunk = given.get(tuple(_path(chunk)), (source.data, chunk))
+            data, chunk = replacements.get(tuple(_path(chunk)), (source.data, chunk))
             start, size = span(chunk)
-            moved.append(_moved(chunk, self._at - start))
+            new_chunks.append(_moved(chunk, self._at - start))
             self._put(data.slice(start, size))
-        raw = sum(chunk[_META][1][_RAW_SIZE][1] for chunk in moved)
-        new: Struct = {_CHUNKS: (LIST, (STRUCT, moved)), _GROUP_BYTES: (I64, raw), _GROUP_ROWS: group[_GROUP_ROWS]}
+        raw = sum(chunk[_META][1][_RAW_SIZE][1] for chunk in new_chunks)
+        new: Struct = {_CHUNKS: (LIST, (STRUCT, new_chunks)), _GROUP_BYTES: (I64, raw), _GROUP_ROWS: group[_GROUP_ROWS]}
         if _SORTING in group:
             new[_SORTING] = group[_SORTING]
         new |= {_GROUP_OFFSET: (I64, begin), _GROUP_SIZE: (I64, self._at - begin)}
@@ -239,7 +239,7 @@ class Copier:
         return new
 
     def _name_chunk(self, rows: int) -> tuple[pa.Buffer, Struct]:
-        """Encode the column of file names for `rows` rows, which has one value.
+        """Encode the constant column of file names for `rows` rows.
 
         Returns a Parquet file with the column, and the footer entry of its column chunk.
         """
@@ -254,14 +254,14 @@ class Copier:
                 write_page_checksum=True,
                 store_schema=False,
             )
-            made = CopySource.of(sink.getvalue(), whole=False)
-            (group,) = made.groups()
+            name_file = CopySource.of(sink.getvalue(), whole=False)
+            (group,) = name_file.groups()
             (chunk,) = group[_CHUNKS][1][1]
-            self._names[rows] = made.data, chunk
+            self._names[rows] = name_file.data, chunk
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer with the key-value metadata `key_values`, and return the column statistics of the new file.
+        """Write the footer with the metadata `key_values`, and return the column statistics of the new file.
 
         The statistics contain the table's own columns and the commit time.
         """

@@ -1,7 +1,7 @@
-"""Reading of small Parquet files in memory, without Arrow's threads.
+"""Reader for small Parquet files in memory, which does not use Arrow's threads.
 
-Threads that still work on a damaged file when the process ends abort the process (seen with pyarrow 26 in three of
-sixty processes). For files like checkpoints they save no time.
+Threads that still read a damaged file at process exit abort the process (with pyarrow 26, in three of sixty processes).
+For small files, such as checkpoints, threads save no time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Column statistics of data files: minimum, maximum and null count. Readers use them to skip files.
+"""Column statistics of data files (minimum, maximum and null count), which readers use to skip files.
 
-They are JSON values, in slots and in checkpoints. A bound that JSON cannot represent exactly, or that is long, is left
-out. A missing bound means "any value", so no bound is ever wrong.
+Statistics are JSON values in slots and checkpoints. A bound that is long, or that JSON cannot represent exactly, is
+left out. A missing bound means that any value is possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stats = dict[str, list[Any]]
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Return whether statistics of a type are usable: its values have the same order in Parquet, Arrow and Python."""
+    """Return whether a type has usable statistics: its values sort in the same order in Parquet, Arrow and Python."""
     t = pa.types
     return (
         t.is_integer(kind)
@@ -39,7 +39,7 @@ def has_bounds(kind: pa.DataType) -> bool:
 def to_json(value: Any) -> Any:
     """Convert a minimum or maximum to a JSON value, or to None if JSON cannot represent it.
 
-    Times are microseconds since 1970, dates are days, and decimals are text.
+    Times become microseconds since 1970, dates days since 1970, and decimals strings.
     """
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -73,15 +73,15 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Convert the JSON value of a minimum or maximum to a value that can be compared. It must not be None.
+    """Convert the JSON value of a minimum or maximum, which is not None, to a comparable value.
 
-    Times stay numbers, so that they can be of any year.
+    Times stay numbers, so that every year is possible.
     """
     return Decimal(value) if pa.types.is_decimal(kind) else value
 
 
 def bound(value: pa.Scalar) -> Any:
-    """Convert one Arrow value to the JSON value of a minimum or maximum.
+    """Convert an Arrow value to the JSON value of a minimum or maximum.
 
     Returns None for a value that Python cannot represent, such as a year before 1 or after 9999.
     """
@@ -94,7 +94,7 @@ def bound(value: pa.Scalar) -> Any:
 def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
     """Return the column statistics in a Parquet footer, for the flat columns of `schema`.
 
-    `groups` contains indexes of row groups, by default all.
+    `groups` contains the indices of row groups, by default all.
     """
     numbers = (
         {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
@@ -102,13 +102,13 @@ def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[in
         else {}
     )
     groups = range(metadata.num_row_groups) if groups is None else groups
-    found: Stats = {}
+    stats: Stats = {}
     for field in schema:
         if field.name in numbers and has_bounds(field.type):
             parts = [metadata.row_group(g).column(numbers[field.name]).statistics for g in groups]
             if all(part is not None and part.has_null_count for part in parts):
-                found[field.name] = _union(parts)
-    return found
+                stats[field.name] = _union(parts)
+    return stats
 
 
 def _union(parts: list[Any]) -> list[Any]:
@@ -119,18 +119,18 @@ def _union(parts: list[Any]) -> list[Any]:
     try:
         return [to_json(min(part.min for part in filled)), to_json(max(part.max for part in filled)), nulls]
     except (OverflowError, ValueError):
-        return [None, None, nulls]  # times outside the years that Python can represent
+        return [None, None, nulls]  # years that Python cannot represent
 
 
 def of_table(rows: pa.Table) -> Stats:
     """Compute the statistics of the flat columns of an Arrow table from their values."""
-    found: Stats = {}
+    stats: Stats = {}
     for field in rows.schema:
         if has_bounds(field.type):
             column = rows[field.name]
             bounds = pc.min_max(column)
-            found[field.name] = [bound(bounds["min"]), bound(bounds["max"]), column.null_count]
-    return found
+            stats[field.name] = [bound(bounds["min"]), bound(bounds["max"]), column.null_count]
+    return stats
 
 
 def union(
@@ -138,14 +138,14 @@ def union(
 ) -> Stats:
     """Combine the column statistics of several files. A column is left out if a file in `whole` lacks it.
 
-    `partial` contains the statistics of files with some of the columns only. Their rows are also in the other files.
+    `partial` contains the statistics of files that only have some columns, and whose rows are also in other files.
     """
-    found: Stats = {}
+    combined: Stats = {}
     for field in schema:
         if whole and all(field.name in stats for stats in whole):
-            many, kind = [*whole, *(stats for stats in partial if field.name in stats)], field.type
-            lows, highs = [stats[field.name][0] for stats in many], [stats[field.name][1] for stats in many]
+            all_stats, kind = [*whole, *(stats for stats in partial if field.name in stats)], field.type
+            lows, highs = [stats[field.name][0] for stats in all_stats], [stats[field.name][1] for stats in all_stats]
             low = None if None in lows else min(lows, key=lambda v: comparable(v, kind))
             high = None if None in highs else max(highs, key=lambda v: comparable(v, kind))
-            found[field.name] = [low, high, sum(stats[field.name][2] for stats in many)]
-    return found
+            combined[field.name] = [low, high, sum(stats[field.name][2] for stats in all_stats)]
+    return combined

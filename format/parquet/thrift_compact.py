@@ -1,8 +1,7 @@
-"""Codec for Thrift's compact protocol, as far as Parquet footers use it.
+"""Codec for the part of Thrift's compact protocol that Parquet footers use.
 
-This module does not know the meaning of the fields. A struct is a dict from field number to (type, value). A list is
-(element type, values). Unknown fields are kept, so that decoding and encoding give the same bytes. Damaged bytes raise
-ValueError, and never need more memory than a few times their length.
+A struct is a dict from field id to (type, value). A list is (element type, values). Unknown fields are kept, so that
+decoding and encoding give the same bytes. Damaged bytes raise ValueError, and use memory proportional to their length.
 """
 
 from __future__ import annotations
@@ -91,13 +90,13 @@ class _StructReader:
     def struct(self, depth: int) -> Struct:
         if depth > _DEPTH_MAX:
             raise ValueError("a Thrift struct is nested too deeply")
-        found: Struct = {}
+        fields: Struct = {}
         number = 0
         while head := self.take(1)[0]:
             kind, step = head & 15, head >> 4
             number = number + step if step else self.number()
-            found[number] = (kind, kind == TRUE) if kind in (TRUE, FALSE) else (kind, self.value(kind, depth))
-        return found
+            fields[number] = (kind, kind == TRUE) if kind in (TRUE, FALSE) else (kind, self.value(kind, depth))
+        return fields
 
 
 def _write_number(out: bytearray, value: int) -> None:

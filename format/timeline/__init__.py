@@ -1,1 +1,1 @@
-"""Codec for the files of Hudi's timeline: their Avro schemas and their bytes."""
+"""Codec for the files of Hudi's timeline, with their Avro schemas."""

@@ -1,7 +1,6 @@
 """Codec for timeline files: one Avro record in an object container file, as a plain dict.
 
-This module handles the container, and the limits that protect the reader from damaged or hostile files. It does not
-know the kind of record for each action, or the meaning of the fields. Layout: docs/format.md section 4.3; container:
+The decoder has limits that protect it from damaged or hostile files. Layout: docs/format.md section 4.3; container:
 Avro specification, "Object Container Files".
 
     "Obj" 1 | map {avro.schema: JSON} | 16 bytes sync marker | 1 record | its bytes | the record | the sync marker
@@ -22,7 +21,7 @@ from hoodoo.format import leb128
 from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
-"""Maximum bytes of a timeline file. The file of a commit that wrote a million files has about 200 MB."""
+"""Maximum bytes of a timeline file. A commit that writes a million files has about 200 MB."""
 SCHEMA_CAP = 1 << 20
 """Maximum bytes of the Avro schema in a timeline file."""
 NESTING_CAP = 32
@@ -53,29 +52,33 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
 def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
     """Decode a timeline file, and return its record as a dict.
 
-    A record of a kind in `SCHEMAS` has exactly the fields of that schema, for files of every release of Hudi.
-
-    Raises CorruptTable if the bytes are not such a file or exceed the limits, or if the record is not of the given
-    `kind`.
+    A record of a kind in `SCHEMAS` is converted to that schema, so that files of all releases of Hudi have the same
+    fields. Raises CorruptTable for damaged bytes, for bytes that exceed the limits, and for a record of another kind.
     """
     if len(data) > SIZE_CAP:
         raise CorruptTable(
-            f"A timeline file has {len(data):,} bytes, more than the {SIZE_CAP:,} that are read.", bytes=len(data)
+            f"Timeline file is too large: expected at most {SIZE_CAP:,} bytes, got {len(data):,}.", bytes=len(data)
         )
     schema_text, datum = _ContainerReader(data).container()
     name, writer, reader = _external_schema(schema_text)
     if kind not in (None, name):
-        raise CorruptTable(f"A timeline file holds a {name} where a {kind} belongs.", found=name, expected=kind)
+        raise CorruptTable(
+            f"Timeline file has the wrong kind: expected {kind}, got {name}. Restore the file from a backup.",
+            found=name,
+            expected=kind,
+        )
     stream = io.BytesIO(datum)
     try:
         record = fastavro.schemaless_reader(stream, writer, reader)
     except Exception as error:  # noqa: BLE001  damaged bytes make the decoder raise almost anything
         raise CorruptTable(
-            f"The {name} in a timeline file cannot be decoded: {str(error)[:200]!r}.", kind=name
+            f"Timeline file with {name} is damaged: {str(error)[:200]!r}. Restore the file from a backup.", kind=name
         ) from None
     if stream.tell() != len(datum) or not isinstance(record, dict):
         raise CorruptTable(
-            f"The {name} in a timeline file is followed by {len(datum) - stream.tell()} stray bytes.", kind=name
+            f"Timeline file with {name} is damaged: {len(datum) - stream.tell()} bytes follow the record. Restore the "
+            "file from a backup.",
+            kind=name,
         )
     return record
 
@@ -90,7 +93,7 @@ def _own(kind: str) -> tuple[bytes, Any]:
 def _external_schema(text: bytes) -> tuple[str, Any, Any]:
     """Parse the Avro schema in a timeline file. Returns its name, the parsed schema and the target schema.
 
-    Records are converted to the target schema. None means that they stay unchanged.
+    Records are converted to the target schema, unless it is None.
     """
     try:
         schema = json.loads(text)
@@ -99,23 +102,25 @@ def _external_schema(text: bytes) -> tuple[str, Any, Any]:
     except CorruptTable:
         raise
     except Exception as error:  # noqa: BLE001  whatever a parser makes of arbitrary bytes, they are no schema
-        raise CorruptTable(
-            f"The schema in a timeline file is invalid: {error!r}. Restore the file from a backup."
-        ) from None
+        raise CorruptTable(f"Timeline file has an invalid schema: {error!r}. Restore the file from a backup.") from None
     return name, parsed, _own(name)[1] if name in SCHEMAS else None
 
 
 def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
     """Raise CorruptTable for an Avro schema that lets the decoder recurse or loop without reading bytes.
 
-    These are deep or recursive types, and arrays of items without bytes. `known` records for each record type defined
+    Such schemas have deep or recursive types, or arrays of items without bytes. `known` records for each record type
     so far whether its values always have at least one byte.
     """
     if depth > NESTING_CAP:
-        raise CorruptTable(f"A timeline file carries a schema nested deeper than {NESTING_CAP} levels.")
+        raise CorruptTable(
+            f"Timeline file has a schema with more than {NESTING_CAP} levels. Restore the file from a backup."
+        )
     if isinstance(schema, str):
         if schema.rpartition(".")[2] in open_records:
-            raise CorruptTable(f"A timeline file carries the schema of {schema}, which contains itself.")
+            raise CorruptTable(
+                f"Timeline file has a recursive schema: {schema} contains itself. Restore the file from a backup."
+            )
     elif isinstance(schema, list):
         for branch in schema:
             _check_schema(branch, open_records, depth + 1, known)
@@ -125,7 +130,9 @@ def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known:
         known[schema["name"].rpartition(".")[2]] = _takes_bytes(schema, known)
     else:
         if schema["type"] == "array" and not _takes_bytes(schema["items"], known):
-            raise CorruptTable("A timeline file carries a schema with an array whose items take no bytes.")
+            raise CorruptTable(
+                "Timeline file has a schema with an array of items without bytes. Restore the file from a backup."
+            )
         for part in ("items", "values"):
             if part in schema:
                 _check_schema(schema[part], open_records, depth + 1, known)
@@ -163,25 +170,25 @@ class _ContainerReader:
     def container(self) -> tuple[bytes, bytes]:
         """Return the schema and the encoded record of the container file, both as bytes."""
         if self._take(len(_MAGIC)) != _MAGIC:
-            raise CorruptTable("A timeline file is not an Avro file: it does not begin with 'Obj' 1.")
+            raise CorruptTable(
+                "Timeline file is not an Avro file: it does not begin with 'Obj' 1. Restore the file from a backup."
+            )
         schema = self._schema()
         sync = self._take(_SYNC)
         count, size = self._long(), self._long()
         datum = self._take(size)
         if count != 1 or self._take(_SYNC) != sync or self._at != len(self._data):
-            raise CorruptTable(
-                "A timeline file does not hold exactly one record: it is torn, or something was appended."
-            )
+            raise CorruptTable("Timeline file does not contain exactly one record. Restore the file from a backup.")
         return schema, datum
 
     def _schema(self) -> bytes:
         meta = self._map()
         if meta.get(b"avro.codec", b"null") != b"null":
-            raise CorruptTable(
-                f"A timeline file is compressed with {meta[b'avro.codec']!r}; timeline files are not compressed."
-            )
+            raise CorruptTable(f"Timeline file is compressed with {meta[b'avro.codec']!r}: expected no compression.")
         if not 0 < len(meta.get(b"avro.schema", b"")) <= SCHEMA_CAP:
-            raise CorruptTable("A timeline file carries no schema, or one that is too large.")
+            raise CorruptTable(
+                f"Timeline file has no schema, or a schema of more than {SCHEMA_CAP:,} bytes. Restore it from a backup."
+            )
         return meta[b"avro.schema"]
 
     def _map(self) -> dict[bytes, bytes]:
@@ -203,13 +210,14 @@ class _ContainerReader:
                 return (value >> 1) ^ -(value & 1)
             shift += 7
             if shift > 63:
-                raise CorruptTable("A timeline file holds a number of more than 64 bits.")
+                raise CorruptTable("Timeline file has an integer of more than 64 bits. Restore the file from a backup.")
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
         if size < 0 or end > len(self._data):
             raise CorruptTable(
-                f"A timeline file is cut off: {size} bytes were expected at byte {self._at} of {len(self._data)}."
+                f"Timeline file is truncated: expected {size} bytes at byte {self._at} of {len(self._data)}. Restore "
+                "the file from a backup."
             )
         taken = self._data[self._at : end]
         self._at = end

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 Json = Any
-"""A schema or a part of one, as `json.loads` returns it."""
+"""Avro schema or part of a schema, as `json.loads` returns it."""
 
 NAMESPACE = "org.apache.hudi.avro.model"
 _JAVA = {"avro.java.string": "String"}
@@ -42,7 +42,7 @@ def _field(name: str, type_: Json, default: Json = _REQUIRED) -> Json:
 
 
 def _optional(name: str, type_: Json) -> Json:
-    """Return an Avro field that may be null, and is null by default."""
+    """Return an Avro field that may be null, with the default null."""
     return _field(name, ["null", type_], None)
 
 
@@ -275,4 +275,4 @@ SCHEMAS: dict[str, Callable[[], Json]] = {
     "HoodieCleanMetadata": _clean_metadata,
     "HoodieSavepointMetadata": _savepoint,
 }
-"""The function that builds the schema of each kind of record."""
+"""Function that builds the schema, by kind of record."""

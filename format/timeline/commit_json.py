@@ -1,7 +1,7 @@
 """Conversion of commit metadata in JSON, as in tables of version 6, to the equivalent Avro record.
 
-Jackson writes the JSON from the classes behind Hudi's Avro records, so the fields are the same. The JSON has some more
-fields that the Avro schemas lack.
+Jackson writes the JSON from the same classes as Hudi's Avro records, so the field names are the same. The JSON also has
+some fields that the Avro schemas lack.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 
 def in_avro(kind: str, said: Any) -> bytes:
-    """Convert a timeline file of table version 6 (parsed JSON) to the Avro format of newer table versions.
+    """Convert a timeline file of table version 6, as parsed JSON, to the Avro format of newer table versions.
 
     Fields that the schema lacks are left out, and null fields take their defaults. Raises ValueError if `said` is not a
     record of the given `kind`.
@@ -21,12 +21,12 @@ def in_avro(kind: str, said: Any) -> bytes:
     try:
         return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))
     except (AttributeError, KeyError, TypeError, OverflowError) as problem:
-        raise ValueError(f"it is not a {kind}: {problem}") from None
+        raise ValueError(f"the JSON is not a valid {kind}: {problem}") from None
 
 
 def _shaped(value: Any, schema: Any) -> Any:
     if isinstance(schema, list):
-        return None if value is None else _shaped(value, next(one for one in schema if one != "null"))
+        return None if value is None else _shaped(value, next(branch for branch in schema if branch != "null"))
     if not isinstance(schema, dict):
         return value
     if schema["type"] == "record":

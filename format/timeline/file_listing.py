@@ -1,7 +1,6 @@
 """Encoder for records of the partition `files` in Hudi's metadata table, which list the files of a table.
 
-The records are encoded with the schema of the metadata table itself. Other modules read that schema, and determine the
-files. Facts: docs/format.md 13.6.
+The records are encoded with the metadata table's own schema, which the caller passes. Facts: docs/format.md 13.6.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import fastavro
 from hoodoo.format.names import META_COLUMNS
 
 ALL_PARTITIONS = "__all_partitions__"
-"""The key of the record that lists the partitions."""
+"""Key of the record that lists the partitions."""
 ROOT = "."
-"""The name of the single folder of a table without partitions."""
+"""Name of the only partition of a table without partitions."""
 _PARTITION_LIST, _FILES = 1, 2
 _FIELDS = ("key", "type", "filesystemMetadata")
 Changes = Mapping[str, Mapping[str, int | None]]
-"""For each partition, the size in bytes of each file that was added, or None for a file that was removed."""
+"""Size in bytes of each added file, or None for a removed file, by partition and file name."""
 
 
 def full_schema(text: str) -> str | None:
@@ -49,7 +48,7 @@ def full_schema(text: str) -> str | None:
 
 
 def _is_known(fields: list[dict[str, Any]]) -> bool:
-    """Return whether a schema starts with the fields that `encode` fills, and all further fields may be null."""
+    """Return whether a schema begins with the fields that `encode` sets, and all other fields may be null."""
     if tuple(field["name"] for field in fields[:3]) != _FIELDS:
         return False
     key, kind, files = (field["type"] for field in fields[:3])
@@ -59,7 +58,8 @@ def _is_known(fields: list[dict[str, Any]]) -> bool:
     return (
         files[0] == "null"
         and files[1]["type"] == "map"
-        and [(one["name"], _plain(one["type"])) for one in info] == [("size", "long"), ("isDeleted", "boolean")]
+        and [(info_field["name"], _plain(info_field["type"])) for info_field in info]
+        == [("size", "long"), ("isDeleted", "boolean")]
         and all(isinstance(field["type"], list) and field["type"][0] == "null" for field in fields[3:])
     )
 
@@ -84,7 +84,7 @@ def encode(schema: str, changes: Changes) -> dict[str, bytes]:
         changes: For each partition, the added files with their sizes, and the removed files.
 
     Returns:
-        The record of each key: one for each partition, and one for the list of partitions with added files.
+        The records by key: one for each partition, and one that lists the partitions with added files.
     """
     parsed, names = _parsed(schema)
 

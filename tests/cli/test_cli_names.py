@@ -56,7 +56,7 @@ def test_commands_take_either_name_of_a_column_and_give_the_one_that_is_asked_fo
 def test_a_file_with_both_names_of_a_column_is_refused(orders: Path, tmp_path: Path, run: Any) -> None:
     (tmp_path / "both.csv").write_text('Order ID,order_id,order-date,größe,"Ship, to"\n1,1,2026-01-01,1.5,rome\n')
     code, _, err = run("upsert", orders, tmp_path / "both.csv")
-    assert code == 1 and "two names of one column" in " ".join(err.split())
+    assert code == 1 and "two names of the same column" in " ".join(err.split())
 
 
 def test_a_timestamp_to_partition_by_is_warned_of_on_stderr(tmp_path: Path, run: Any) -> None:

@@ -320,7 +320,7 @@ def one_field(kind):
 DAMAGED = {
     "branch 2": (["null", "int"], b"\x04\x00"),
     "branch -1": (["null", "int"], b"\x01\x00"),
-    "no branch": (["null", "int"], b""),
+    "neither 0 nor 1": (["null", "int"], b""),
     "int cut": ("int", b"\x80"),
     "int of 33 bits": ("int", b"\x80\x80\x80\x80\x20"),
     "int that does not end": ("long", b"\xff" * 12),

@@ -215,7 +215,7 @@ def test_a_change_that_cannot_be_is_corrupt(wrong: tuple[Any, Any, Any]) -> None
 
 def test_a_change_without_its_key_is_corrupt() -> None:
     changes = pa.table({"op": ["d"], "record_key": pa.array([None], pa.string())})
-    with pytest.raises(CorruptTable, match="without its row or its key"):
+    with pytest.raises(CorruptTable, match="without a row image or a key"):
         list(change_log_block.decode(encoded(change_log_block.OP_KEY_ONLY, changes)))
 
 

@@ -48,7 +48,7 @@ def test_a_wrong_checksum_is_refused_and_an_absent_one_is_not() -> None:
     values = {properties.NAME: "t", properties.DATABASE: "default"}
     properties.check(values)
     properties.check(values | {properties.CHECKSUM: properties.checksum("default", "t")})
-    with pytest.raises(CorruptTable, match="checksum"):
+    with pytest.raises(CorruptTable, match="Checksum"):
         properties.check(values | {properties.CHECKSUM: "1"})
     with pytest.raises(CorruptTable):
         properties.check({properties.NAME: "t", properties.CHECKSUM: properties.checksum("default", "t")})

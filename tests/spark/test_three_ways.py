@@ -84,7 +84,7 @@ CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
         rows({**LATER, "s": {"y": "z"}}, s=pa.struct([("y", pa.string())])),
         {"missing": "null"},
     ),
-    "fields of one name": ("upsert", rows({}).set_column(5, "s", twice(1)), {"missing": "null"}),
+    "fields with the same name": ("upsert", rows({}).set_column(5, "s", twice(1)), {"missing": "null"}),
     "one more column": ("upsert", rows({"new": 1}, new=pa.int32()), {}),
     "one more column of nulls": ("upsert", rows({}, new=pa.null()), {}),
     "one more column of the format's": ("upsert", rows({}, _hoodie_new=pa.int32()), {}),
@@ -306,7 +306,7 @@ def test_merges_and_writes_of_some_columns_take_frames_by_either_name(tmp_path: 
         some = given.select(["Order ID", "a `b`", "größe"])
         table.upsert(frame_of(spark, some) if by_frame else some, columns=["größe"])
         found.append(rows_of(table))
-        with pytest.raises(hoodoo.ColumnError, match="two names of one column"):
+        with pytest.raises(hoodoo.ColumnError, match="two names of the same column"):
             both = beside(given, "order_id", given["Order ID"])
             table.merge(frame_of(spark, both) if by_frame else both).when_not_matched_insert_all().execute()
     assert found[0] == found[1] and len(found[0]) == 3

@@ -181,7 +181,7 @@ def test_conditions_columns_keys_and_new_values_take_either_name(tmp_path: Path)
     every = table.changes(before, names="original", versions="all")
     assert {row["before"]["where to"]["Zip Code"] for row in every.to_arrow().to_pylist()} == {"01", "02"}
     assert table.diff(before, names="original").to_arrow()["after"].type == every.schema.field("after").type
-    with pytest.raises(hoodoo.ColumnError, match="two names of one column"):
+    with pytest.raises(hoodoo.ColumnError, match="two names of the same column"):
         table.update({"2024": 1, "_2024": 2})
     table.delete([{"Order ID": 1}])
     table.delete(where='"Order ID" = 2')
@@ -226,7 +226,7 @@ def test_writes_of_some_columns_and_merges_take_either_name(tmp_path: Path) -> N
 def test_a_batch_that_has_both_names_of_a_column_is_refused(tmp_path: Path, batch: Any) -> None:
     table = orders(tmp_path / "t")
     for write in (table.upsert, table.insert, table.insert_overwrite):
-        with pytest.raises(hoodoo.ColumnError, match="two names of one column"):
+        with pytest.raises(hoodoo.ColumnError, match="two names of the same column"):
             write(batch)
     assert table.count() == 3
 

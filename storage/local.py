@@ -150,8 +150,7 @@ class LocalStore(Store):
         self._options = dict(options or {})
         if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
             raise OptionError(
-                f"Storage options {printable(unknown)} are not valid for a local path. Only {_ALLOW_NETWORK} is "
-                "allowed.",
+                f"Unknown storage options {printable(unknown)} for a local path. Only {_ALLOW_NETWORK} is allowed.",
                 options=unknown,
             )
         self.root = _root_of(os.fspath(uri))

@@ -1,1 +1,1 @@
-"""Timeline of a table: its instants, slots and transactions, which define the committed writes and their order."""
+"""Timeline of a table, which defines the committed writes and their order by instants, slots and transactions."""

@@ -1,9 +1,9 @@
 """Exactly-once commits of ingestion jobs, identified by an application name and a version number.
 
 Each version of an application is committed at most once. Without a source position, a version only has to be larger
-than the newest committed version. With a position, versions have no gaps, and a commit has to continue from the stored
+than the newest committed version. With a position, versions have no gaps, and a commit must continue from the stored
 position. If two processes of an application read the same part of a source, one of them commits, and the other gets an
-error. The application defines the meaning of positions.
+error. The application defines the format of positions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def application(name: str, versions: Mapping[str, int], reached: Mapping[str, st
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Return whether the table already contains this commit of an application, so that a retry can skip it.
+    """Return whether the table already contains a commit of an application, so that a retry can skip it.
 
     Args:
         given: The transaction of the commit.
@@ -94,14 +94,14 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
     if given.version == newest and given.position == stored:
         return True
     if given.version != newest + 1:
-        raise _conflict(given, newest, stored, f"its newest number is {newest if newest >= 0 else 'none yet'}")
+        raise _conflict(given, newest, stored, f"expected version {newest + 1}, got {given.version}")
     if given.after is not None and given.after != stored:
-        raise _conflict(given, newest, stored, f"it has read up to {printable(stored or 'nothing')}")
+        raise _conflict(given, newest, stored, f"the stored position is {printable(stored or 'nothing')}")
     return False
 
 
 def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
-    """Raise Overtaken if Apache Hudi's streamer has read further in the source since the application's newest commit.
+    """Raise Overtaken if Apache Hudi's streamer has read further in the source than the application.
 
     The rows between the two positions would otherwise be written twice.
 
@@ -113,9 +113,9 @@ def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None
         return
     name = printable(given.application)
     raise Overtaken(
-        f"Apache Hudi's streamer has continued from the position of application {name}, up to "
-        f"{printable(streamed.text)}. Its rows would be written twice. Nothing was written. Use only one of "
-        "them. To continue with the application, stop the streamer, and commit once with "
+        f"Apache Hudi's streamer has already read the source of application {name} up to {printable(streamed.text)}, "
+        "so rows would be written twice. Nothing was written. Use either the application or the streamer. To continue "
+        "with the application, stop the streamer, and commit once with "
         f"table.inspect.application({name}).next(position, overtake=True) and the position to continue from. "
         f"table.inspect.application({HUDI_STREAMER!r}) shows the position of the streamer.",
         application=given.application,
@@ -125,9 +125,8 @@ def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None
 
 def _conflict(given: ApplicationVersion, newest: int, stored: str, why: str) -> CommitConflict:
     return CommitConflict(
-        f"Another process of application {printable(given.application)} committed first: number "
-        f"{given.version} does not follow, because {why}. Nothing was written. Read the position with "
-        "table.inspect.application(...), discard the rows, and continue from that position.",
+        f"Another process of application {printable(given.application)} committed first: {why}. Nothing was written. "
+        "Discard the rows, read the position with table.inspect.application(...), and continue from there.",
         application=given.application,
         version=given.version,
         newest=newest,

@@ -1,4 +1,4 @@
-"""Creation of a table: writes the properties, Hudi's folders, and slot 1.
+"""Creation of a table, which writes the properties, Hudi's folders, and slot 1.
 
 Slot 1 is an empty commit that is older than any transaction (protocol rule 7).
 """
@@ -23,28 +23,28 @@ from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
     """Create a table in `store`. Raises TableExists if the store already contains a table.
 
-    Writes the properties first, and then slot 1. The table exists when slot 1 exists. After a crash in between, the
-    next create with the same path continues. Both contain the table's id, so that a process that reads the properties
-    again notices a replaced table.
+    The properties are written first, and then slot 1, which completes the creation. After a crash in between, the next
+    create with the same path continues. Properties and slot 1 contain the table's id, so that other processes can
+    detect a replaced table.
     """
     now, token = environment.now_ms(), environment.token()
     config = hoodie_properties.parse(properties)
     if exists(store):
-        raise TableExists(f"{store.uri} already contains a table. Open it with hoodoo.open(path).", path=store.uri)
+        raise TableExists(f"Table {store.uri} already exists. Open it with hoodoo.open(path).", path=store.uri)
     try:
         store.put_if_absent(PROPERTIES, hoodie_properties.render({**properties, TABLE_ID: token}, now))
     except FileExistsError:
-        found = hoodie_properties.read_properties(store)
-        token = found.pop(TABLE_ID, token)
-        if found != dict(properties):
+        stored = hoodie_properties.read_properties(store)
+        token = stored.pop(TABLE_ID, token)
+        if stored != dict(properties):
             raise TableExists(
-                f"{store.uri} contains the properties of another table, whose creation is not finished or was "
-                "interrupted.",
+                f"Path {store.uri} contains the properties of a different table, whose creation was not completed. "
+                "Choose another path, or delete the folder.",
                 path=store.uri,
             ) from None
     if not begin(store, config, token, now, environment):
         raise TableExists(
-            f"{store.uri} was created by another process at the same time. Open it with hoodoo.open(path).",
+            f"Table {store.uri} was created by another process at the same time. Open it with hoodoo.open(path).",
             path=store.uri,
         )
 
@@ -80,7 +80,9 @@ def begin(store: Store, config: TableConfig, table: str, now_ms: int, environmen
         base_seq=0,
         completed_at=now_ms + 1,
         writer=environment.writer(),
-        needs=(TRANSFORMS,) if config.transforms else (),  # older releases would not fill or check partition columns
+        needs=(TRANSFORMS,)
+        if config.transforms
+        else (),  # releases without this feature would not compute or check partition columns
     )
     try:
         store.put_if_absent(slot_key(1), encode(slot))

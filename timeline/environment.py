@@ -1,7 +1,4 @@
-"""Clock, random numbers, sleep and threads for the commit code, as parameters that a simulator can replace.
-
-The versions of a simulator are seeded and therefore reproducible.
-"""
+"""Clock, random numbers, sleep and threads of the commit code, which a simulator can replace to be reproducible."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ def _writer() -> str:
 
 
 class Deferred(Generic[T]):
-    """Function to run as one of several concurrent tasks. `result` has its return value afterwards."""
+    """Function to run as one of several concurrent tasks, which stores its return value in `result`."""
 
     result: T
 
@@ -41,7 +38,7 @@ class Deferred(Generic[T]):
 
 
 def in_order(works: Sequence[Callable[[], object]]) -> None:
-    """Run tasks one after the other. For fast stores, and for reproducible runs in a simulator."""
+    """Run tasks one after another, for fast stores and for reproducible runs in a simulator."""
     for work in works:
         work()
 
@@ -76,8 +73,9 @@ def _some_at_once(works: Sequence[Callable[[], object]]) -> None:
 
 
 def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """Start a thread for `work` and return it. If no thread can be started, such as at process exit, run `work` in the
-    current thread and return None.
+    """Start a thread for `work` and return it.
+
+    If no thread can be started, as at process exit, run `work` in the current thread and return None.
     """
     thread = threading.Thread(target=work, daemon=True)
     try:
@@ -99,7 +97,7 @@ class Environment:
         sleep: Sleeps for a number of seconds.
         writer: Returns the name of this process.
         elapsed: Returns the seconds of a monotonic clock.
-        together: Runs independent works, concurrently if possible.
+        together: Runs independent tasks, concurrently if possible.
     """
 
     now_ms: Callable[[], int] = _now_ms

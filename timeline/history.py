@@ -1,9 +1,9 @@
 """Read access to the slots of a table (its numbered commit files), and to the state of the table as of any slot.
 
-Every read verifies the chain of slots: each slot contains the digest of the previous one. The cost does not grow with
-the number of commits: a reader loads the newest checkpoint, and then the few slots after it. On a local disk, slots are
-found by probing names upwards, because a listing would include the whole history. In object storage, a listing that
-starts at a key is one request, so it is used instead.
+Every read verifies the chain of slots: each slot contains the digest of the previous slot. The cost does not grow with
+the number of commits, because a reader loads the newest checkpoint and then only the slots after it. On a local disk,
+slots are found by probing names upwards, because a listing would include the whole history. In object storage, one
+listing request that starts at a key is used instead.
 """
 
 from __future__ import annotations
@@ -73,16 +73,17 @@ class History:
                 view = self._start(None)
                 after = self._after(view.seq)
             if after is None:
-                raise SnapshotExpired("Slots were archived while the newest slot was searched. Try again.")
+                raise SnapshotExpired(
+                    "Newest slot was not found, because slots were archived at the same time. Try again."
+                )
             with self._fetching(after):
                 for seq, version in after.items():
                     view, self._version = self._apply(view, seq), version
             if not view.seq:
                 raise TableNotFound(
-                    f"{self.store.uri} does not contain a table any more. The table was deleted or moved after "
-                    "it was opened."
+                    f"Table {self.store.uri} was deleted or moved after it was opened. Open the table at its new path."
                     if self._table
-                    else f"{self.store.uri} is not a hoodoo table: its first slot is missing.",
+                    else f"Path {self.store.uri} is not a hoodoo table: its first slot is missing. Check the path.",
                     path=self.store.uri,
                 )
             if self._table not in ("", view.table):
@@ -91,7 +92,7 @@ class History:
             return view
 
     def took(self, slot: Slot, data: bytes, version: str) -> None:
-        """Add a slot that this process has just written to the cache, so that it need not be read back from the store.
+        """Add a slot that this process has just written to the cache, so that it need not be read from the store.
 
         Args:
             slot: The slot.
@@ -104,31 +105,28 @@ class History:
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def record_checkpoint(self, seq: int) -> None:
-        """Record that a checkpoint of slot `seq` exists. A large head is reloaded from it to free memory.
+        """Record that a checkpoint of slot `seq` exists. A large head at this slot is reloaded from it to free memory.
 
-        The head is only reloaded if `seq` is its slot. It then no longer holds the partitions that earlier slots
-        changed.
+        The reloaded head no longer holds the partitions that earlier slots changed.
         """
         with self._lock:
             self.checkpointed = seq
             head = self._head
             if head and head.seq == seq and isinstance(head.partitions, PagedPartitions):
                 with suppress(CorruptTable, FileNotFoundError):  # the head stays unchanged then
-                    found = checkpoint.read(self.store, checkpoint_key(seq))
-                    self._head = found if found.sha == head.sha else head
+                    reloaded = checkpoint.read(self.store, checkpoint_key(seq))
+                    self._head = reloaded if reloaded.sha == head.sha else head
 
     def known(self) -> bool:
         """Return whether this process has already loaded the newest state of the table."""
         return self._head is not None
 
     def known_head(self) -> View:
-        """Return the newest state of the table that this process has loaded. Reads the store only if it has loaded none
-        yet.
-        """
+        """Return the newest state of the table that this process has loaded. Only the first call reads the store."""
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """Return the state of the table as of slot `seq`, for readers. Its files still exist.
+        """Return the state of the table as of slot `seq`, whose files must still exist.
 
         Raises:
             SnapshotExpired: The slot does not exist, or cleaning may have deleted files of its snapshot.
@@ -138,7 +136,7 @@ class History:
             if seq == head.seq:
                 return head
             if seq > head.seq or seq < 1:
-                raise SnapshotExpired(f"Slot {seq} does not exist. Pass a slot from 1 to {head.seq}.", position=seq)
+                raise SnapshotExpired(f"Slot {seq} does not exist. Use a slot from 1 to {head.seq}.", position=seq)
             self.require_readable(seq)
             return self.state(seq)
 
@@ -149,9 +147,9 @@ class History:
         """
         with self._lock:
             if seq not in self._views:
-                known = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None)
+                cached = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None)
                 try:
-                    view = self._follow(known or self._start(seq), seq)
+                    view = self._follow(cached or self._start(seq), seq)
                 except SnapshotExpired:  # slots after the known view were archived in the meantime
                     view = self._follow(self._start(seq), seq)
                 self._views[seq] = view
@@ -174,14 +172,14 @@ class History:
     def require_readable(self, seq: int) -> None:
         """Raise SnapshotExpired if cleaning may have deleted files of the snapshot at slot `seq`.
 
-        The error names the earliest readable slot, and the savepoints.
+        The error contains the earliest readable slot and the savepoints.
         """
         head = self.known_head()
         self.require_not_undone(seq)
         if not head.readable(seq):
             raise SnapshotExpired(
-                f"The snapshot at slot {seq} was cleaned. The earliest readable one is slot "
-                f"{head.min_readable} (instant {self.slot(head.min_readable).instant}){_and_savepoints(head)}.",
+                f"Snapshot at slot {seq} was cleaned. Use slot {head.min_readable} "
+                f"(instant {self.slot(head.min_readable).instant}) or later{_and_savepoints(head)}.",
                 position=seq,
                 earliest=head.min_readable,
             )
@@ -192,17 +190,15 @@ class History:
             if first <= seq <= last:
                 raise RangeUndone(
                     (
-                        f"Slot {seq} was rolled back by another engine, with slots {first} to {last}. Use slot "
-                        f"{first - 1}, or slot {last + 1} and later."
+                        f"Slot {seq} was rolled back by another engine, like all slots from {first} to {last}. Use "
+                        f"slot {first - 1}, or slot {last + 1} or later."
                     ),
                     position=seq,
                     earliest=last + 1,
                 )
 
     def slot(self, seq: int) -> Slot:
-        """Read and return slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was
-        archived.
-        """
+        """Read slot `seq`. Raises CorruptTable for a damaged or missing slot, SnapshotExpired for an archived slot."""
         return self._read(seq)[0]
 
     def digest(self, seq: int) -> str:
@@ -220,8 +216,7 @@ class History:
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """Return the newest slot that completed at or before the time `ms` (ms since 1970), or the oldest slot if none
-        did.
+        """Return the newest slot that completed by the time `ms` (ms since 1970), or else the oldest slot.
 
         Completion times grow with slot numbers, so a binary search is used.
         """
@@ -232,8 +227,7 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Return the newest slot that completed at or before the time `ms` (ms since 1970). All later slots are newer
-        than `ms`.
+        """Return the newest slot that completed by the time `ms` (ms since 1970).
 
         Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
         archived.
@@ -242,32 +236,34 @@ class History:
         if self.slot(oldest).completed_at <= ms:
             return self.last_completed_by(ms)
         if oldest > 1 and self.state(oldest - 1).completed_at > ms:
-            raise PositionError(f"Slots of that time were archived. The oldest slot is {oldest}.", oldest=oldest)
+            raise PositionError(
+                f"Slots of the requested time were archived. Use slot {oldest} or later.", oldest=oldest
+            )
         return oldest - 1
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:
         newest = Deferred(lambda: next(checkpoint.newest_first(self.store, up_to), None))
-        marked = Deferred(lambda: watermark.deleted_up_to(self.store))
-        self.together([newest, marked])
-        found, mark = newest.result, marked.result
-        while mark and (found is None or found.seq < mark) and (up_to is None or mark <= up_to):
+        watermark_read = Deferred(lambda: watermark.deleted_up_to(self.store))
+        self.together([newest, watermark_read])
+        latest, mark = newest.result, watermark_read.result
+        while mark and (latest is None or latest.seq < mark) and (up_to is None or mark <= up_to):
             try:
                 return checkpoint.read(self.store, watermark.state_key(mark))
             except FileNotFoundError:  # the watermark was raised in the meantime
                 mark = watermark.deleted_up_to(self.store)
             except CorruptTable:
                 break
-        if up_to is not None and up_to < mark and found is None:
+        if up_to is not None and up_to < mark and latest is None:
             raise SnapshotExpired(
-                f"Slot {up_to} was archived. The oldest slot is {mark + 1}.", position=up_to, earliest=mark + 1
+                f"Slot {up_to} was archived. Use slot {mark + 1} or later.", position=up_to, earliest=mark + 1
             )
-        if found is None and mark:
+        if latest is None and mark:
             raise CorruptTable(
-                f"Slots were archived, but no undamaged checkpoint contains them. Restore {CHECKPOINTS} from a backup.",
+                f"Checkpoints of the archived slots are missing or damaged. Restore {CHECKPOINTS} from a backup.",
                 file=CHECKPOINTS,
             )
-        return found or View()
+        return latest or View()
 
     def _follow(self, view: View, seq: int) -> View:
         """Return the state of the table as of slot `seq`, by applying the slots after `view` one by one."""
@@ -277,12 +273,12 @@ class History:
         return view
 
     @contextmanager
-    def _fetching(self, wanted: Iterable[int]) -> Iterator[None]:
+    def _fetching(self, seqs: Iterable[int]) -> Iterator[None]:
         """Fetch the given slots concurrently before the body reads them one by one.
 
-        The body then waits for about one request instead of many. At most 64 slots are fetched, without cached slots.
+        The body then waits for one request instead of many. At most 64 slots that are not cached are fetched.
         """
-        missing = [seq for seq in wanted if seq not in self._slots][:_FETCHED]
+        missing = [seq for seq in seqs if seq not in self._slots][:_FETCHED]
         try:
             if len(missing) > 1:
                 self.together([partial(self._fetch_one, seq) for seq in missing])
@@ -309,35 +305,36 @@ class History:
                 after[last] = version
             # Archiving deletes the oldest slot first. If a slot still exists after the next one was not found, it is
             # the newest.
-            own = self.store.version(slot_key(seq)) if seq else ""
-            if not self._is_head(seq, own):
+            own_version = self.store.version(slot_key(seq)) if seq else ""
+            if not self._is_head(seq, own_version):
                 return None
-            there = self.store.version(slot_key(last)) if after else own
-            return after if there or watermark.deleted_up_to(self.store) <= last else None
+            last_version = self.store.version(slot_key(last)) if after else own_version
+            return after if last_version or watermark.deleted_up_to(self.store) <= last else None
         # includes the head itself, so that one listing shows whether it still exists
         listed = dict(self.store.versions(SLOTS, slot_key(seq)[:-1]))
         self.turn_requests = tuple(key for key in listed if key.startswith(TURN_REQUESTS))
-        found = {
+        versions = {
             int(key[len(SLOTS) :]): version for key, version in listed.items() if not key.startswith(TURN_REQUESTS)
         }
-        if not self._is_head(seq, found.pop(seq, "")):
+        if not self._is_head(seq, versions.pop(seq, "")):
             return None
-        found = {number: version for number, version in found.items() if number > seq}
-        for expected, number in enumerate(found, seq + 1):
+        versions = {number: version for number, version in versions.items() if number > seq}
+        for expected, number in enumerate(versions, seq + 1):
             if expected != number:
                 if expected <= watermark.deleted_up_to(self.store):
                     return None
                 raise CorruptTable(
-                    f"{slot_key(expected)} is missing, but slot {number} exists. Restore the file. Slots after "
-                    "a gap are unusable.",
+                    f"Slot file {slot_key(expected)} is missing, but slot {number} exists. Restore the file from a "
+                    "backup, because slots after a gap cannot be read.",
                     file=slot_key(expected),
                 )
-        return found
+        return versions
 
     def _is_head(self, seq: int, version: str) -> bool:
-        """Return whether the store still contains the slot from which this process cached the newest state.
+        """Return whether the store still contains the slot of the cached newest state.
 
-        Otherwise the table was restored from a backup, or later slots were archived too. The caches are then emptied.
+        Otherwise, the table was restored from a backup, or that slot and later slots were archived. The caches are then
+        cleared.
 
         Args:
             seq: The slot that the caller has read up to. Only the slot of the head is checked.
@@ -383,18 +380,20 @@ class History:
             except FileNotFoundError:
                 if seq <= watermark.deleted_up_to(self.store):
                     raise SnapshotExpired(
-                        f"Slot {seq} was archived. The oldest slot is {self.oldest_slot()}.",
+                        f"Slot {seq} was archived. Use slot {self.oldest_slot()} or later.",
                         position=seq,
                         earliest=self.oldest_slot(),
                     ) from None
                 raise CorruptTable(
-                    f"{key} is missing. Restore the file from a backup. Slots after a gap are unusable.",
+                    f"Slot file {key} is missing. Restore it from a backup, because slots after a gap cannot be read.",
                     file=key,
                     absent=True,
                 ) from None
             slot = decode(data, key)
             if slot.seq != seq:
-                raise CorruptTable(f"{key} contains another slot: {slot.seq}.", file=key)
+                raise CorruptTable(
+                    f"Slot file {key} contains slot {slot.seq} instead. Restore the file from a backup.", file=key
+                )
             return self._keep(slot, sha(data))
 
     def _keep(self, slot: Slot, digest: str) -> tuple[Slot, str]:
@@ -411,10 +410,10 @@ class History:
         if slot.prev != view.sha or (view.table and slot.table != view.table):
             self._slots.pop(seq, None)  # read the slot again after a repair
             raise CorruptTable(
-                f"{slot_key(seq)} does not follow slot {view.seq}. A slot was replaced, or a process continued "
-                "to write after the table was restored from a backup. Restore the whole folder from one "
-                f"backup. Or, to continue from slot {view.seq}, move {slot_key(seq)} and later slots away and "
-                "run verify.",
+                f"Slot file {slot_key(seq)} does not follow slot {view.seq}. A slot was replaced, or a process "
+                "continued to write after the table was restored from a backup. Restore the whole folder from one "
+                f"backup. Or, to continue from slot {view.seq}, move {slot_key(seq)} and later slots away and run "
+                "verify.",
                 file=slot_key(seq),
                 slot=seq,
             )
@@ -424,10 +423,7 @@ class History:
 def replaced(store: Store) -> TableReplaced:
     """Create the error for a table that was deleted and recreated after it was opened."""
     return TableReplaced(
-        (
-            f"The table at {store.uri} was deleted and recreated after it was opened. Nothing was written. "
-            "Open it again."
-        ),
+        (f"Table {store.uri} was deleted and recreated after it was opened. Nothing was written. Open it again."),
         path=store.uri,
     )
 

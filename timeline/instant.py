@@ -1,4 +1,4 @@
-"""Instants of Hudi's timeline, with their time, action and state, and the names of their files."""
+"""Instants of Hudi's timeline, with their time, action, state and file names."""
 
 from __future__ import annotations
 

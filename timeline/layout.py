@@ -1,6 +1,4 @@
-"""Paths of timeline files, relative to the table. Hudi's files have Hudi's paths. hoodoo's own files are in
-`.hoodie/.hoodoo`.
-"""
+"""Paths of timeline files, relative to the table. hoodoo's own files are in `.hoodie/.hoodoo`."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ OURS = ".hoodie/.hoodoo/"
 CLAIMS = OURS + "instants/"
 SLOTS = OURS + "commits/"
 TURN_REQUESTS = SLOTS + "turn-request-"
-"""Prefix of turn requests, which slow writers leave so that fast writers pause. Listing the slots also lists them."""
+"""Path prefix of turn requests, with which slow writers ask fast writers to pause (turn_request.py)."""
 CHECKPOINTS = OURS + "checkpoints/"
 WATERMARKS = OURS + "watermark/"
 LEASES = OURS + "readers/"
@@ -44,7 +42,7 @@ POSITIONS = OURS + "positions/"
 
 
 def position_key(position: str) -> str | None:
-    """Return the path of the file that contains a long source position, or None if `position` contains the position."""
+    """Return the path of the file that stores a long source position, or None if `position` is the position itself."""
     name, colon, digest = position.partition(":")
     return POSITIONS + digest if name == "sha256" and colon else None
 

@@ -29,8 +29,8 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name in ("earliest", "latest"):
         raise OptionError(
             (
-                "The name of a savepoint must consist of at most 200 letters, digits, . _ - and spaces, and "
-                f"not only of digits, got {printable(name)}."
+                f"Savepoint name {printable(name)} is invalid. Use at most 200 letters, digits, . _ - and spaces, and "
+                "not only digits."
             ),
             option="name",
         )
@@ -51,12 +51,14 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
                 option="name",
             )
         if anchor in view.savepoints.values():
-            raise OptionError(f"Slot {anchor} already has a savepoint: {_names_at(view, anchor)}.", option="name")
+            raise OptionError(
+                f"Slot {anchor} already has the savepoint {_names_at(view, anchor)}. Use that savepoint.", option="name"
+            )
         if not view.readable(seq):
             raise SnapshotExpired(
                 (
-                    f"The snapshot at slot {seq} was cleaned meanwhile. The earliest readable slot is "
-                    f"{view.min_readable}."
+                    f"Snapshot at slot {seq} was cleaned before the savepoint was created. Use slot "
+                    f"{view.min_readable} or later."
                 ),
                 earliest=view.min_readable,
             )
@@ -79,19 +81,17 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 
 
 def find(view: View, name: str) -> int:
-    """Return the slot of the savepoint `name`. Raises PositionError, with the names of all savepoints, if it does not
-    exist.
-    """
+    """Return the slot of the savepoint `name`. Raises PositionError with all savepoints if it does not exist."""
     if not isinstance(name, str) or name not in view.savepoints:
-        known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"
-        raise PositionError(f"Savepoint {printable(name)} does not exist; known: {known}.", savepoint=printable(name))
+        names = ", ".join(map(repr, sorted(view.savepoints))) or "none"
+        raise PositionError(
+            f"Savepoint {printable(name)} does not exist. Existing savepoints: {names}.", savepoint=printable(name)
+        )
     return view.savepoints[name]
 
 
 def commit_before(timeline: TableTimeline, seq: int) -> int:
-    """Return the number of the newest commit or compaction slot up to `seq`. Its snapshot equals the snapshot at
-    `seq`.
-    """
+    """Return the newest commit or compaction slot up to `seq`, whose snapshot equals the snapshot at `seq`."""
     history = timeline.history
     oldest = history.oldest_slot()
     while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):

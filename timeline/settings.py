@@ -1,7 +1,7 @@
 """Changes of a table's options and row checks, each committed as a slot.
 
-Concurrent changes are therefore not lost, and readers know the slot at which a change begins. Afterwards
-hoodie.properties is rewritten from the slots (timeline/hudi/publish.py) for other engines.
+Concurrent changes are therefore not lost, and a change applies from its slot on. For other engines, hoodie.properties
+is then rewritten from the slots (timeline/hudi/publish.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.timeline.timeline import TableTimeline
 
 
 def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
-    """Commit new values for some table options. All other options stay unchanged.
+    """Commit new values of table options. All other options stay unchanged.
 
     Args:
         timeline: The timeline of the table.
@@ -52,9 +52,7 @@ def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mappi
 
 
 def _settled(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
-    """Commit the slot that `draft` returns. `draft` is also called before, so that an invalid change fails before any
-    write.
-    """
+    """Commit the slot that `draft` returns. An invalid change raises an error before any write."""
     state = timeline.ready()
     draft(state.config)
     return timeline.settle(OPTIONS, lambda view: draft(timeline.known().config), state)

@@ -1,8 +1,8 @@
-"""Application names of Spark streams, made of the sink and the query that writes to it.
+"""Application names of Spark streams, which consist of the sink and the query that writes to it.
 
-Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. A batch of another query with
-a number that the sink has already received is therefore a different batch, and must not be skipped as a duplicate. It
-is an error.
+Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. A batch with a number that
+the sink has already received from another query is therefore a different batch. It is an error instead of being skipped
+as a duplicate.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def application_of(sink: str, query: str) -> str:
 
 
 def sink_of(application: str) -> str:
-    """Return the sink in an application name. A name that contains no query is returned unchanged."""
-    found = _OF_QUERY.fullmatch(application)
-    return found[1] if found else application
+    """Return the sink in an application name. A name without a query is returned unchanged."""
+    match = _OF_QUERY.fullmatch(application)
+    return match[1] if match else application
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Raise OptionError if another Spark query has already written a batch of this number to the same sink.
+    """Raise OptionError if another Spark query has already written a batch with this number to the same sink.
 
     Args:
         versions: The newest version of each application.
@@ -43,17 +43,17 @@ def require_same_query(versions: Mapping[str, int], application: str, version: i
     Raises:
         OptionError: Another query committed a batch of this number or a later one.
     """
-    mine = _OF_QUERY.fullmatch(application)
-    if not mine:
+    match = _OF_QUERY.fullmatch(application)
+    if not match:
         return
     for other, newest in versions.items():
-        if newest >= version and other != application and sink_of(other) == mine[1]:
-            theirs = _OF_QUERY.fullmatch(other)
-            whose = f"query {theirs[2]}" if theirs else "another stream"
+        if newest >= version and other != application and sink_of(other) == match[1]:
+            other_match = _OF_QUERY.fullmatch(other)
+            other_query = f"query {other_match[2]}" if other_match else "another stream"
             raise OptionError(
-                f"Sink {printable(mine[1])} has batch {newest} of {whose}, but this is batch {version} of "
-                f"query {mine[2]}, which has its own checkpoint. Nothing was written. Give this query another "
-                "sink, or the checkpoint of the other query.",
+                f"Sink {printable(match[1])} already contains batch {newest} of {other_query}, so batch {version} of "
+                f"query {match[2]} is ambiguous. Nothing was written. Use another sink for this query, or start it "
+                "with the checkpoint of the other query.",
                 option="sink",
                 batch=version,
             )

@@ -1,7 +1,6 @@
 """State of a table at one moment: its configuration, its newest slot, and commits of other engines after that slot.
 
-`look` is the only function that reads this state from the store: Hudi's timeline, the slots and the properties. All
-other code receives it as a value.
+`look` is the only function that reads this state from the store. All other code receives the state as a value.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class TableState:
     Attributes:
         config: The properties, including changes by slots.
         view: The view of the newest slot.
-        external: The instants that another engine completed since the head and that no slot describes, oldest first.
-        names: The files of Hudi's timeline that may affect a write. They belong to instants that began at most a day
-            before the head.
+        external: The instants that other engines completed after the newest slot, oldest first.
+        names: The names of files in Hudi's timeline that may affect a write, because their instants began at most a day
+            before the newest slot.
     """
 
     config: TableConfig
@@ -51,16 +50,17 @@ def look(history: History, known: TableState | None = None, properties: bool = T
 
     Args:
         history: The history of the table.
-        known: The last state that the caller has seen, or None.
-        properties: False reuses the properties of `known`. This is enough for readers, because slots record changes.
+        known: The last state that the caller has read, or None.
+        properties: False reuses the properties of `known`, which is sufficient for readers, because slots record
+            changes.
 
     Raises:
         TableReplaced: The store contains a different table than `known`.
         TableNotFound: The table does not exist.
-        UnsupportedTable: The table needs an unsupported feature.
+        UnsupportedTable: The table requires an unsupported feature.
         CorruptTable: The properties or a slot are damaged.
     """
-    backup_restores = history.backup_restores  # read before the view: too early costs a retry, too late loses a commit
+    backup_restores = history.backup_restores  # read before the view, because an outdated value only costs a retry
     first, before = not history.known(), history.known_head()
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
     names = Deferred(lambda: external_history.names_since(history.store, before))

@@ -1,4 +1,4 @@
-"""Write access to a table's timeline: reads the table's state, runs commit attempts, and rolls back pending instants.
+"""Write access to a table's timeline, with commit attempts and rollbacks of pending instants.
 
 Every writer and table service commits through `TableTimeline.attempt`, which runs the steps of a transaction.
 """
@@ -31,7 +31,7 @@ from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
 from hoodoo.timeline.state import TableState, look
 from hoodoo.timeline.views.view import Plan, View
 
-_CLOCK_MS = 900_000  # maximum clock difference, as in S3
+_CLOCK_MS = 900_000  # maximum difference from the store's clock, as in S3
 
 
 class TableTimeline:
@@ -59,7 +59,7 @@ class TableTimeline:
         """Read and return the current state of the table.
 
         Args:
-            properties: False does not read the properties file again, which is enough for readers. Default True.
+            properties: False does not read the properties file again, which is sufficient for readers. Default True.
 
         Raises:
             TableReplaced: The store contains a different table than before.
@@ -73,11 +73,10 @@ class TableTimeline:
         return self._known or self.look()
 
     def ready(self) -> TableState:
-        """Prepare the table for a write: complete the work of crashed writers, adopt external commits, and return the
-        state.
+        """Prepare the table for a write, and return its state.
 
-        Slots of crashed writers are published to Hudi's timeline, and commits of other engines become slots. So do the
-        compaction plans of Apache Hudi, if it writes concurrently. Raises UnsupportedTable if a commit cannot be
+        Slots of crashed writers are published to Hudi's timeline. Commits of other engines become slots, and so do
+        compaction plans of Apache Hudi if it writes concurrently. Raises UnsupportedTable if a commit cannot be
         adopted.
         """
         while True:
@@ -85,10 +84,12 @@ class TableTimeline:
             if not self._publish_through(state):
                 continue
             plans = unknown_plans(self.store, state.view, state.names) if state.config.options.hudi_writers else []
-            found = state.external and (unfinished_adoptions(self.history) or state.external)  # what was archived first
-            if not (found := found or plans):
+            external = state.external and (
+                unfinished_adoptions(self.history) or state.external
+            )  # unfinished adoptions first
+            if not (external := external or plans):
                 return state
-            self.adopt(found[0])
+            self.adopt(external[0])
 
     @contextmanager
     def attempt(
@@ -110,10 +111,10 @@ class TableTimeline:
             inflight: The content of the inflight file, or a function that returns it for the base view. The function
                 may raise Conflict if no work is left.
             state: The state to start from. None (default): the current state.
-            mends: True if the attempt rewrites files whose columns other engines can only match by id. Default False.
+            mends: True if the attempt rewrites the files that `require_names` rejects. Default False.
 
         Raises:
-            RewriteNeeded: Files have to be rewritten before hoodoo can commit.
+            RewriteNeeded: Files must be rewritten before hoodoo can commit.
             UnsupportedTable: A commit of another engine cannot be adopted.
         """
         if not mends and (action in WRITES or action == COMPACTION):
@@ -137,8 +138,8 @@ class TableTimeline:
     def resume(self, plan: Plan) -> Iterator[Transaction]:
         """Run one attempt to complete a compaction plan, under the instant of the plan.
 
-        Several workers may try at the same time, and one of them completes the plan. Files of a failed attempt are not
-        deleted, so that the next attempt can use them.
+        Several workers may try at the same time, and only one of them completes the plan. Files of a failed attempt are
+        kept, so that the next attempt can use them.
         """
         state = self.ready()
         require_names(state.config, state.view)
@@ -168,7 +169,7 @@ class TableTimeline:
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
         """Start an attempt: claim a new instant and write its requested file.
 
-        state: the state to start from. None (default): the current state. Raises the exceptions of `ready`.
+        `state` is the state to start from, by default the current state. Raises the exceptions of `ready`.
         """
         state = state or self.ready()
         self._require_right_clock()
@@ -181,16 +182,16 @@ class TableTimeline:
         return Transaction(self, state, action, instant, nonce)
 
     def _require_right_clock(self) -> None:
-        """Raise StoreRefused if this machine's clock is more than 15 minutes off.
+        """Raise StoreRefused if this machine's clock differs by more than 15 minutes from the store's clock.
 
-        Instants grow, so later instants of all writers would have to follow the wrong clock.
+        Instants only grow, so one instant in the future would shift the later instants of all writers.
         """
-        theirs = self.store.clock_ms()
-        if theirs is not None and abs(off := self.environment.now_ms() - theirs) > _CLOCK_MS:
+        store_ms = self.store.clock_ms()
+        if store_ms is not None and abs(difference := self.environment.now_ms() - store_ms) > _CLOCK_MS:
             raise StoreRefused(
-                f"This machine's clock differs by {off / 60_000:+.0f} min from the store's clock. Nothing was "
-                "written. Set the clock.",
-                off_ms=off,
+                f"Clock of this machine differs by {difference / 60_000:+.0f} min from the store's clock. Nothing was "
+                "written. Correct the clock.",
+                off_ms=difference,
             )
 
     def _claim(self, action: str, nonce: str, view: View) -> str:
@@ -205,11 +206,7 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Complete the work of crashed writers, and undo commits that another engine rolled back. Returns the current
-        state.
-
-        Publishes unpublished slots to Hudi's timeline, and undoes slots that another engine rolled back.
-        """
+        """Publish the slots of crashed writers, and undo slots that another engine rolled back. Returns the state."""
         while not self._publish_through(state := self.look()):
             continue
         return state
@@ -233,14 +230,13 @@ class TableTimeline:
             with shared:
                 self.publisher.publish_through(state.view.seq, config, names=state.names)
         except RolledBackExternally as gone:
-            if not any(found.action == RESTORE for found in state.external):
+            if not any(instant.action == RESTORE for instant in state.external):
                 undo(self.history, gone.slot)
                 return False  # but a restore, which the next write adopts as a whole
         return True
 
     def claimed_action(self, instant: str) -> str:
-        """Return the action of an instant that hoodoo started, such as 'deltacommit', whether it is pending or
-        completed.
+        """Return the action of a pending or completed instant that hoodoo started, such as 'deltacommit'.
 
         Raises PositionError if hoodoo did not start the instant, or its claim was archived.
         """
@@ -248,7 +244,7 @@ class TableTimeline:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
             raise PositionError(
-                f"Instant {instant} does not exist in this table. inspect.timeline() lists all instants.",
+                f"Instant {instant} does not exist in this table. List all instants with inspect.timeline().",
                 instant=instant,
             ) from None
 
@@ -264,20 +260,20 @@ class TableTimeline:
         action = self.claimed_action(instant)
         if action == COMPACTION:
             raise PositionError(
-                f"Instant {instant} is a compaction plan. A plan cannot be rolled back. Run compact() to complete it.",
+                f"Instant {instant} is a compaction plan, which cannot be rolled back. Run compact() to complete it.",
                 instant=instant,
             )
         if action not in WRITES:
             raise PositionError(
-                f"Instant {instant} is a {action}, but only a write can be rolled back.", instant=instant
+                f"Instant {instant} is a {action}, but only writes can be rolled back.", instant=instant
             )
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
-        """Find out, after CommitUnknown, whether the commit of `instant` is in the table.
+        """Return whether the commit of `instant` is in the table, after an error CommitUnknown.
 
-        True means that it is. False means that it will never be: a pending instant is rolled back, so that a delayed
-        request cannot complete it later. A compaction is an exception: its plan stays open, and may be completed later.
+        False is final: a pending instant is rolled back, so that a delayed request cannot complete it later. Only the
+        plan of a compaction stays open, and may be completed later.
 
         Args:
             instant: The instant of the commit.
@@ -295,10 +291,10 @@ class TableTimeline:
             return was_published(self.store, instant)  # its claim was archived, so it is too old to complete
         if action == COMPACTION:
             head = self.history.head()
-            found = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
+            slots = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
             return any(
                 slot.instant == instant and slot.outcome == COMPLETED and slot.nonce == (nonce or slot.nonce)
-                for slot in found
+                for slot in slots
             )
         try:
             self._fence(instant, action)
@@ -320,5 +316,6 @@ class TableTimeline:
 
 def _refuse(found: CompletedInstant) -> None:
     raise UnsupportedTable(
-        f"Another engine committed instant {found.time} to this table. Open the table again.", instant=found.time
+        f"Instant {found.time} was committed by another engine after the table was opened. Open the table again.",
+        instant=found.time,
     )

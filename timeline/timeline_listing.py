@@ -1,6 +1,4 @@
-"""Results of `timeline()`, which lists all instants of a table, and `history()`, which lists the commits that changed
-rows.
-"""
+"""Results of `timeline()`, which lists all instants, and `history()`, which lists commits that changed rows."""
 
 from __future__ import annotations
 
@@ -216,9 +214,9 @@ class Commits(list[Commit]):
     @staticmethod
     def _line(one: Commit) -> str:
         rows = f"{one.rows:,}" if one.exact else f"<= {one.rows:,}"
-        said = f"{one.slot:>5}  {one.completed:%Y-%m-%d %H:%M:%SZ}  {one.operation:<22} {rows:>11} rows"
+        description = f"{one.slot:>5}  {one.completed:%Y-%m-%d %H:%M:%SZ}  {one.operation:<22} {rows:>11} rows"
         names = "".join(f"  {name!r}" for name in one.savepoints)
-        return f"{said}  {one.seconds:,.1f} s{'' if one.readable else '  (cleaned)'}{names}"
+        return f"{description}  {one.seconds:,.1f} s{'' if one.readable else '  (cleaned)'}{names}"
 
     def _repr_html_(self) -> str:
         return html_table(
@@ -266,20 +264,20 @@ def commits(history: History, newest: int | None = None) -> Commits:
 
     Args:
         history: The history of the table.
-        newest: Maximum number of commits. None (default): all commits in slots, without archived ones.
+        newest: Maximum number of commits. None (default): all commits except archived commits.
     """
-    head, found = history.head(), Commits()
+    head, result = history.head(), Commits()
     saved = {
         seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq))
         for seq in head.savepoints.values()
     }
     for seq in range(head.seq, history.oldest_slot() - 1, -1):
-        if len(found) == newest:
+        if len(result) == newest:
             break
         slot = history.slot(seq)
         if slot.writes_rows:
-            found.append(_commit(slot, history.digest(seq), saved.get(seq, ()), head.readable(seq)))
-    return found
+            result.append(_commit(slot, history.digest(seq), saved.get(seq, ()), head.readable(seq)))
+    return result
 
 
 def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool) -> Commit:
@@ -312,7 +310,7 @@ def _deleted(slot: Slot) -> int:
 def _is_exact(slot: Slot) -> bool:
     """Return whether the numbers of inserted, updated and deleted rows in a slot are exact.
 
-    Slots of older releases do not record this. For them it depends on the kinds of files that they added.
+    Slots of older releases do not record this, so the kinds of their files determine it.
     """
     if "exact" in slot.counts:
         return bool(slot.counts["exact"])

@@ -43,7 +43,7 @@ def test_cleaning_keeps_the_asked_number_of_commits_readable_and_names_the_earli
     done = table.maintenance.clean(retain_hours=0, retain_commits=2)
     assert (done.files, done.min_readable, len(data_files(table))) == (4, results[4].cursor.seq, 2)
     assert table.scan(as_of=results[4].cursor).to_arrow()["ts"].to_pylist() == [4]
-    with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {results[4].cursor.seq}"):
+    with pytest.raises(hoodoo.SnapshotExpired, match=f"Use slot {results[4].cursor.seq}"):
         table.scan(as_of=results[3].cursor)
     assert len(list(table.handle.store.list(INDEX))) == 1  # the key set never changed, so one entry serves them all
     assert table.maintenance.clean(retain_hours=0, retain_commits=2).files == 0

@@ -389,7 +389,7 @@ def test_what_spark_writes_beside_a_change_of_columns_is_read_by_its_own_and_hea
 
     expected = {"id": "h1", "city": "ny", "ts": 2} | values
     assert ours()[0] == expected
-    with pytest.raises(hoodoo.RewriteNeeded, match="without knowledge of a column change"):
+    with pytest.raises(hoodoo.RewriteNeeded, match="wrote during a column change"):
         hoodoo.open(path).delete([{"id": "k1", "city": "sf"}])
     assert ours()[0] == expected
     assert hoodoo.open(path).alter([], rewrite=True).groups == 1

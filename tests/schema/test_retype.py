@@ -149,7 +149,7 @@ def test_without_rewrite_it_says_what_it_costs(tmp_path: Path) -> None:
         ("id", "int64", "is a key column"),
         ("p", "int64", "is a partition column"),
         ("w", "double", "is a ordering column|is an ordering column"),
-        ("v", "binary", "whose values cannot be converted to"),
+        ("v", "binary", "cannot be converted to"),
         ("v", "list<string>", "struct, list or map"),
         ("s.x", "int32", "struct, list or map"),
         ("vv", "int64", "did you mean v"),

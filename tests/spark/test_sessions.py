@@ -330,7 +330,7 @@ def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_tha
         .trigger(availableNow=True)
         .start()
     )
-    with pytest.raises(Exception, match=f"earliest readable one is slot {earliest}"):
+    with pytest.raises(Exception, match=f"Use slot {earliest}"):
         query.awaitTermination(int(PATIENCE_S))
 
 

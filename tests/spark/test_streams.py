@@ -242,7 +242,7 @@ def test_a_stream_behind_what_is_readable_gets_an_error_that_names_the_earliest_
     table.maintenance.clean(retain_hours=0, retain_commits=1)
     earliest = table.handle.history.head().min_readable
     late = Query(checkpoint, table.path, **mode)
-    with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {earliest}"):
+    with pytest.raises(hoodoo.SnapshotExpired, match=f"Use slot {earliest}"):
         late.trigger()
     assert set(checkpoint.batches) == {0}
 

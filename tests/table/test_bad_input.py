@@ -477,7 +477,9 @@ def test_a_damaged_newest_slot_heals_as_its_error_says(tmp_path: Path, checkpoin
     ours = tmp_path / "t/.hoodie/.hoodoo"
     slot = max((ours / "commits").iterdir())
     os.truncate(slot, slot.stat().st_size // 2)
-    with pytest.raises(hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete the checkpoint with its number"):
+    with pytest.raises(
+        hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete the file and the checkpoint with the same number"
+    ):
         hoodoo.open(tmp_path / "t")
     slot.unlink()
     checkpoints = list(ours.glob(f"checkpoints/{slot.name}*"))

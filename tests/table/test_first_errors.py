@@ -28,7 +28,7 @@ def test_a_table_on_a_file_is_refused_and_nobody_is_told_to_try_again(tmp_path: 
     file = tmp_path / "rows.csv"
     file.write_text("id\n1\n")
     for path in (file, file / "below"):
-        with pytest.raises(hoodoo.OptionError, match=r"rows\.csv' is a file, and a table is a folder"):
+        with pytest.raises(hoodoo.OptionError, match=r"rows\.csv' is a file, but a table is a folder"):
             hoodoo.create(path, SCHEMA, key="id")
         with pytest.raises(hoodoo.OptionError, match="is a file"):
             hoodoo.open(path)
@@ -56,7 +56,7 @@ def test_an_empty_path_is_not_the_folder_one_is_in(tmp_path: Path, monkeypatch: 
 
 def test_a_home_of_nobody_is_no_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(hoodoo.OptionError, match="There is no user 'no-such-user'"):
+    with pytest.raises(hoodoo.OptionError, match="the unknown user 'no-such-user'"):
         hoodoo.create("~no-such-user/t", SCHEMA, key="id")
     assert os.listdir(tmp_path) == []
 

@@ -277,7 +277,7 @@ def test_create_opens_an_existing_table_if_asked(tmp_path: Path) -> None:
     ):
         with pytest.raises(hoodoo.TableExists, match=expected):
             start(**{name: value})
-    with pytest.raises(hoodoo.TableExists, match="already contains a table"):
+    with pytest.raises(hoodoo.TableExists, match="already exists"):
         start(if_exists="error")
     with pytest.raises(hoodoo.OptionError, match="if_exists must be 'error' or 'open'"):
         start(if_exists="replace")

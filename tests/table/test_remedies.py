@@ -162,14 +162,14 @@ CASES: dict[str, Case] = {
     ),
     "a commit to undo": Case(
         lambda t: t.maintenance.rollback(t.history()[0].instant),
-        "reads the table before this instant",
+        "To read the table before this instant",
         lambda t: t.scan(as_of=t.history()[1]).count(),
     ),
     "a commit to undo: restore": Case(
         lambda t: t.maintenance.rollback(t.history()[0].instant),
-        "also undoes all later commits",
+        "To undo this and all later commits",
         lambda t: t.restore(t.history()[1]),
-        lost="restores that snapshot in a new commit, and also undoes all later commits",
+        lost="To undo this and all later commits",
     ),
     "a table that is there": Case(
         lambda t: hoodoo.create(t.path, COLUMNS, key="id"),

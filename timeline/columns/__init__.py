@@ -1,1 +1,1 @@
-"""Column changes of a table, such as renames, and the choice of files that have to be rewritten for them."""
+"""Column changes of a table, such as renames, and the selection of files that they must rewrite."""

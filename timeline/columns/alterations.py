@@ -1,6 +1,6 @@
 """Column changes such as AddColumn, with their validation and their effect on a table schema.
 
-rewrites.py determines the files that a change has to rewrite.
+rewrites.py determines the files that a change must rewrite.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Siblings = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """Change that adds a column. Existing rows have null in it.
+    """Change that adds a column, which is null in existing rows.
 
     Attributes:
         name: The name of the column. For a field of a struct, the dotted path, such as 's.f'. '[]' stands for the item
@@ -145,25 +145,25 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
     """
     schema = config.columns
     work = _Altering(config, schema)
-    for one in alterations:
-        work.apply(one)
+    for alteration in alterations:
+        work.apply(alteration)
     return schema if work.columns == schema.columns else schema.with_columns(work.columns, work.last)
 
 
 def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
-    """Replace the source's column names in column changes with the names that the columns have in the table.
+    """Convert original column names in column changes to the table's current names.
 
-    Avro does not allow some column names of sources, so the table has cleaned names for them. Raises SchemaError for an
-    invalid change, like `altered`.
+    An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change, like
+    `altered`.
     """
-    name_mapping, found = config.name_mapping, list[Alteration]()
+    name_mapping, converted = config.name_mapping, list[Alteration]()
     if not name_mapping:
         return list(alterations)
     work = _Altering(config, config.columns)
-    for one in alterations:
-        found.append(_by_table_names(one, replace(name_mapping, columns=work.columns)))
-        work.apply(found[-1])
-    return found
+    for alteration in alterations:
+        converted.append(_by_table_names(alteration, replace(name_mapping, columns=work.columns)))
+        work.apply(converted[-1])
+    return converted
 
 
 def _by_table_names(one: Alteration, name_mapping: NameMapping) -> Alteration:
@@ -206,7 +206,7 @@ class _Altering:
             case MakeNullable(name):
                 if name in (*self._config.key, *self._config.order_by):
                     raise SchemaError(
-                        f"Column {name!r} is a key, partition or ordering column, which cannot contain nulls.",
+                        f"Column {name!r} is a key, partition or ordering column and cannot be made nullable.",
                         column=name,
                     )
                 self._edit(name, lambda beside, at: _with(beside, at, replace(beside[at], required=False)))
@@ -225,8 +225,8 @@ class _Altering:
         ):
             if name in names:
                 raise SchemaError(
-                    f"Column {name!r} is a {role} column and cannot be {what}. Create a new table, and write "
-                    "the rows of this table to it.",
+                    f"Column {name!r} is a {role} column and cannot be {what}. Create a new table, and copy the rows "
+                    "of this table to it.",
                     column=name,
                 )
 
@@ -237,7 +237,7 @@ class _Altering:
             if column is not None and self._config.columns.by_name[one.column].id == column.id:
                 raise SchemaError(
                     f"Column {name!r} is the source of partition column {made!r} ({one}) and cannot be {what}. "
-                    "Create a new table, and write the rows of this table to it.",
+                    "Create a new table, and copy the rows of this table to it.",
                     column=name,
                 )
 
@@ -258,10 +258,14 @@ class _Altering:
         def into(beside: Siblings, at: int) -> Siblings:
             struct = beside[at]
             if struct.kind != "struct":
-                raise SchemaError(f"{parent!r} is not a struct, so a field cannot be added to it.", column=parent)
+                raise SchemaError(
+                    f"Column {parent!r} is not a struct. Add the field to a struct, or add a column.", column=parent
+                )
             self._require_new(struct.children, struct.id, name, one.name)
             if one.default is not NO_DEFAULT and one.default is not None:
-                raise SchemaError(f"{one.name!r} is a field of a struct. Its default can only be null.", column=name)
+                raise SchemaError(
+                    f"Field {one.name!r} of a struct cannot have a default. Pass default=None.", column=name
+                )
             children = _placed(struct.children, column, one.after, one.first)
             return _with(beside, at, replace(struct, children=children))
 
@@ -274,8 +278,8 @@ class _Altering:
         other = near.get(name.lower()) or self._retired.get((around, name.lower()), name)
         if other != name:
             raise SchemaError(
-                f"Column {path!r} differs only in case from {other!r}, a current or former column. Engines "
-                "that ignore case would confuse them. Choose another name.",
+                f"Column name {path!r} differs only in case from {other!r}, a current or dropped column, which "
+                "engines do not distinguish. Choose another name.",
                 column=path,
             )
 
@@ -283,7 +287,7 @@ class _Altering:
         self._require_free(path, "dropped")
         self._require_no_source(path, "dropped")
         if len(beside) == 1:
-            raise SchemaError(f"{path!r} is the only column left and cannot be dropped.", column=path)
+            raise SchemaError(f"Column {path!r} cannot be dropped, because it is the only column left.", column=path)
         return beside[:at] + beside[at + 1 :]
 
     def _renamed(self, beside: Siblings, at: int, to: str, path: str) -> Siblings:
@@ -298,18 +302,18 @@ class _Altering:
         _steps(one.name)
         if "." in one.name or one.name.endswith(("]", "}")):
             raise SchemaError(
-                f"{one.name!r} is a field of a struct and cannot be moved, because some readers match fields "
-                "by position.",
+                f"Field {one.name!r} of a struct cannot be moved, because some readers match fields by position. Move "
+                "only top-level columns.",
                 column=one.name,
             )
         if one.first == (one.after is not None):
             raise SchemaError(
-                f"The new position of {one.name!r} is missing. Pass either first=True or after=a column.",
+                f"Position of column {one.name!r} is missing or ambiguous. Pass either first=True or after='<column>'.",
                 column=one.name,
             )
         if one.after == one.name:
             raise SchemaError(
-                f"Column {one.name!r} cannot be moved after itself. Name another column.", column=one.name
+                f"Column {one.name!r} cannot be moved after itself. Pass another column in after.", column=one.name
             )
         at = _index_of(self.columns, one.name, one.name)
         rest = self.columns[:at] + self.columns[at + 1 :]
@@ -317,76 +321,80 @@ class _Altering:
 
     def _widened(self, column: Column, kind: pa.DataType, path: str) -> Column:
         if isinstance(column.kind, str):
-            raise SchemaError(f"{path!r} is a {column.kind}. Name the value in it to widen.", column=path)
-        wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
-        if wanted != column.kind and not is_exact(column.kind, wanted):
-            instead = (
+            raise SchemaError(
+                f"Column {path!r} is a {column.kind}, which cannot be widened. Pass the path of a field, item or "
+                "value in it.",
+                column=path,
+            )
+        new_type = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
+        if new_type != column.kind and not is_exact(column.kind, new_type):
+            remedy = (
                 f"alter.retype_column({path!r}, type, rewrite=True) changes the type if all values can be converted."
-                if column.name == path and is_retype(column.kind, wanted)
+                if column.name == path and is_retype(column.kind, new_type)
                 else "Add another column, and fill it with update()."
             )
             raise SchemaError(
-                f"Column {path!r} is {column.kind} and cannot be widened to {wanted}, because not every value "
-                f"can be converted exactly. {instead}",
+                f"Column {path!r} of type {column.kind} cannot be widened to {new_type}, because some values cannot be "
+                f"converted exactly. {remedy}",
                 column=path,
             )
-        return column.of_kind(wanted)
+        return column.of_kind(new_type)
 
     def _retyped(self, column: Column, kind: pa.DataType | str, path: str) -> Column:
-        wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
-        if isinstance(column.kind, str) or pa.types.is_nested(wanted) or column.name != path:
+        new_type = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
+        if isinstance(column.kind, str) or pa.types.is_nested(new_type) or column.name != path:
             raise SchemaError(
-                f"{path!r} is, or is part of, a struct, list or map, whose type cannot be changed. Add another "
+                f"Column {path!r} is or is in a struct, list or map, whose type cannot be changed. Add another "
                 "column, and fill it with update().",
                 column=path,
             )
-        if wanted == column.kind or is_exact(column.kind, wanted):
-            return column.of_kind(wanted)
-        if not is_retype(column.kind, wanted):
+        if new_type == column.kind or is_exact(column.kind, new_type):
+            return column.of_kind(new_type)
+        if not is_retype(column.kind, new_type):
             raise SchemaError(
-                f"Column {path!r} is {column.kind}, whose values cannot be converted to {wanted} exactly. Add "
-                "another column, and fill it with update().",
+                f"Column {path!r} of type {column.kind} cannot be converted to {new_type} exactly. Add another "
+                "column, and fill it with update().",
                 column=path,
             )
         if column.default is not None:
             raise SchemaError(
-                f"Column {path!r} has a default of type {column.kind}, which cannot be changed. Add another "
-                "column, and fill it with update().",
+                f"Column {path!r} has a default, so its type {column.kind} cannot be changed. Add another column, and "
+                "fill it with update().",
                 column=path,
             )
-        return replace(column, kind=wanted, retyped=tuple(dict.fromkeys((*column.retyped, str(column.kind)))))
+        return replace(column, kind=new_type, retyped=tuple(dict.fromkeys((*column.retyped, str(column.kind)))))
 
 
 def _parent_id(columns: Siblings, path: str) -> int:
-    found: list[int] = []
+    ids: list[int] = []
 
     def look(beside: Siblings, at: int) -> Siblings:
-        found.append(beside[at].id)
+        ids.append(beside[at].id)
         return beside
 
     _edited(columns, _steps(path), look, path)
-    return found[0]
+    return ids[0]
 
 
 # ---------------------------------------------------------------- paths
 
 
 def _steps(path: str) -> list[str]:
-    """Split a column path into steps: 's.l[].f' becomes ['s', 'l', '[]', 'f']. Raises SchemaError for an invalid
-    path.
-    """
+    """Split a column path into steps, such as 's.l[].f' into ['s', 'l', '[]', 'f']. Raises SchemaError."""
     if not isinstance(path, str) or not path:
-        raise SchemaError(f"A column name must be a string, got {printable(path)}.", column=printable(path))
+        raise SchemaError(
+            f"Column name must be a string that is not empty, got {printable(path)}.", column=printable(path)
+        )
     steps: list[str] = []
     at = 0
     while at < len(path):
-        found = _STEP.match(path, at)
-        if found is None:
+        match = _STEP.match(path, at)
+        if match is None:
             raise SchemaError(
-                f"{printable(path)} is not a valid column path. Write s.f, list[].f or map{{}}.f.", column=path
+                f"Column path {printable(path)} is invalid. Write s.f, list[].f or map{{}}.f.", column=path
             )
-        steps += [found[1], *re.findall(r"\[\]|\{\}", found[2])]
-        at = found.end()
+        steps += [match[1], *re.findall(r"\[\]|\{\}", match[2])]
+        at = match.end()
     return steps
 
 
@@ -397,19 +405,19 @@ def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, in
         beside: The columns at the level of the first step.
         steps: The steps of the path, from the top level down.
         edit: Receives the column's siblings and its index among them, and returns the new siblings.
-        path: The path as text, for errors.
+        path: The path as a string, for error messages.
     """
     at = _index_of(beside, steps[0], path)
     if len(steps) == 1:
         return edit(beside, at)
     column, rest = beside[at], steps[1:]
     if rest[0] in ("[]", "{}"):
-        wanted, inner = ("list", 0) if rest[0] == "[]" else ("map", 1)
-        if column.kind != wanted:
-            raise SchemaError(f"{path!r}: {column.name!r} is not a {wanted}.", column=path)
+        kind, inner = ("list", 0) if rest[0] == "[]" else ("map", 1)
+        if column.kind != kind:
+            raise SchemaError(f"Column path {path!r} is invalid: {column.name!r} is not a {kind}.", column=path)
         rest = [column.children[inner].name, *rest[1:]]
     elif column.kind != "struct":
-        raise SchemaError(f"{path!r}: {column.name!r} is not a struct.", column=path)
+        raise SchemaError(f"Column path {path!r} is invalid: {column.name!r} is not a struct.", column=path)
     children = _edited(column.children, rest, _not_a_part(edit, column, path) if len(rest) == 1 else edit, path)
     return _with(beside, at, replace(column, children=children))
 
@@ -424,7 +432,9 @@ def _not_a_part(
     def checked(beside: Siblings, at: int) -> Siblings:
         found = edit(beside, at)
         if [one.name for one in found] != [one.name for one in beside]:
-            raise SchemaError(f"{path!r} is part of a {around.kind}. It cannot be renamed or dropped.", column=path)
+            raise SchemaError(
+                f"Column {path!r} is part of a {around.kind} and cannot be renamed or dropped.", column=path
+            )
         return found
 
     return checked
@@ -446,7 +456,8 @@ def _with(beside: Siblings, at: int, column: Column) -> Siblings:
 def _placed(beside: Siblings, column: Column, after: str | None, first: bool) -> Siblings:
     if first and after is not None:
         raise SchemaError(
-            f"{column.name!r} has two positions. Pass either first=True or after={after!r}.", column=column.name
+            f"Position of column {column.name!r} is ambiguous. Pass either first=True or after={after!r}.",
+            column=column.name,
         )
     at = 0 if first else len(beside) if after is None else _index_of(beside, after, after) + 1
     return (*beside[:at], column, *beside[at:])
@@ -456,8 +467,8 @@ def require_name(name: str, path: str) -> None:
     """Raise SchemaError unless `name` is a valid column name. `path` is the full path of the column, for the error."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
-            f"Column {printable(path)}: a name must consist of letters, digits and _, and must not start with "
-            "a digit or with _hoodie_.",
+            f"Column name {printable(path)} is invalid. Use letters, digits and _, and do not start with a digit or "
+            "with _hoodie_.",
             column=printable(path),
         )
 
@@ -467,7 +478,8 @@ def _type(kind: object, path: str) -> pa.DataType:
         return parse_type(kind, path)
     if not isinstance(kind, pa.DataType):
         raise SchemaError(
-            f"Column {path!r} needs a pyarrow type, or a string such as 'int64', got {printable(kind)}.", column=path
+            f"Type of column {path!r} must be a pyarrow type or a string such as 'int64', got {printable(kind)}.",
+            column=path,
         )
     return kind
 
@@ -482,38 +494,36 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
             raise ValueError
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise SchemaError(
-            f"Default {printable(value)} cannot be converted to the type {kind} of column {path!r}. Pass a "
-            "value of this type.",
+            f"Default of column {path!r} has the wrong type: expected {kind}, got {printable(value)}. Pass a value of "
+            "this type.",
             column=path,
         ) from None
-    told = held if isinstance(held, str) and len(held) <= _TEXT_MAX else to_json(held)
-    if told is None or isinstance(told, float) and not math.isfinite(told) or pa.types.is_nested(kind):
+    stored = held if isinstance(held, str) and len(held) <= _TEXT_MAX else to_json(held)
+    if stored is None or isinstance(stored, float) and not math.isfinite(stored) or pa.types.is_nested(kind):
         raise SchemaError(
-            f"Column {path!r}: the default {printable(value)} cannot be stored. A default must be a number, a "
-            f"string of up to {_TEXT_MAX} characters, a boolean, a date, a time or null.",
+            f"Default {printable(value)} of column {path!r} cannot be stored. Pass a number, a string of up to "
+            f"{_TEXT_MAX} characters, a boolean, a date, a time or None.",
             column=path,
         )
-    return told
+    return stored
 
 
 def _held(value: object, kind: pa.DataType) -> object:
-    """Convert a default value to the column's Arrow type and back to Python, to find out what the column would store.
+    """Return the value that the column would store for a default value, by conversion to Arrow and back.
 
-    Numbers follow the rules for batches.
+    Numbers are converted as in batches.
     """
     if not is_number(kind) or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return pa.scalar(value, kind).as_py()
-    given = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
-    return same(given, kind)[0].as_py()
+    number = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
+    return same(number, kind)[0].as_py()
 
 
-def _is_lost(given: object, held: object) -> bool:
-    """Return whether the conversion of `given` to `held` lost a fraction, a time of day or a time zone, which Arrow
-    allows.
-    """
-    if isinstance(given, dt.datetime):
-        return not isinstance(held, dt.datetime) or (given.tzinfo is None) != (held.tzinfo is None)
-    return isinstance(given, float) and isinstance(held, int) and held != given
+def _is_lost(value: object, held: object) -> bool:
+    """Return whether the conversion of a default by Arrow lost a fraction, a time of day or a time zone."""
+    if isinstance(value, dt.datetime):
+        return not isinstance(held, dt.datetime) or (value.tzinfo is None) != (held.tzinfo is None)
+    return isinstance(value, float) and isinstance(held, int) and held != value
 
 
 __all__ = [

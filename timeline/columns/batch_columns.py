@@ -1,4 +1,4 @@
-"""Column changes that a table needs to accept a batch: new columns, new fields and wider types.
+"""Automatic column changes that let a table accept a batch: new columns, new fields and wider types.
 
 alterations.py applies the changes.
 """
@@ -22,48 +22,47 @@ from hoodoo.timeline.properties.config import TableConfig
 def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
     """Return the column changes that let the table accept a batch: new columns, new struct fields and wider types.
 
-    Types are only widened where this is exact. Columns are never dropped, renamed or narrowed.
-
-    fits(column): returns whether the batch's values are convertible to the column's current type.
+    Types are only widened if all values stay exact. Columns are never dropped, renamed or narrowed. `fits(column)`
+    returns whether the batch's values are convertible to the column's current type.
 
     Raises SchemaError for an unsupported type, and for invalid names. The error lists all invalid names.
     """
     require_allowed(_misnamed_beside(config.columns.columns, schema, ""))
-    found: list[Alteration] = []
-    fixed = {*config.key, *config.placing, *config.order_by}
+    changes: list[Alteration] = []
+    key_columns = {*config.key, *config.placing, *config.order_by}
     for field in schema:
-        column, said = config.columns.by_name.get(field.name), known_type(field.type)
-        if said is None or field.name in fixed:
+        column, batch_type = config.columns.by_name.get(field.name), known_type(field.type)
+        if batch_type is None or field.name in key_columns:
             continue
         try:
-            wanted = normalise(pa.schema([pa.field(field.name, said)])).field(0).type
+            new_type = normalise(pa.schema([pa.field(field.name, batch_type)])).field(0).type
         except SchemaError:
             if column is None or isinstance(column.kind, str):
                 raise
-            continue  # the values may be convertible to the existing column, whatever their type
+            continue  # the values may still be convertible to the existing column
         if column is None:
             require_name(field.name, field.name)  # a name with dots would be read as a path
-            found.append(AddColumn(field.name, wanted, default=None))
+            changes.append(AddColumn(field.name, new_type, default=None))
         else:
-            found += _grown(column, wanted, field.name)
-            if not isinstance(column.kind, str) and _may_widen(column.kind, wanted) and not fits(field.name):
-                found.append(WidenColumn(field.name, wanted))
-    return found
+            changes += _grown(column, new_type, field.name)
+            if not isinstance(column.kind, str) and _may_widen(column.kind, new_type) and not fits(field.name):
+                changes.append(WidenColumn(field.name, new_type))
+    return changes
 
 
-def _misnamed_beside(known: Sequence[Column], given: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
+def _misnamed_beside(columns: Sequence[Column], fields: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
     """Yield the new columns and struct fields of a batch that have invalid names, at any level.
 
     Args:
-        known: The table's columns at this level.
-        given: The batch's columns at this level.
+        columns: The table's columns at this level.
+        fields: The batch's columns at this level.
         around: The prefix for paths of columns at this level, such as 's.'.
     """
-    there, given = {column.name: column for column in known}, list(given)
-    yield from misnamed([field for field in given if field.name not in there], around, there)
-    for field in given:
-        if field.name in there:
-            yield from _misnamed_in(there[field.name], field.type, around + field.name)
+    by_name, fields = {column.name: column for column in columns}, list(fields)
+    yield from misnamed([field for field in fields if field.name not in by_name], around, by_name)
+    for field in fields:
+        if field.name in by_name:
+            yield from _misnamed_in(by_name[field.name], field.type, around + field.name)
 
 
 def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misnamed]:
@@ -75,26 +74,24 @@ def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misna
         yield from _misnamed_in(column.children[1], kind.item_type, f"{path}{{}}")
 
 
-def _grown(column: Column, wanted: pa.DataType, path: str) -> Iterable[Alteration]:
-    """Yield the column changes that add new struct fields, at any level. Existing fields are never widened, to avoid
-    rewrites.
-    """
-    if column.kind == "struct" and pa.types.is_struct(wanted):
-        there = {child.name: child for child in column.children}
-        for field in wanted:
-            if field.name in there:
-                yield from _grown(there[field.name], field.type, f"{path}.{field.name}")
+def _grown(column: Column, kind: pa.DataType, path: str) -> Iterable[Alteration]:
+    """Yield the column changes that add new struct fields, at any level. Existing fields are not widened."""
+    if column.kind == "struct" and pa.types.is_struct(kind):
+        by_name = {child.name: child for child in column.children}
+        for field in kind:
+            if field.name in by_name:
+                yield from _grown(by_name[field.name], field.type, f"{path}.{field.name}")
             else:
                 require_name(field.name, f"{path}.{field.name}")
                 yield AddColumn(f"{path}.{field.name}", field.type, default=None)
-    elif column.kind == "list" and pa.types.is_list(wanted):
-        yield from _grown(column.children[0], wanted.value_type, f"{path}[]")
-    elif column.kind == "map" and pa.types.is_map(wanted):
-        yield from _grown(column.children[1], wanted.item_type, f"{path}{{}}")
+    elif column.kind == "list" and pa.types.is_list(kind):
+        yield from _grown(column.children[0], kind.value_type, f"{path}[]")
+    elif column.kind == "map" and pa.types.is_map(kind):
+        yield from _grown(column.children[1], kind.item_type, f"{path}{{}}")
 
 
-def _may_widen(was: pa.DataType, wanted: pa.DataType) -> bool:
-    return was != wanted and is_automatic(was, wanted)
+def _may_widen(old: pa.DataType, new: pa.DataType) -> bool:
+    return old != new and is_automatic(old, new)
 
 
 __all__ = ["by_batch"]

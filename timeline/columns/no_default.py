@@ -1,4 +1,4 @@
-"""Marker NO_DEFAULT for a new column without a default value. The module is separate, so that importing it is cheap."""
+"""Marker NO_DEFAULT for a new column without a default value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class NoDefault(Enum):
-    """Type of NO_DEFAULT, which marks an added column without a default value. None would be a default value."""
+    """Type of NO_DEFAULT, which marks a new column without a default value. None is a valid default value."""
 
     NO_DEFAULT = "no default"
 
@@ -15,6 +15,6 @@ class NoDefault(Enum):
 
 
 NO_DEFAULT = NoDefault.NO_DEFAULT
-"""Marker for an added column without a default value, which every later batch must have."""
+"""Marker for a new column without a default value. Every later batch must contain the column."""
 
 __all__ = ["NO_DEFAULT", "NoDefault"]

@@ -1,8 +1,7 @@
-"""Choice of the file groups that a column change has to rewrite for engines that match columns by name.
+"""Selection of the file groups that a column change must rewrite for engines that match columns by name.
 
 Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
-and types. A change does not rewrite files that these engines still read correctly. It rewrites all other files in its
-commit (docs/columns.md). The functions only use schemas and views.
+and types. A column change only rewrites the files that these engines would read incorrectly (docs/columns.md).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Rewrites:
-    """File groups that have to be rewritten in the commit of a column change.
+    """File groups that the commit of a column change must rewrite.
 
     Attributes:
         wrong: File groups with a file that engines would read incorrectly because they match columns by name.
@@ -32,12 +31,12 @@ class Rewrites:
 
     @property
     def groups(self) -> tuple[FileGroup, ...]:
-        """All file groups that have to be rewritten, for either reason."""
+        """All file groups that must be rewritten."""
         return (*self.wrong, *self.logged)
 
 
 def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
-    """Return the file groups that a column change has to rewrite, so that other engines still read them correctly.
+    """Return the file groups that a column change must rewrite, so that other engines read them correctly.
 
     Args:
         config: The configuration of the table, with its columns before the change.
@@ -64,8 +63,8 @@ def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bo
 def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
     """Return whether an engine that matches columns by name would read a file incorrectly.
 
-    This is so if a column has a different name in the file, if a different column has its name, or if such engines
-    convert its values differently from hoodoo. A type that the column already had before the change does not count.
+    A column is read incorrectly if it has a different name in the file, if a different column has its name, or if such
+    engines convert its values differently from hoodoo. Types that the change does not affect are ignored.
 
     Args:
         file: The schema that the file was written with.
@@ -89,57 +88,56 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
     """
     names = set(file.parent_and_name.values())
     return any(
-        file.parent_and_name[number] != here if number in file.parent_and_name else here in names
-        for number, here in now.parent_and_name.items()
+        file.parent_and_name[number] != current if number in file.parent_and_name else current in names
+        for number, current in now.parent_and_name.items()
     )
 
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
-    """Return the file groups whose files have other column names than the table, so that only reads by column id are
-    correct.
+    """Return the file groups whose files have other column names than the table, and must be read by column id.
 
     Such file groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
-    They also exist if a write of Hudi did not notice a concurrent column change.
+    They also exist if Hudi wrote during a column change without noticing it.
     """
     if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):
         return ()  # neither of the two cases can have occurred
     verdicts: dict[int, bool] = {}
-    found = []
+    groups = []
     for group in view.groups():
         for entry in group.files():
             if entry.file.schema not in verdicts:
                 verdicts[entry.file.schema] = is_misnamed(config.columns_of(entry.file), config.columns)
             if verdicts[entry.file.schema]:
-                found.append(group)
+                groups.append(group)
                 break
-    return tuple(found)
+    return tuple(groups)
 
 
 def require_names(config: TableConfig, view: View) -> None:
-    """Raise RewriteNeeded if files have other column names than the table, so that a commit of hoodoo would mislead
-    engines.
+    """Raise RewriteNeeded if files have other column names than the table.
 
-    Commits of hoodoo do not contain Hudi's internal schema, so that other engines match columns by name afterwards.
+    After a commit of hoodoo, which does not contain Hudi's internal schema, other engines match columns by name and
+    would read such files incorrectly.
     """
     if groups := misnamed(config, view):
         raise rewrite_needed(
             groups,
-            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, which a commit of "
-            "hoodoo ends, or Hudi wrote files without knowledge of a column change: ",
-            "alter([], rewrite=True) (hoodoo alter PATH rewrite) rewrites them, and then all writes work.",
+            "Column names in old files differ from the table's, because Apache Hudi changed columns with "
+            "hoodie.schema.on.read.enable or wrote during a column change: ",
+            "Run alter([], rewrite=True) (hoodoo alter PATH rewrite), and then write again.",
         )
 
 
 def rewrite_needed(
     groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
 ) -> RewriteNeeded:
-    """Create the error for file groups that have to be rewritten. It states their number of files, rows and bytes."""
+    """Create the error for file groups that must be rewritten, with their number of groups, rows and bytes."""
     files = [entry.file for group in groups for entry in group.files()]
     rows = sum(group.base.file.rows for group in groups if group.base)
     size = sum(file.size for file in files)
     hint = (
-        " Change logs are not rewritten: Hudi's change queries show null in a renamed column for changes "
-        "before the rename."
+        " Change logs are not rewritten, so Hudi's change queries return null in a renamed column for changes before "
+        "the rename."
         if any(file.changes for file in files)
         else ""
     )
@@ -159,45 +157,43 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Return whether a column changes its type, or a struct changes its fields, so that some engines cannot read older
-    logs.
-    """
+    """Return whether a type or the fields of a struct change, so that some engines cannot read older logs."""
     for column in after.by_id.values():
-        was = before.by_id.get(column.id)
-        if was is None:
+        old = before.by_id.get(column.id)
+        if old is None:
             continue
-        if was.kind != column.kind or {one.id for one in was.children} != {one.id for one in column.children}:
+        if old.kind != column.kind or {child.id for child in old.children} != {child.id for child in column.children}:
             return True
     return False
 
 
 def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
-    """Describe the changes between two schemas of a table as text: 'add n int64', 'rename b to c', ..."""
+    """Describe the changes between two schemas of a table, such as 'add n int64' and 'rename b to c'."""
     if before is None:
         return [f"create {', '.join(column.name for column in after.columns)}"]
-    found = []
+    changes = []
     for column in after.by_id.values():
-        was = before.by_id.get(column.id)
+        old = before.by_id.get(column.id)
         path = path_of(after, column.id)
-        if was is None:
+        if old is None:
             if after.parent_and_name[column.id][0] == 0 or after.parent_and_name[column.id][0] in before.by_id:
-                found.append(f"add {path} {column.arrow}")
+                changes.append(f"add {path} {column.arrow}")
             continue
-        if was.name != column.name:
-            found.append(f"rename {path_of(before, column.id)} to {column.name}")
-        if was.kind != column.kind and not isinstance(column.kind, str):
-            how = "retype" if str(was.kind) in column.retyped else "widen"
-            found.append(f"{how} {path} from {was.kind} to {column.kind}")
-        if was.required and not column.required:
-            found.append(f"make {path} nullable")
-    gone = [
+        if old.name != column.name:
+            changes.append(f"rename {path_of(before, column.id)} to {column.name}")
+        if old.kind != column.kind and not isinstance(column.kind, str):
+            verb = "retype" if str(old.kind) in column.retyped else "widen"
+            changes.append(f"{verb} {path} from {old.kind} to {column.kind}")
+        if old.required and not column.required:
+            changes.append(f"make {path} nullable")
+    dropped = [
         one for one in before.by_id if one not in after.by_id and before.parent_and_name[one][0] in (0, *after.by_id)
     ]
-    found += [f"drop {path_of(before, one)}" for one in gone]
+    changes += [f"drop {path_of(before, one)}" for one in dropped]
     kept = [column.id for column in before.columns if column.id in {one.id for one in after.columns}]
     if kept != [column.id for column in after.columns if column.id in set(kept)]:
-        found.append(f"order {', '.join(column.name for column in after.columns)}")
-    return found or ["no change"]
+        changes.append(f"order {', '.join(column.name for column in after.columns)}")
+    return changes or ["no change"]
 
 
 def path_of(schema: TableSchema, number: int) -> str:

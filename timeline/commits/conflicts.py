@@ -1,9 +1,10 @@
 """Conflict detection between a write and the slots that were committed since the write began. The first committer wins.
 
-transaction.py (`_check`) checks conditions of the table: columns, checks, type, commits of other engines, and the age
-of the instant. docs/protocol.md (Operations) lists the rules.
+transaction.py (`_check`) checks the table itself: columns, checks, type, commits of other engines, and the age of the
+instant. docs/protocol.md (Operations) lists the rules.
 
-A false conflict only costs a rebase, so sets of key hashes are precise enough. A missed conflict would lose an update.
+A false conflict only costs a retry, so comparing key hashes instead of keys is sufficient. A missed conflict would lose
+an update.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def no_keys() -> np.ndarray:
 class Derived:
     """Stored rows from which a write was computed, such as the rows that an update changes.
 
-    If another commit changes these rows in the meantime, the write has to be computed again.
+    If another commit changes these rows first, the write must be computed again.
 
     Attributes:
         groups: The ids of the file groups whose rows were read.
-        may_match: Returns whether a newer file may contain rows that the write would also have had to read. It uses the
-            partition and the statistics of the file.
+        may_match: Returns whether a newer file may contain rows that the write must also read, based on the partition
+            and the statistics of the file.
     """
 
     groups: frozenset[str]
@@ -42,11 +43,10 @@ class Derived:
 
 @dataclass
 class WriteSet:
-    """File groups, partitions and record keys that a write changes or reads. They determine its conflicts with other
-    writes.
+    """File groups, partitions and record keys that a write changes or reads, for conflict detection.
 
-    Functions return the key hashes, because the hashes of a large batch are only loaded if other slots were committed
-    in the meantime.
+    Key hashes are returned by functions, because the hashes of a large batch are only loaded if other slots were
+    committed since the write began.
 
     Attributes:
         rewrites: The ids of the file groups whose base file the write rewrites.
@@ -54,16 +54,16 @@ class WriteSet:
         replaces: The ids of the file groups that the write removes.
         reads: The ids of the file groups with existing keys that the write leaves unchanged.
         searched: The ids of the file groups that contain the hash of one of the write's keys, but not the key itself. A
-            later log may contain the key.
+            newer log may contain the key.
         overwrites: The partitions that the write replaces completely.
-        everything: True if the write replaces the whole table, including partitions created in the meantime.
+        everything: True if the write replaces the whole table, including partitions created since the write began.
         exclusive: True if the write depends on the whole table.
         alters: True if the write changes the table's columns.
         derived: The stored rows that the write was computed from, or None.
         application: The application of the write's transaction, or ''.
         carried: The last slot whose logs the write carries over, by file group.
-        inserted: Returns the hashes (sorted uint64) of the keys that no other write may have inserted since the base.
-            These are the keys that the write inserts, changes or deletes.
+        inserted: Returns the hashes (sorted uint64) of the keys that the write inserts, changes or deletes. No other
+            write may have inserted these keys since the write began.
         updated: Returns the hashes (sorted uint64) of the keys that the write updates, and of existing keys that it
             leaves unchanged.
     """
@@ -111,13 +111,13 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         instant: The instant of the write.
         slot: A slot that was committed since the write began.
         keys_of: Returns the sorted key hashes that a slot 'inserted' or 'deleted'. It is only called if `mine` has
-            keys. A rollback is without keys, and the key sets of the slots that it checks may already be deleted.
+            keys. A rollback has no keys, and checks slots whose key sets may already be deleted.
     """
     if slot.published and (mine.anything or mine.application or len(mine.inserted())):
-        return "another engine committed"  # only its files are known; an undo also reverts transactions
+        return "another engine committed"  # its keys are unknown, and an undo also reverts transactions
     if mine.alters and slot.instant > instant and (slot.commits or slot.outcome == PLANNED):
         # protocol rule S1: engines take the columns from the commit with the largest requested instant
-        return "a commit or a plan with a larger instant came first"
+        return "a commit or a plan with a larger instant was written first"
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and sink_of(slot.transaction[0]) == sink_of(mine.application):
@@ -132,8 +132,8 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     replaced = {file_id for _, file_id in slot.replaced}
     if mine.derived and (why := _read_since(mine.derived, slot)):
         return why
-    held = mine.rewrites | mine.replaces
-    if shared := (held | mine.searched) & (written | replaced):
+    removed = mine.rewrites | mine.replaces
+    if shared := (removed | mine.searched) & (written | replaced):
         return f"file group {min(shared)} was written or replaced"
     if shared := (mine.appends | mine.reads) & replaced:
         return f"file group {min(shared)} was replaced"
@@ -142,7 +142,9 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     if slot.files and (mine.everything or mine.overwrites & {file.partition for file in slot.files}):
         return "an overwritten partition was written"
     if (shared := mine.appends & logged) and slot.instant > instant:
-        return f"a newer delta of file group {min(shared)} came first"  # protocol rule 4: Hudi orders logs by instant
+        return (
+            f"a newer log of file group {min(shared)} was written first"  # protocol rule 4: Hudi orders logs by instant
+        )
     if slot.inserted and len(inserted := mine.inserted()) and intersect(inserted, keys_of(slot, "inserted")):
         return "the same new key was inserted"
     if slot.deleted and len(updated := mine.updated()) and intersect(updated, keys_of(slot, "deleted")):
@@ -153,8 +155,8 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
 def _read_since(derived: Derived, slot: Slot) -> str:
     """Return the reason why a newer slot may have changed the stored rows that a write was computed from, or ''.
 
-    The order of instants does not matter. Two writers of `n = n + 1` would each log a row, and the later log would hide
-    the earlier log.
+    The order of instants does not matter. Two concurrent updates `n = n + 1` would each log a row, and the later log
+    would hide the earlier log.
     """
     if slot.columns:
         return "the table's columns were changed"
@@ -162,17 +164,17 @@ def _read_since(derived: Derived, slot: Slot) -> str:
         return ""  # a table service moves rows without changing them
     touched = {file.file_id for file in slot.files} | {file_id for _, file_id in slot.replaced}
     if shared := derived.groups & touched:
-        return f"rows of file group {min(shared)} were read and changed since"
+        return f"rows of file group {min(shared)} were changed after this write read them"
     if any(derived.may_match(file) for file in slot.files):
-        return "rows were written that the condition may match"
+        return "new rows may match the condition of this write"
     return ""
 
 
 def under_plan(mine: WriteSet, view: View) -> str:
     """Return the reason why the write conflicts with an open compaction plan, or ''.
 
-    Protocol rule 6: a file group in an open plan is neither rewritten nor planned again. This is checked when the write
-    completes, too.
+    Protocol rule 6: a file group in an open plan is neither rewritten nor planned again. This is also checked when the
+    write completes.
     """
     shared = mine.rewrites & view.planned_ids()
     return f"file group {min(shared)} is under a compaction plan" if shared else ""

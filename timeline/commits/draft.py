@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Internal exception: a new commit conflicts with the write, so the write starts again with a new instant."""
+    """Internal exception for a write that conflicts with a newer commit and must be retried with a new instant."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class SlotDraft(SlotBody):
 def with_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
     """Store in a slot the checkpoint at which Apache Hudi's streamer can continue, if the slot changes rows.
 
-    The checkpoint depends only on earlier slots and `said`, so that every process that publishes the slot writes the
-    same value. Without a checkpoint to publish, `slot` stays unchanged.
+    The checkpoint only depends on earlier slots and `said`, so that every process that publishes the slot writes the
+    same value. If there is no checkpoint to publish, `slot` is returned unchanged.
 
     Args:
         slot: The slot after `view`.

@@ -22,7 +22,7 @@ class Retry:
     Attributes:
         times: Maximum number of retries after the first attempt. Default 20.
         errors: The exceptions that are retried. Default: Conflict.
-        spent: The text of the error when the retries are exhausted: the state of the table and the advice.
+        spent: The end of the error message when the retries are exhausted: the state of the table and the remedy.
     """
 
     times: int = 20
@@ -39,17 +39,17 @@ class Retry:
                 return once()
             except self.errors as problem:
                 self.wait(environment, retries, problem)
-        raise AssertionError("count() ends never")
+        raise AssertionError("unreachable")
 
     def wait(self, environment: Environment, retries: int, problem: Exception) -> None:
         """Sleep before the next retry, with random exponential backoff, so that competing writers do not collide again.
 
-        retries: number of retries so far. Raises CommitConflict when the retries are exhausted.
+        `retries` is the number of retries so far. Raises CommitConflict when the retries are exhausted.
         """
         if retries >= self.times:
             raise CommitConflict(
-                f"Other writers committed first in each attempt ({retries} retries; last conflict: {problem}). "
-                f"{self.spent}",
+                f"Commit failed after {retries} retries, because other writers committed first. Last conflict: "
+                f"{problem}. {self.spent}",
                 retries=retries,
             )
         longest = min(_WAIT_MAX_S, _WAIT_S * 2 ** min(retries + 1, _DOUBLINGS))

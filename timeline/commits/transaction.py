@@ -9,9 +9,9 @@
 
 `TableTimeline.attempt` (timeline.py) runs the steps in this order.
 
-After a crash before the slot, nothing is committed, and a sweep (compactor/cleaning/sweep.py) deletes the files of the
-instant. After a crash after the slot, the write is committed, and the next process that opens the table publishes it.
-An unknown response of the store is resolved by nonce, and never counts as a failure.
+After a crash before the slot, nothing is committed, and orphan removal (compactor/cleaning/sweep.py) deletes the files
+of the instant. After a crash after the slot, the write is committed, and the next process that opens the table
+publishes it. An unknown response of the store is resolved by nonce, and never counts as a failure.
 """
 
 from __future__ import annotations
@@ -88,10 +88,12 @@ class Transaction:
         self._checked = state.view.seq
         self._backup_restores = state.backup_restores
         self._turn_request, self._gave_way = TurnRequest(timeline.store, timeline.environment, nonce), False
-        self._tried = 0  # the newest slot that this attempt tried to write
+        self._tried = 0  # number of the newest slot that this attempt tried to write
         self._version = ""  # the version of that slot in the store, if known
-        self._seen = state.config  # the configuration at the newest look
-        self._stands = False  # True if no other engine had rolled back the instant after the slot was written
+        self._seen = state.config  # the configuration when the state was last read
+        self._stands = (
+            False  # True if a check after writing the slot showed that no other engine had rolled back the instant
+        )
         self._sealed = False  # True if the slot may exist, so that nothing of this attempt may be deleted
         self._files: list[str] = []  # files that are written or about to be written
         self._heartbeat: Heartbeat | None = None
@@ -102,7 +104,7 @@ class Transaction:
         return self.timeline.store
 
     def start(self, inflight: bytes = NOTHING) -> None:
-        """Write Hudi's inflight file. From now on, data files may be written."""
+        """Write Hudi's inflight file. Data files may be written afterwards."""
         self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
         if self.config.options.hudi_writers and self.action in WRITES:
             self._heartbeat = Heartbeat(self.store, self.instant)
@@ -118,20 +120,20 @@ class Transaction:
         self._files += files
 
     def detect_conflicts_since(self, seq: int) -> None:
-        """Start conflict detection after slot `seq` instead of after the slot that the attempt started from."""
+        """Check for conflicts with all slots after `seq`, instead of after the slot that the attempt started from."""
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
-        """Write Hudi's marker for a data file before writing it, so that a rollback by Hudi finds the file."""
+        """Write Hudi's marker for a data file before the file itself, so that a rollback by Hudi finds the file."""
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft) -> Slot:
         """Commit the write: create the next slot, and publish it to Hudi's timeline.
 
-        draft: the draft, or a function that returns the draft for the newest view, or None if no work is left.
+        `draft` is the draft of the slot, or a function that returns it for the newest view, or None if no work is left.
 
         Raises:
-            Conflict: The attempt conflicts with another slot and has to be rebased, or no work is left.
+            Conflict: The attempt conflicts with another slot and must be retried, or no work is left.
             Fenced: The attempt was rolled back by another process.
             AlreadyCommitted: The attempt is a rollback of an instant that has already ended.
             CommitUnknown: It is unknown whether the slot was written.
@@ -152,18 +154,18 @@ class Transaction:
     def _complete(self, draft: Draft, deadline: float) -> Slot:
         while True:
             try:
-                done = self._try(draft, deadline)
+                slot = self._try(draft, deadline)
             except (HoodooError, OSError, Conflict) as problem:
                 if self._sealed and not isinstance(
                     problem, CommitUnknown
                 ):  # the slot may exist, so the attempt must not count as failed
                     raise self._unknown(self._tried) from problem
                 raise
-            if done:
-                return self._finish(done)
+            if slot:
+                return self._finish(slot)
 
     def _try(self, draft: Draft, deadline: float) -> Slot | None:
-        """Read the newest state of the table and, if no other commit conflicts, try to write the slot once.
+        """Read the current state of the table and, if no other commit conflicts, try to write the slot once.
 
         Returns the slot if it was written, now or earlier. Returns None if another writer took the slot number.
         """
@@ -171,7 +173,7 @@ class Transaction:
         view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
         if current is None:
-            raise Conflict("another worker completed the instant")
+            raise Conflict("another worker completed this instant")
         if mine := self._check(state, current):
             return mine
         slot = self._slot(view, current)
@@ -191,9 +193,7 @@ class Transaction:
         return None
 
     def _look_in_turn(self) -> TableState:
-        """Return the newest state of the table to commit on. Pauses once before if a slower writer has a turn
-        request.
-        """
+        """Read the current state of the table, after a pause if a slower writer has a turn request."""
         state = self.timeline.look()
         turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
         if state.turn_requests and not (turns or self._gave_way or self._turn_request.made):
@@ -202,10 +202,7 @@ class Transaction:
         return state
 
     def _was_archived(self, slot: Slot, deadline: float) -> bool:
-        """Return whether the slot was written with the number of an already archived slot, and delete it in that case.
-
-        No reader sees such a slot.
-        """
+        """Return whether the slot number is already archived. If so, delete the slot, because no reader sees it."""
         environment = self.timeline.environment
         while True:
             try:
@@ -220,9 +217,9 @@ class Transaction:
         return True
 
     def _known_not_rolled_back(self, slot: Slot) -> bool:
-        """Return True if no other engine can have rolled back the instant of the slot so far.
+        """Return True if the instant of the slot is known not to be rolled back by another engine.
 
-        If False, the publisher of the slot checks it.
+        If False, the publisher checks it again.
         """
         try:
             return slot.commits and not taken_back(self.store, slot)
@@ -230,8 +227,7 @@ class Transaction:
             return False
 
     def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
-        """Raise Conflict or Fenced if a newer slot, or a change of the table itself, prevents the commit of this
-        attempt.
+        """Raise Conflict or Fenced if a newer slot or a change of the table prevents this attempt from committing.
 
         conflicts.py has the rules for slots. The table itself prevents the commit if it was restored from a backup,
         another engine committed, the instant is too old, a file group is in an open plan, concurrent writes by Apache
@@ -255,7 +251,7 @@ class Transaction:
         if state.external:
             raise Conflict("another engine committed")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
-            raise Conflict("its instant is too old")
+            raise Conflict("the write took too long, so its instant is too old")
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
@@ -263,21 +259,19 @@ class Transaction:
         if self.action in WRITES and not state.has(Instant(self.instant, self.action, State.INFLIGHT)):
             raise Fenced(
                 (
-                    f"The inflight file of instant {self.instant} is missing, because another engine rolled "
-                    "this write back. Write again."
+                    f"Write was rolled back by another engine: the inflight file of instant {self.instant} is missing. "
+                    "Write again."
                 ),
                 instant=self.instant,
             )
         if config.options.hudi_writers and not self.config.options.hudi_writers:
-            raise Conflict(
-                "Apache Hudi has started to write at the same time"
-            )  # this attempt does not hold Hudi's lock
+            raise Conflict("concurrent writes by Apache Hudi were enabled")  # this attempt does not hold Hudi's lock
         if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
-            raise Conflict("the table's configuration changed")
+            raise Conflict("the table type was changed")
         if self.action != COMPACTION and config.columns != self.config.columns:
-            raise Conflict("the table's columns changed")  # protocol rule S2; a plan's files keep its columns (S3)
+            raise Conflict("the table's columns were changed")  # protocol rule S2; a plan's files keep its columns (S3)
         if self.action in WRITES and check_properties.stored(config.raw) != check_properties.stored(self.config.raw):
-            raise Conflict("the table's checks changed")
+            raise Conflict("the table's checks were changed")
         return None
 
     def _since(self, after: int, up_to: int) -> Iterable[Slot]:
@@ -286,30 +280,32 @@ class Transaction:
         except SnapshotExpired:
             if self._tried:
                 raise self._unknown(self._tried) from None
-            raise Conflict("the slots after its base were archived") from None
+            raise Conflict("slots that this write must check were archived") from None
 
     def _judge(self, slot: Slot, draft: SlotDraft) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
             if slot.outcome == ROLLED_BACK:
                 raise Fenced(
-                    (f"Instant {self.instant} was rolled back by {slot.writer}. Nothing was committed. Write again."),
+                    (
+                        f"Write at instant {self.instant} was rolled back by {slot.writer}. Nothing was committed. "
+                        "Write again."
+                    ),
                     instant=self.instant,
                 )
             raise Conflict("another worker completed this plan")
         if draft.outcome == ROLLED_BACK and slot.outcome == ROLLED_BACK and draft.target == slot.instant:
             raise AlreadyCommitted(
-                f"Instant {draft.target} is a completed rollback (slot {slot.seq}).",
+                f"Instant {draft.target} is a completed rollback (slot {slot.seq}), which cannot be rolled back.",
                 instant=draft.target,
                 outcome=COMPLETED,
             )
         if draft.outcome == ROLLED_BACK and draft.target == ended:
             if slot.outcome == COMPLETED:
                 raise AlreadyCommitted(
-                    f"Instant {draft.target} is completed (slot {slot.seq}), and rollback ends only pending "
-                    f"instants. scan(as_of={slot.seq - 1}) reads the table before this instant. "
-                    f"restore({slot.seq - 1}) restores that snapshot in a new commit, and also undoes all "
-                    f"later commits (hoodoo restore PATH {slot.seq - 1}).",
+                    f"Instant {draft.target} is completed (slot {slot.seq}), but only pending instants can be rolled "
+                    f"back. To read the table before this instant, use scan(as_of={slot.seq - 1}). To undo this and "
+                    f"all later commits, use restore({slot.seq - 1}) (hoodoo restore PATH {slot.seq - 1}).",
                     instant=draft.target,
                     outcome=COMPLETED,
                 )
@@ -322,23 +318,23 @@ class Transaction:
             raise Conflict(why)
 
     def _keys_of(self, slot: Slot, which: str) -> np.ndarray:
-        known = (slot.seq, which)
-        if known not in self._loaded:
+        cache_key = (slot.seq, which)
+        if cache_key not in self._loaded:
             references: Iterable[keyset.Reference] = slot.inserted if which == "inserted" else slot.deleted
-            self._loaded[known] = keyset.load(self.store, references, self.timeline.entry_keys)
-        return self._loaded[known]
+            self._loaded[cache_key] = keyset.load(self.store, references, self.timeline.entry_keys)
+        return self._loaded[cache_key]
 
     def _slot(self, view: View, draft: SlotDraft) -> Slot:
-        own = ms_of_instant(self.instant)
-        ended = ms_of_instant(
+        instant_ms = ms_of_instant(self.instant)
+        target_ms = ms_of_instant(
             draft.target or self.instant
         )  # a process that ends an instant later checks the slots that completed after it
         completed_at = (
-            own
+            instant_ms
             if draft.outcome == PLANNED
-            else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
+            else max(self.timeline.environment.now_ms(), view.completed_at + 1, instant_ms + 1, target_ms + 1)
         )
-        body = {each.name: getattr(draft, each.name) for each in fields(SlotBody)}
+        body = {body_field.name: getattr(draft, body_field.name) for body_field in fields(SlotBody)}
         body["needs"] = tuple(dict.fromkeys((*draft.needs, *_features(draft))))
         slot = Slot(
             seq=view.seq + 1,
@@ -357,11 +353,11 @@ class Transaction:
         return with_hudi_checkpoint(slot, view, draft.place)
 
     def _put(self, slot: Slot, deadline: float) -> bool:
-        """Write the slot if its number is free. Returns False if another writer has written a slot with this number.
+        """Write the slot if its number is free. Returns False if another writer took the number.
 
-        If the outcome is unknown, reads the slot, and then tries to write it again.
+        If the outcome is unknown, the slot is read, and written again if it is missing.
         """
-        key, data, environment, asked = slot_key(slot.seq), encode(slot), self.timeline.environment, False
+        key, data, environment, sent = slot_key(slot.seq), encode(slot), self.timeline.environment, False
         while True:
             try:
                 try:
@@ -370,10 +366,10 @@ class Transaction:
                 except FileExistsError:
                     return self._holds(key, data)
                 except REFUSALS:
-                    self._sealed = asked  # a refused first request has written nothing
+                    self._sealed = sent  # a refused first request has written nothing
                     raise
             except StoreUnavailable:
-                asked = True
+                sent = True
                 try:
                     return self._is_ours(key, data)
                 except (FileNotFoundError, StoreUnavailable):
@@ -395,8 +391,8 @@ class Transaction:
 
     def _unknown(self, seq: int) -> CommitUnknown:
         problem = CommitUnknown(
-            f"The store did not confirm whether slot {seq} (instant {self.instant}) was written. Before you "
-            "write the batch again, call resolve() of this error, or maintenance.resolve(instant) of the table.",
+            f"Outcome of the commit is unknown: the store did not confirm slot {seq} (instant {self.instant}). Before "
+            "you write the batch again, call resolve() of this error, or maintenance.resolve(instant) of the table.",
             instant=self.instant,
             slot=seq,
             nonce=self.nonce,
@@ -414,8 +410,8 @@ class Transaction:
     def _publish(self, slot: Slot) -> Slot:
         """Publish a committed slot to Hudi's timeline.
 
-        The commit is already final. If the store fails, this retries a few times, and then leaves publishing to the
-        next process that opens the table.
+        The commit is already final. If the store fails repeatedly, the next process that opens the table publishes the
+        slot.
         """
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
@@ -427,14 +423,15 @@ class Transaction:
             except RolledBackExternally as gone:
                 if gone.slot.seq != slot.seq:
                     log.warning(
-                        "slot %d is committed; another engine rolled back instant %s before it",
+                        "slot %d is committed, but another engine rolled back the earlier instant %s",
                         slot.seq,
                         gone.slot.instant,
                     )
                     break
                 undo(self.timeline.history, gone.slot)
                 raise Fenced(
-                    f"Another engine rolled back instant {self.instant} before it was published. Write again.",
+                    f"Write at instant {self.instant} was rolled back by another engine before it was published. "
+                    "Write again.",
                     instant=self.instant,
                 ) from None
             except (HoodooError, OSError) as problem:
@@ -447,8 +444,8 @@ class Transaction:
         """Delete the files and the pending instant of an attempt that failed before its slot was written.
 
         Does nothing if the slot may exist, or if the action writes no files before its slot. A rollback slot is not
-        needed, because only this attempt could have completed the instant. Failures are logged; orphan removal deletes
-        the files later.
+        needed, because only this attempt could have completed the instant. Failures are logged, and orphan removal
+        deletes the files later.
         """
         if self._heartbeat:
             self._heartbeat.stop()
@@ -462,13 +459,13 @@ class Transaction:
             self._stop_beating()
             remove_markers(self.store, self.instant)
         except (HoodooError, OSError) as problem:
-            log.warning("instant %s: clean-up failed: %s", self.instant, redact(str(problem)))
+            log.warning("failed to delete the files of instant %s: %s", self.instant, redact(str(problem)))
 
 
 def _features(draft: SlotDraft) -> list[str]:
-    """Return the format features that a reader must support to read the slot's columns and files."""
-    found = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
-    return [*found, *features(draft.files)]
+    """Return the format features that a reader must support to read the columns and files of a slot."""
+    needed = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
+    return [*needed, *features(draft.files)]
 
 
 __all__ = ["Conflict", "Draft", "SlotDraft", "Transaction"]

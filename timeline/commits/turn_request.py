@@ -1,11 +1,12 @@
 """Turn requests: empty files that ask fast writers to pause, so that a slow writer can commit.
 
-The first writer takes the slot after the head, so a slow writer may lose every race. After some lost races it writes an
-empty file next to the slots, a turn request. Other writers find the file in the listing that they make anyway, and
-pause once before their next slot.
+The fastest writer takes the slot after the head, so a slow writer may lose every race. After some lost races, it writes
+an empty file next to the slots, a turn request. Other writers find the file when they list the slots, and pause once
+before their next slot.
 
-A turn request is only a hint. A pause is bounded, and of two consecutive commits at most one pauses. A writer with its
-own turn request does not wait for others. An old turn request counts as left by a dead writer, and is deleted.
+A turn request is only a hint. A pause is bounded, and at most one of two consecutive commits pauses. A writer with its
+own turn request does not wait for other turn requests. An old turn request is assumed to be from a dead writer, and is
+deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hoodoo.timeline.layout import TURN_REQUESTS
 from hoodoo.timeline.state import TableState
 
 AFTER_LOST = 3  # lost races before a turn request
-AFTER_S = 2.0  # minimum duration of the lost races; fast writers lose many races without needing a turn
+AFTER_S = 2.0  # minimum duration of the lost races; fast writers lose many races without starving
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.5)  # 3 s in total; after each pause, check whether the turn request is gone
 _OLD_MS = 60_000
 
@@ -33,7 +34,7 @@ class TurnRequest:
         self.made, self._lost, self._since = False, 0, 0.0
 
     def record_lost_race(self) -> None:
-        """Record that another writer took the next slot first. After every third time, write a turn request.
+        """Record that another writer took the next slot. After every third lost race, write a turn request.
 
         The request is only written once the races have lasted for 2 seconds. No request is written in stores where
         slots are not found by listing, such as local disks, because writers would not see the file.
@@ -48,9 +49,7 @@ class TurnRequest:
                 self.store.put(self.key, b"")
 
     def withdraw(self) -> None:
-        """Delete the turn request, if it was written. Store errors are ignored, because a turn request expires
-        anyway.
-        """
+        """Delete the turn request if it was written. Store errors are ignored, because a turn request expires."""
         if self.made:
             self.made = False
             with suppress(HoodooError, OSError):
@@ -58,7 +57,7 @@ class TurnRequest:
 
 
 class Fairness:
-    """Pauses of this process in favor of slower writers of the same table."""
+    """Pauses of this process that let slower writers of the same table commit."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment
@@ -67,7 +66,7 @@ class Fairness:
     def wait_for_requests(self, state: TableState, look: Callable[[], TableState]) -> TableState:
         """Pause if a slower writer has a turn request, and return the current state of the table.
 
-        The pause ends when no turn request is left, after at most 3 s. Of two consecutive attempts at most one pauses.
+        The pause ends when no turn request is left, after at most 3 s. At most one of two consecutive attempts pauses.
 
         Args:
             state: The state of the table, with its turn requests.
@@ -85,9 +84,7 @@ class Fairness:
         return state
 
     def _any_fresh(self, turn_requests: Sequence[str]) -> bool:
-        """Delete expired turn requests, and return whether a recent one is left. A live writer writes its request
-        again.
-        """
+        """Delete expired turn requests, and return whether a recent one is left."""
         fresh = False
         for key in turn_requests:
             with suppress(HoodooError, OSError):
@@ -98,9 +95,7 @@ class Fairness:
         return fresh
 
     def _is_old(self, key: str) -> bool:
-        """Return whether a turn request is over a minute old, by the store's clock if it has one. Times far ahead
-        count, too.
-        """
-        at, theirs = self.store.modified_ms(key), self.store.clock_ms()
-        now = self.environment.now_ms() if theirs is None else theirs
-        return at is None or abs(now - at) > _OLD_MS
+        """Return whether a turn request is over a minute old or in the future, by the store's clock if possible."""
+        modified, store_now = self.store.modified_ms(key), self.store.clock_ms()
+        now = self.environment.now_ms() if store_now is None else store_now
+        return modified is None or abs(now - modified) > _OLD_MS

@@ -1,9 +1,8 @@
-"""Consumers: named readers whose position the table stores, so that cleaning keeps the files that they have not read
-yet.
+"""Consumers: named readers with a position in the table, so that cleaning keeps the files that they have yet to read.
 
-A position is a file in the consumer's folder. Its name is the slot, and it contains the first digits of the slot's
-digest. The highest position counts, so concurrent updates can only move a consumer forward. Cleaning reads the
-consumers when it chooses files. If a consumer is registered at a position that cleaning is about to give up, its first
+A position is a file in the consumer's folder, whose name is the slot. It contains the first digits of the slot's
+digest. The highest position is valid, so concurrent updates can only move a consumer forward. Cleaning reads the
+consumers when it selects files. If a consumer is registered at a position that cleaning is about to delete, its first
 read raises an error.
 """
 
@@ -43,8 +42,8 @@ def check_name(name: str) -> str:
     """Return `name` if it is a valid consumer name. Raises OptionError otherwise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
-            "The name of a consumer must consist of at most 100 letters, digits, . _ and -, without a leading "
-            f"dot, got {printable(name)}.",
+            f"Consumer name {printable(name)} is invalid. Use at most 100 letters, digits, . _ and -, without a "
+            "leading dot.",
             option="name",
         )
     return name
@@ -52,8 +51,8 @@ def check_name(name: str) -> str:
 
 def find(store: Store, name: str) -> StoredConsumer | None:
     """Return the consumer `name` of the table, or None if it does not exist."""
-    found = _among(store, f"{CONSUMERS}{check_name(name)}/")
-    return found[0] if found else None
+    consumers = _among(store, f"{CONSUMERS}{check_name(name)}/")
+    return consumers[0] if consumers else None
 
 
 def all_of(store: Store) -> list[StoredConsumer]:
@@ -62,14 +61,14 @@ def all_of(store: Store) -> list[StoredConsumer]:
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the stored digest (first digits) of the slot that a consumer has read up to.
+    """Return the first digits of the digest of the slot that a consumer has read up to.
 
-    Returns '' if an older release stored the position, or the consumer has moved on.
+    Returns '' if an older release stored the position, or if the consumer has advanced or was dropped.
     """
     try:
         return store.get(_key(one.name, one.position)).decode("ascii", "replace")
     except FileNotFoundError:
-        return ""  # the consumer has moved on or was dropped
+        return ""  # the consumer has advanced or was dropped
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
@@ -80,8 +79,8 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
         SnapshotExpired: The slot of a new consumer was cleaned.
     """
     store = history.store
-    if known := find(store, name):
-        return known
+    if existing := find(store, name):
+        return existing
     try:
         store.create(_key(name, position), history.digest(position)[:_DIGEST_DIGITS].encode())
     except FileExistsError:
@@ -90,17 +89,14 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
         earliest = history.known_head().min_readable
         drop(store, name)
         raise SnapshotExpired(
-            (
-                f"A consumer cannot start at slot {position}, because it was cleaned. The earliest readable "
-                f"slot is {earliest}."
-            ),
+            (f"Consumer cannot start at slot {position}, because the slot was cleaned. Use slot {earliest} or later."),
             earliest=earliest,
         )
     return get(store, name)
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store that a consumer has read up to slot `position`. `digest` is the digest of this slot.
+    """Store that a consumer has read up to slot `position`, which has the digest `digest`.
 
     Raises PositionError if the consumer does not exist, or if it has already read further.
     """
@@ -108,8 +104,8 @@ def advance(store: Store, name: str, position: int, digest: str = "") -> StoredC
     if position < now.position:
         raise PositionError(
             (
-                f"Consumer {name!r} is already at slot {now.position} and cannot go back to {position}. Drop "
-                "it, and register it again."
+                f"Consumer {name!r} is at slot {now.position} and cannot go back to slot {position}. Drop the "
+                "consumer, and register it again."
             ),
             position=position,
         )
@@ -132,17 +128,15 @@ def drop(store: Store, name: str) -> None:
 
 def get(store: Store, name: str) -> StoredConsumer:
     """Return the consumer `name` of the table. Raises PositionError if it does not exist."""
-    found = find(store, name)
-    if found is None:
-        raise PositionError(
-            f"Consumer {printable(name)} does not exist. It was dropped, or never registered.", consumer=printable(name)
-        )
-    return found
+    consumer = find(store, name)
+    if consumer is None:
+        raise PositionError(f"Consumer {printable(name)} does not exist. Register it first.", consumer=printable(name))
+    return consumer
 
 
 def _key(name: str, position: int) -> str:
     if not 0 <= position <= _MAX:
-        raise PositionError(f"{position} is not a valid slot.", position=position)
+        raise PositionError(f"Slot {position} is invalid: expected a number from 0 to {_MAX}.", position=position)
     return f"{CONSUMERS}{check_name(name)}/{position:0{_DIGITS}d}"
 
 

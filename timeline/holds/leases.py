@@ -1,8 +1,8 @@
-"""Leases: a reader protects a snapshot for a limited time, during which cleaning deletes none of its files.
+"""Leases, with which readers protect the files of a snapshot from cleaning for a limited time.
 
 A reader writes its lease, then reads the head, then reads files. Cleaning writes its slot, then reads the leases, then
-deletes files. Therefore, either cleaning sees the lease, or the reader sees the cleaning. The end of a lease is judged
-only by the store's clock: a lease stores its duration, which is limited.
+deletes files. Therefore, either cleaning finds the lease, or the reader finds the cleaning. A lease stores its
+duration, and only the store's clock determines its end.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FUTURE_MS = 300_000  # a lease from further in the future is invalid
 
 
 class Lease:
-    """A reader's lease on the snapshot at slot `seq`, during which cleaning deletes none of its files.
+    """Lease on the snapshot at slot `seq`, which protects its files from cleaning.
 
-    Its duration starts when the lease is taken or renewed.
+    The duration starts when the lease is taken or renewed.
     """
 
     def __init__(self, store: Store, environment: Environment, seq: int, hours: float) -> None:
@@ -44,32 +44,35 @@ class Lease:
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
-                    f"hours must be a number up to {HOURS_MAX:g}, got {printable(hours)}. Use savepoints.create() to "
-                    "keep a snapshot for longer."
+                    f"hours must be a positive number up to {HOURS_MAX:g}, got {printable(hours)}. Use "
+                    "savepoints.create() to keep a snapshot for longer."
                 ),
                 option="hours",
             )
-        began = self.environment.elapsed()  # before the write, so that the lease ends here before it ends in the store
+        began = (
+            self.environment.elapsed()
+        )  # before the write, so that the lease ends earlier in this process than in the store
         self.store.put(self.key, json.dumps({"hours": hours, "seq": self.seq}).encode())
         self.ends = began + hours * 3600
 
     @property
     def expired(self) -> bool:
-        """True if the lease has ended, by the clock of this process."""
+        """True if the lease has ended by the clock of this process."""
         return self.environment.elapsed() >= self.ends
 
     def require(self) -> None:
-        """Raise SnapshotExpired if the lease has ended or was released, so that files may be gone."""
+        """Raise SnapshotExpired if the lease has ended or was released, so that files may be deleted."""
         if self.expired:
             raise SnapshotExpired(
-                f"The pin of the snapshot at slot {self.seq} has expired. Pin it again, and call renew() in time.",
+                f"Pin of the snapshot at slot {self.seq} has expired. Pin the snapshot again, and call renew() in "
+                "time.",
                 position=self.seq,
             )
 
     def release(self) -> None:
         """End the lease, so that cleaning may delete the snapshot's files.
 
-        If the store does not answer, no error is raised, because the lease ends by itself.
+        If the store does not respond, no error is raised, because the lease expires.
         """
         self.ends = self.environment.elapsed()
         with suppress(StoreUnavailable):
@@ -91,16 +94,14 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Return the slots whose snapshots readers have leased, by the store's clock. Deletes leases that ended over an
-    hour ago.
-    """
-    found = [key for key, _ in store.list(LEASES) if key != _CLOCK]
-    if not found:
+    """Return the slots whose snapshots are leased, and delete leases that ended more than an hour ago."""
+    keys = [key for key, _ in store.list(LEASES) if key != _CLOCK]
+    if not keys:
         return set()
     store.put(_CLOCK, b"")
     now_ms = store.modified_ms(_CLOCK) or 0
     slots = set()
-    for key in found:
+    for key in keys:
         at, terms = store.modified_ms(key), _terms(store, key)
         if at is None or terms is None:
             continue

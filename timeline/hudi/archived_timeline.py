@@ -1,7 +1,7 @@
-"""Hudi's archived timeline (docs/format.md 14): reads the archived instants of any engine, and adds new ones.
+"""Reader and writer for Hudi's archived timeline (docs/format.md 14).
 
-It consists of Parquet files in timeline/history/, a manifest that lists them, and a version file that names the
-manifest. compactor/cleaning/archive.py chooses the instants to archive.
+The archived timeline consists of Parquet files in timeline/history/, a manifest that lists them, and a version file
+that contains the number of the manifest. compactor/cleaning/archive.py selects the instants to archive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Archived:
-    """Completed instant for Hudi's archived timeline.
+    """Completed instant in Hudi's archived timeline.
 
     `metadata` is the content of its completed file. `plan` is the content of its requested file, or None.
     """
@@ -48,7 +48,7 @@ class Archived:
 
 
 def read(store: Store) -> Iterator[Archived]:
-    """Yield all archived instants of Hudi's timeline, one Parquet file after the other."""
+    """Yield all archived instants of Hudi's timeline."""
     for name in _files(store, _version(store)):
         yield from _rows(store, name)
 
@@ -65,7 +65,9 @@ def _version(store: Store) -> int:
     except FileNotFoundError:
         return 0
     except ValueError:
-        raise CorruptTable(f"{_VERSION} does not contain a number. Restore it from a backup.", file=_VERSION) from None
+        raise CorruptTable(
+            f"File {_VERSION} does not contain a number. Restore it from a backup.", file=_VERSION
+        ) from None
 
 
 def _manifest(version: int) -> str:
@@ -83,7 +85,7 @@ def _files(store: Store, version: int) -> list[str]:
             f"File {key} is missing, but {_VERSION} refers to it. Restore it from a backup.", file=key
         ) from None
     except (KeyError, TypeError):
-        raise CorruptTable(f"{key} is not a valid manifest. Restore it from a backup.", file=key) from None
+        raise CorruptTable(f"Manifest {key} is invalid. Restore it from a backup.", file=key) from None
 
 
 def _rows(store: Store, name: str) -> list[Archived]:
@@ -99,31 +101,31 @@ def _rows(store: Store, name: str) -> list[Archived]:
             f"File {key} is missing, but the manifest of the history refers to it. Restore it from a backup.", file=key
         ) from None
     except (pa.ArrowException, OSError, KeyError) as problem:
-        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+        raise CorruptTable(f"File {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
 def append(store: Store, instants: Sequence[Archived]) -> bool:
     """Add completed instants, in order of time, to Hudi's archived timeline.
 
-    Returns False, without adding anything, if another process is archiving. The Parquet file is written first, then the
-    manifest, and then the version. Readers see none of it before the version names the new manifest. The manifest is
-    created only if it does not exist, so one of two archivers wins. The next archiver completes unfinished work.
+    Returns False without adding anything if another process is archiving. The Parquet file is written first, then the
+    manifest, and then the version file, which makes the new instants visible. The manifest is only created if it does
+    not exist, so only one of two concurrent archivers succeeds. The next archiver completes unfinished work.
     """
     version = _version(store)
     if store.exists(
         _manifest(version + 1)
-    ):  # its writer died before it wrote the version, or will write it next; both cases need the same step
+    ):  # its writer died before it wrote the version file, or is about to write it
         store.put(_VERSION, str(version + 1).encode())
         return False
-    known = (
+    archived_times = (
         {one.time for name in _files(store, version) for one in _rows(store, name) if one.time >= instants[0].time}
         if version
         else set()
     )
-    fresh = [one for one in instants if one.time not in known]
-    if not fresh:
+    added = [one for one in instants if one.time not in archived_times]
+    if not added:
         return True
-    names = [*_files(store, version), _put(store, fresh, 0)]
+    names = [*_files(store, version), _put(store, added, 0)]
     names, merged = _merge(store, names)
     sizes = {name: store.size(HISTORY + name) for name in names}
     body = {"files": [{"fileName": name, "fileLen": sizes[name]} for name in names]}
@@ -156,17 +158,17 @@ def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
 
 
 def _merge(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
-    """Merge Parquet files of the archived timeline: ten or more files of a level become one file of the next level.
+    """Merge ten or more Parquet files of one level of the archived timeline into one file of the next level.
 
     Returns the names of the current files, and the names of the merged files, which are no longer needed.
     """
-    gone: list[str] = []
+    merged: list[str] = []
     level = 0
     while True:
-        mine = sorted(name for name in names if name.endswith(f"_{level}.parquet"))
-        if len(mine) < _MERGE_FROM:
-            return names, gone
-        rows = sorted((one for name in mine for one in _rows(store, name)), key=lambda one: one.time)
-        names = [name for name in names if name not in mine] + [_put(store, rows, level + 1)]
-        gone += mine
+        level_names = sorted(name for name in names if name.endswith(f"_{level}.parquet"))
+        if len(level_names) < _MERGE_FROM:
+            return names, merged
+        rows = sorted((one for name in level_names for one in _rows(store, name)), key=lambda one: one.time)
+        names = [name for name in names if name not in level_names] + [_put(store, rows, level + 1)]
+        merged += level_names
         level += 1

@@ -1,7 +1,7 @@
-"""Hudi's metadata for a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read.
+"""Encoding of slots as Hudi's commit metadata, plans and reports, which Apache Hudi and hudi-rs read.
 
 All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
-are those found in real files (docs/format.md 4.3 and 6).
+equal those in files that Hudi writes (docs/format.md 4.3 and 6).
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ _ZEROS = (
 )
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
-"""Extra entry in the metadata of a log compaction: JSON list of the merged logs, which may be deleted."""
+"""Key of an entry in the metadata of a log compaction: JSON list of the merged logs, which may be deleted."""
 REACHED = "hoodoo.ingest"
-"""Extra entry in a commit's metadata: JSON object with the application, its version number and its source position."""
+"""Key of an entry in commit metadata: JSON object with the application, its version and its source position."""
 PLACE = "streamer.checkpoint.key.v2"
-"""Extra entry from which Apache Hudi's streamer reads its checkpoint. It is never '', which would mean the
-beginning.
-"""
+"""Key of the entry with the checkpoint of Apache Hudi's streamer. The value is never '', which means the beginning."""
 _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # operations that do not exist in Hudi
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
@@ -41,7 +39,7 @@ _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
     """Return the write statistics of a data file for Hudi's commit metadata (HoodieWriteStat).
 
-    `below` is the file group that the file was added to. Hudi's change queries need it for a log.
+    `below` is the file group that the file was added to, which Hudi's change queries need for a log.
     """
     previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
     stat: dict[str, Any] = {
@@ -80,10 +78,10 @@ def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGrou
 
 
 def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    stats_of: dict[str, list[dict[str, Any]]] = {}
     for stat in stats:
-        found.setdefault(stat["partitionPath"], []).append(stat)
-    return found
+        stats_of.setdefault(stat["partitionPath"], []).append(stat)
+    return stats_of
 
 
 def commit_metadata(
@@ -93,10 +91,10 @@ def commit_metadata(
 
     Args:
         slot: The slot of the commit.
-        schema_text: The table's Avro schema as text.
+        schema_text: The table's Avro schema as JSON.
         planned: The file groups of a compaction.
-        before: The view before the slot, for a write to a table with a change log. Hudi's change query reads there what
-            a log changed.
+        before: The view before the slot, for a write to a table with a change log. Hudi's change queries compare new
+            logs with it.
     """
     logs = {group.file_id: len(group.logs) for group in planned}
 
@@ -117,22 +115,22 @@ def commit_metadata(
     }
     if slot.action != "replacecommit":
         return timeline_avro.encode("HoodieCommitMetadata", record)
-    gone: dict[str, list[str]] = {}
+    replaced_ids: dict[str, list[str]] = {}
     for partition, file_id in slot.replaced:
-        gone.setdefault(partition, []).append(file_id)
-    return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": gone})
+        replaced_ids.setdefault(partition, []).append(file_id)
+    return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": replaced_ids})
 
 
 def _told_beside(slot: Slot) -> dict[str, str]:
     """Return the entries of a commit's `extraMetadata` besides the schema: merged logs and source positions."""
-    found = {MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}
+    entries = {MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}
     if slot.transaction and slot.reached:
         application, number = slot.transaction
-        said = {"app": application, "n": number, "position": slot.reached}
-        found[REACHED] = json.dumps(said, separators=(",", ":"), sort_keys=True)
+        progress = {"app": application, "n": number, "position": slot.reached}
+        entries[REACHED] = json.dumps(progress, separators=(",", ":"), sort_keys=True)
     if slot.streamed:
-        found[PLACE] = Streamed(*slot.streamed).text
-    return found
+        entries[PLACE] = Streamed(*slot.streamed).text
+    return entries
 
 
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
@@ -167,8 +165,8 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
         for partition, file_id, base, inserts, updates in groups
     ]
     by_partition = {
-        partition: [{**stat, "partitionPath": None} for stat in found]
-        for partition, found in _by_partition(stats).items()
+        partition: [{**stat, "partitionPath": None} for stat in partition_stats]
+        for partition, partition_stats in _by_partition(stats).items()
     }
     record = {
         "partitionToWriteStats": by_partition,
@@ -182,18 +180,18 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
 
 def requested_replace(operation: str) -> bytes:
     """Return the content of a replacecommit.requested file for `operation`."""
-    named = operation if operation == "DELETE_PARTITION" else None
+    operation_type = operation if operation == "DELETE_PARTITION" else None
     record: dict[str, Any] = {
-        "operationType": named,
+        "operationType": operation_type,
         "clusteringPlan": None,
-        "extraMetadata": {} if named else None,
-        "version": 1 if named else None,
+        "extraMetadata": {} if operation_type else None,
+        "version": 1 if operation_type else None,
     }
     return timeline_avro.encode("HoodieRequestedReplaceMetadata", record)
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Return the content of a compaction.requested file: the file groups to compact, with their base and log files.
+    """Return the content of a compaction.requested file, which lists the file groups to compact with their files.
 
     `sizes` maps the paths of these files to bytes.
     """
@@ -233,7 +231,7 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
 def savepoint_metadata(slot: Slot, kept: View) -> bytes:
     """Return the content of a completed savepoint file for the snapshot `kept`.
 
-    It lists the names of the snapshot's files by partition: the base file first, and then the logs, newest first.
+    The file lists the names of the snapshot's files by partition: the base file first, and then the logs, newest first.
     """
     partitions = {
         partition: {
@@ -258,16 +256,17 @@ def savepoint_metadata(slot: Slot, kept: View) -> bytes:
 
 
 def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for path, partition in slot.victims:
-        found.setdefault(partition, []).append(path)
-    return found
+        paths.setdefault(partition, []).append(path)
+    return paths
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
     """Return the content of a clean.requested file for the clean operation `slot`.
 
-    `earliest` is the first slot that stays readable. `url` makes a path absolute, as Hudi requires here.
+    `earliest` is the first slot that stays readable. `url` converts a path to an absolute path, which Hudi requires
+    here.
     """
     record = {
         "earliestInstantToRetain": {"timestamp": earliest.instant, "action": earliest.action, "state": "COMPLETED"},
@@ -304,12 +303,12 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
             partition: {
                 "partitionPath": partition,
                 "policy": "KEEP_LATEST_COMMITS",
-                "deletePathPatterns": found,
-                "successDeleteFiles": found,
+                "deletePathPatterns": file_names,
+                "successDeleteFiles": file_names,
                 "failedDeleteFiles": [],
                 "isPartitionDeleted": False,
             }
-            for partition, found in names.items()
+            for partition, file_names in names.items()
         },
         "version": 2,
         "bootstrapPartitionMetadata": {},
@@ -342,9 +341,7 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the content of a completed rollback file for the rollback `slot`. `files` are the deleted files by
-    partition.
-    """
+    """Return the content of a completed rollback file for the rollback `slot`, with the deleted files by partition."""
     record = {
         "startRollbackTime": instant_of_ms(slot.completed_at),
         "timeTakenInMillis": 0,

@@ -1,6 +1,6 @@
-"""Column history of a table that another engine wrote: the current schema, its column ids, and each file's schema.
+"""Column history of a table that another engine wrote: the current schema with column ids, and the schema of each file.
 
-It is derived from the metadata of commits. From files, only the column names and types are read (docs/format.md 11.4).
+The history is derived from commit metadata. From files, only column names and types are read (docs/format.md 11.4).
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from hoodoo.timeline.views.view import View
 
 
 class ExternalColumns:
-    """Column history of commits by other engines. It assigns ids to the columns whenever a commit changes the schema.
+    """Column history of commits by other engines, which assigns column ids when a commit changes the schema.
 
-    Columns are matched by name. If a commit contains Hudi's internal schema, they are matched by the ids in it.
+    Columns are matched by name, or by the ids in Hudi's internal schema if a commit contains it.
 
-    As for Hudi's readers, the current schema is that of the commit with the largest requested instant. The commit that
-    completed last does not count. The commit of a table service changes no columns, and may contain the columns from
-    the time of its plan.
+    As for Hudi's readers, the current schema is that of the commit with the largest requested instant, even if another
+    commit completed later. The commit of a table service changes no columns, and may contain outdated columns.
     """
 
     def __init__(
@@ -54,11 +53,11 @@ class ExternalColumns:
 
     @property
     def now(self) -> TableSchema | None:
-        """The columns as of the newest commit that was passed to `told`, or None if they are not known yet."""
+        """Columns as of the newest commit that was passed to `told`, or None before the first commit."""
         return self.schemas.newest or self.first
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the column changes of a commit to its slot, and the schema id of each of its files.
+        """Add the column changes of a commit, and the schema id of each file, to the slot of the commit.
 
         `record` is the metadata of the commit.
         """
@@ -67,7 +66,7 @@ class ExternalColumns:
         if not text or not slot.tells_columns:
             return self._written_under(slot, self.now)
         schema = own_columns(arrow_schema(text))
-        if slot.instant <= self._said:  # a concurrent commit that began later is newer, and this one used older columns
+        if slot.instant <= self._said:  # a concurrent commit that began later has newer columns
             return self._overlapped(slot, schema)
         self._said = slot.instant
         internal = str(extra.get("latest_schema") or "")
@@ -108,10 +107,10 @@ class ExternalColumns:
         return self._written_under(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Return the newest schema of the table that has the columns `schema`, or the current schema if none has."""
-        known = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
-        wanted = _flat_types(schema)
-        return next((one for one in known if _flat_types(one.arrow) == wanted), self.now)
+        """Return the newest schema of the table with the columns `schema`, or else the current schema."""
+        candidates = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
+        types = _flat_types(schema)
+        return next((candidate for candidate in candidates if _flat_types(candidate.arrow) == types), self.now)
 
     def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
         """Add the schema id of each file to the slot of a commit that overlapped a later commit.
@@ -123,9 +122,9 @@ class ExternalColumns:
             return self._written_under(slot, self.like(schema))
         numbers = {}
         for file in slot.files:
-            found = _columns_in(self._store, file)
-            one = self.like(schema if found is None else found)
-            numbers[file.path] = one.id if one else 1
+            file_columns = _columns_in(self._store, file)
+            file_schema = self.like(schema if file_columns is None else file_columns)
+            numbers[file.path] = file_schema.id if file_schema else 1
         return self._written_under(slot, self.now, numbers)
 
     def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
@@ -134,16 +133,16 @@ class ExternalColumns:
         `numbers` contains the id of each file by path. None (default): all files have the id of `schema`.
         """
         number = schema.id if schema else 1
-        each = [numbers[file.path] if numbers else number for file in slot.files]
-        files = tuple(replace(file, schema=0 if n == 1 else n) for file, n in zip(slot.files, each, strict=True))
+        ids = [numbers[file.path] if numbers else number for file in slot.files]
+        files = tuple(replace(file, schema=0 if n == 1 else n) for file, n in zip(slot.files, ids, strict=True))
         changes = slot.columns or any(file.schema for file in files)
         return replace(slot, files=files, needs=(*slot.needs, COLUMNS) if changes else slot.needs)
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column as a string, for comparison. All nested types become 'nested'.
+    """Return the type of each column as a string, for comparison.
 
-    Engines describe nested types differently.
+    All nested types become 'nested', because engines describe them differently.
     """
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 
@@ -164,15 +163,15 @@ def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
 
 
 def _ids_ended(store: Store, instant: str) -> bool:
-    """Return whether Hudi began with new column ids at `instant`, instead of continuing the earlier ids.
+    """Return whether Hudi assigned new column ids at `instant`, instead of continuing the earlier ids.
 
-    This is so if the newest commit at that time contains no internal schema.
+    Hudi does so if the newest commit at that time contains no internal schema.
     """
     names = (found for name in store.names(TIMELINE) if (found := parse_instant(name)))
     before = [one for one in names if one.state is State.COMPLETED and one.action in WRITES and one.time < instant]
     before = [one for one in before if one.completed < instant]
     if not before:
-        return False  # they are archived
+        return False  # earlier commits are archived
     newest = timeline_avro.decode(store.get(max(before, key=lambda one: one.time).key))
     return not (newest.get("extraMetadata") or {}).get("latest_schema")
 

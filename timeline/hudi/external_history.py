@@ -1,8 +1,8 @@
 """Read access to tables and commits of other engines, by converting the instants of Hudi's timeline to slots.
 
 Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
-as on any table. Slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or below
-the log's completion time.
+as in any table. File slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or
+below the log's completion time.
 """
 
 from __future__ import annotations
@@ -59,14 +59,11 @@ class CompletedInstant:
 
 
 DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
-"""Actions of Hudi that become slots. Other actions (rollbacks of pending instants, Hudi's indexing) change no
-snapshot.
-"""
+"""Actions of Hudi that become slots. Other actions, such as rollbacks of pending instants, change no snapshot."""
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Return the names of Hudi's timeline files, without instants that began over a day before the newest slot
-    completed.
+    """Return the names of Hudi's timeline files, except for instants that began over a day before the newest slot.
 
     `view` is the view of the newest slot.
     """
@@ -78,7 +75,7 @@ def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant
 
     Only instants that become slots and completed after `after` are returned.
     """
-    # the folder may contain very many files
+    # parse only new names, because the folder may contain many files
     new = (name for name in names if name[17:18] == "_" and name[18:35] > after)
     parsed = (parse_instant(name) for name in new)
     found = [
@@ -102,8 +99,7 @@ def archived(store: Store) -> list[CompletedInstant]:
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
     """Return archived commits of other engines that an interrupted adoption has not recorded as slots, oldest first.
 
-    They are newer than the newest slot. `newest` is the newest archived instant, if it is
-    known.
+    These commits are newer than the newest slot. `newest` is the newest archived instant, or None if it is unknown.
     """
     head = instant_of_ms(history.known_head().completed_at)
     return (
@@ -157,7 +153,7 @@ def slot_of(
         seq: The number of the slot.
         previous_ms: The completion time of the previous slot, in ms since 1970.
         found: The instant.
-        record: The decoded content of its completed file.
+        record: The decoded content of the completed file of the instant.
         before: Finds earlier slots.
 
     Raises:
@@ -193,8 +189,8 @@ def slot_of(
     if record.get("operationType") == LOG_COMPACT and not merged:
         raise UnsupportedTable(
             (
-                "This table has log compactions (operation LOG_COMPACT), which hoodoo cannot read. Run a full "
-                "compaction with Hudi first."
+                f"Log compaction {found.time} (LOG_COMPACT) by Hudi is not supported. Run a full compaction with Hudi "
+                "first."
             ),
             instant=found.time,
         )
@@ -241,9 +237,9 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(store: Store, more: str = "") -> str:
-    """Derive an id for a table that hoodoo did not create, from its location and `more`.
+    """Derive an id for a table that hoodoo did not create, from its location and the suffix `more`.
 
-    `more` distinguishes states of the table that number the slots of the same commits differently.
+    `more` distinguishes states of the table in which the same commits have different slot numbers.
     """
     return hashlib.sha256((store.uri + more).encode()).hexdigest()[:32]
 
@@ -272,7 +268,9 @@ class ExternalHistory(History):
         Later changes are in the views. Raises UnsupportedTable if no commit contains a schema.
         """
         if self._columns.first is None:
-            raise UnsupportedTable("No commit of this table contains its columns.")
+            raise UnsupportedTable(
+                "Table has no commit with a schema, so its columns are unknown. Write to it once with Hudi."
+            )
         return self._columns.first
 
     def view(self, seq: int) -> View:
@@ -298,9 +296,7 @@ class ExternalHistory(History):
         return view
 
     def _found(self) -> Iterable[CompletedInstant]:
-        """Return the instants that become slots, in any order. If an instant is returned twice, the last one is
-        used.
-        """
+        """Return the instants that become slots, in any order. Later entries replace earlier entries of an instant."""
         names = self.store.names(TIMELINE)
         return (*open_plans(names), *completed_in(names), *archived(self.store))
 
@@ -318,10 +314,10 @@ class ExternalHistory(History):
         return slots
 
     def _record(self, found: CompletedInstant) -> dict[str, Any]:
-        known = found.time + found.action + found.key
-        if known not in self._parsed:
-            self._parsed[known] = found.record(self.store)
-        return self._parsed[known]
+        cache_key = found.time + found.action + found.key
+        if cache_key not in self._parsed:
+            self._parsed[cache_key] = found.record(self.store)
+        return self._parsed[cache_key]
 
     def _slot(
         self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
@@ -332,12 +328,12 @@ class ExternalHistory(History):
 class Overlay(History):
     """History of a hoodoo table that also includes later commits of another engine, before hoodoo adopts them.
 
-    It consists of hoodoo's slots, followed by slots in memory for the later commits. These have the numbers that an
-    adoption will give them.
+    The history consists of hoodoo's slots, followed by slots in memory for the later commits, which have the same
+    numbers as after their adoption.
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """Create the history. `created` contains the columns of the table before any slot changed them."""
+        """Create the history on top of `ours`. `created` contains the columns that the table was created with."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []
@@ -359,7 +355,7 @@ class Overlay(History):
             for one in sorted(found, key=lambda one: one.completed):
                 if one.action == RESTORE:
                     raise UnsupportedTable(
-                        "Another engine restored this table. Write to it with hoodoo once, which adopts the restore.",
+                        "Table was restored by another engine. Write to it with hoodoo once, to adopt the restore.",
                         instant=one.time,
                     )
                 record = one.record(self.store)
@@ -386,7 +382,7 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Return whether hoodoo itself made one of the commits after the newest slot, whose slot was therefore lost."""
+        """Return whether the slot of a hoodoo commit was lost, because its instant is newer than the newest slot."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 
@@ -425,10 +421,7 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
             if isinstance(parsed, LogName) and parsed.cdc or parsed is None:
                 if path and parsed is None:
                     raise UnsupportedTable(
-                        (
-                            f"File {path} of the table is neither a Parquet base file nor a log file that "
-                            "hoodoo supports."
-                        ),
+                        (f"File {path} is not supported: expected a Parquet base file or a log file."),
                         file=path,
                     )
                 continue

@@ -1,8 +1,8 @@
-"""Source positions of ingestion jobs in external commits, made by Apache Hudi's streamer, and in lost hoodoo commits.
+"""Source positions of ingestion jobs in the metadata of external commits and of hoodoo commits without a slot.
 
-A hoodoo commit has the position of its slot in its metadata (`hoodoo.ingest`). A commit of Hudi's streamer contains its
-checkpoint, and counts as the next commit of a separate application. A checkpoint equal to the newest one is ignored:
-each hoodoo commit repeats it, and other Hudi writers may be configured to repeat it.
+The metadata of a hoodoo commit contains the position of its slot (`hoodoo.ingest`). A commit of Hudi's streamer
+contains a checkpoint, and counts as the next commit of a separate application. A checkpoint that equals the newest
+checkpoint is ignored, because hoodoo commits and possibly other Hudi writers repeat it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ class ExternalPositions:
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the source position in a commit's metadata to the commit's slot, with its application or streamer
-        checkpoint.
+        """Add the source position in the metadata of a commit to the slot of the commit.
 
-        `record` is the metadata of the commit. Raises CorruptTable if the position in it is invalid.
+        `record` is the metadata of the commit. Raises CorruptTable if the position is invalid.
         """
         if not slot.writes_rows:
             return slot
@@ -58,24 +57,23 @@ class ExternalPositions:
     def _ours(self, extra: Mapping[str, Any], key: str) -> tuple[str, int, str] | None:
         """Return the application, version number and source position in the metadata of a hoodoo commit.
 
-        Returns None for a commit without a source position, or if another writer repeated the position of an earlier
-        commit.
+        Returns None for a commit without a source position, or with a position that another writer repeated.
         """
         text = extra.get(REACHED)
         if not text:
             return None
         try:
-            said = json.loads(text)
+            stored = json.loads(text)
         except (ValueError, RecursionError):
-            said = None
-        if not fits(said, _SHAPE) or not said["app"] or not said["position"]:
+            stored = None
+        if not fits(stored, _SHAPE) or not stored["app"] or not stored["position"]:
             raise CorruptTable(
-                f"{key or 'An archived commit'} has no valid source position of an application: its {REACHED} "
-                f"is {str(text)[:100]!r}. Restore the file from a backup.",
+                f"Commit {key or 'in the archived timeline'} has an invalid source position: {REACHED} is "
+                f"{str(text)[:100]!r}. Restore the file from a backup.",
                 file=key,
             )
-        newer = said["n"] > self._versions.get(said["app"], -1)
-        return (said["app"], said["n"], said["position"]) if newer else None
+        newer = stored["n"] > self._versions.get(stored["app"], -1)
+        return (stored["app"], stored["n"], stored["position"]) if newer else None
 
 
 __all__ = ["ExternalPositions"]

@@ -1,7 +1,6 @@
 """Coordination with concurrent writes by Apache Hudi: Hudi's file system lock and heartbeats (docs/format.md 13).
 
-It is needed only if the table option hudi_writers states that Hudi writes at the same time. hoodoo's own writers do not
-rely on it.
+The lock is only used if the table option hudi_writers is set. hoodoo's own writers do not rely on it.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _OURS = b"hoodoo "
 @contextmanager
 def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iterator[None]:
     """Hold Hudi's file system lock during the body. Raises LockHeld if it is not free within `patience_s` seconds."""
-    mine = _OURS + environment.token().encode()
+    content = _OURS + environment.token().encode()
     deadline = environment.elapsed() + patience_s
-    while not _take(store, mine):
+    while not _take(store, content):
         if environment.elapsed() > deadline:
             raise LockHeld(
                 (
@@ -41,14 +40,14 @@ def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iter
     try:
         yield
     finally:
-        _release(store, mine)
+        _release(store, content)
 
 
-def _take(store: Store, mine: bytes) -> bool:
+def _take(store: Store, content: bytes) -> bool:
     try:
-        store.create(HUDI_LOCK, mine, durable=False)
+        store.create(HUDI_LOCK, content, durable=False)
     except FileExistsError:
-        return _holder(store) == mine  # this process holds the lock, but the reply was lost
+        return _holder(store) == content  # this process created the lock, but the response was lost
     return True
 
 
@@ -61,28 +60,26 @@ def _holder(store: Store) -> bytes:
 
 def _drop_stale(store: Store) -> None:
     """Delete Hudi's lock if a crashed hoodoo process left it. Locks of Hudi's own writers are never deleted."""
-    at, clock = store.modified_ms(HUDI_LOCK), f"{HUDI_LOCK}.clock"
-    if at is None or not _holder(store).startswith(_OURS):
+    locked_at, clock = store.modified_ms(HUDI_LOCK), f"{HUDI_LOCK}.clock"
+    if locked_at is None or not _holder(store).startswith(_OURS):
         return
     store.put(clock, b"")
     now = store.modified_ms(clock)
     store.delete(clock)
-    if now is not None and now - at > _STALE_MS:
+    if now is not None and now - locked_at > _STALE_MS:
         store.delete(HUDI_LOCK)
 
 
-def _release(store: Store, mine: bytes) -> None:
+def _release(store: Store, content: bytes) -> None:
     try:
-        if _holder(store) == mine:
+        if _holder(store) == content:
             store.delete(HUDI_LOCK)
     except HoodooError as problem:
-        log.warning("the lock %s could not be released: %s", HUDI_LOCK, problem)
+        log.warning("failed to release Hudi's lock %s: %s", HUDI_LOCK, problem)
 
 
 class Heartbeat:
-    """Thread that keeps the heartbeat file of a pending instant up to date, so that Hudi does not roll the instant
-    back.
-    """
+    """Thread that updates the heartbeat file of a pending instant, so that Hudi does not roll the instant back."""
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"
@@ -95,7 +92,7 @@ class Heartbeat:
             try:
                 self.store.put(self.key, b"")
             except HoodooError as problem:
-                log.warning("heartbeat %s: %s", self.key, problem)
+                log.warning("failed to write the heartbeat %s: %s", self.key, problem)
 
     def stop(self) -> None:
         """Stop the thread, and wait for its end."""

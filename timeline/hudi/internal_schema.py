@@ -1,7 +1,7 @@
-"""Column ids of Hudi's internal schema, which Apache Hudi assigns with `hoodie.schema.on.read.enable`.
+"""Column ids in Hudi's internal schema, which Apache Hudi assigns with `hoodie.schema.on.read.enable`.
 
-A commit's metadata contains it as `latest_schema`, next to the Avro schema with the same names. Only the ids are read
-here, because names and types come from the Avro schema. hoodoo writes no internal schema (docs/format.md 11.4).
+Commit metadata contains the internal schema as `latest_schema`, next to the Avro schema with the same names. Only the
+ids are read, because names and types come from the Avro schema. hoodoo writes no internal schema (docs/format.md 11.4).
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ Path = tuple[str, ...]
 
 
 def ids_by_path(text: str) -> dict[Path, int]:
-    """Parse the internal schema in a commit's metadata, and return the id of each column by its path, without meta
-    columns.
+    """Parse the internal schema in commit metadata, and return the column ids by path, without meta columns.
 
     Raises UnsupportedTable if the schema is invalid.
     """
     try:
-        found = dict(_fields(json.loads(text), ()))
+        ids = dict(_fields(json.loads(text), ()))
     except (ValueError, TypeError, KeyError, RecursionError):
         raise UnsupportedTable(
-            f"A commit has an internal schema (latest_schema) that hoodoo does not support: {text[:80]!r}. "
-            "Commit once with Hudi and hoodie.schema.on.read.enable=false, then rewrite files with renamed columns."
+            f"Internal schema (latest_schema) of a commit is not supported: {text[:80]!r}. Commit once with Hudi and "
+            "hoodie.schema.on.read.enable=false, and then rewrite files with renamed columns."
         ) from None
-    if len(set(found.values())) != len(found):
+    if len(set(ids.values())) != len(ids):
         raise UnsupportedTable(
-            "An internal schema (latest_schema) has the same id for two columns. Write it again with Hudi."
+            "Internal schema (latest_schema) of a commit has the same id for two columns. Commit again with Hudi."
         )
-    return found
+    return ids
 
 
 def _fields(record: Mapping[str, Any], around: Path) -> Iterator[tuple[Path, int]]:
@@ -68,22 +67,21 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
 def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
     """Return the table's next schema, after Apache Hudi changed the columns to `schema` with the column ids `ids`.
 
-    A column with a known id is the same column as in the schema `before`, whatever its name. A column without an id is
-    found by its name. All other columns are new. `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi
-    numbered the columns in their order.
+    Columns are matched with the schema `before` by id, or by name if they have no id. All other columns are new.
+    `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi numbered the columns in their order.
     """
-    ours = {theirs: own for own, theirs in before.hudi or hudi_column_ids(before)}
+    own_ids = {hudi_id: own for own, hudi_id in before.hudi or hudi_column_ids(before)}
     by_parent_and_name = {names: number for number, names in before.parent_and_name.items()}
 
     def find(path: Path, around: int) -> Column | None:
-        number = ours.get(ids[path]) if path in ids else by_parent_and_name.get((around, path[-1]))
+        number = own_ids.get(ids[path]) if path in ids else by_parent_and_name.get((around, path[-1]))
         return before.by_id.get(number) if number is not None else None
 
     return with_ids(rebuilt(before, schema, find), ids)
 
 
 def with_ids(schema: TableSchema, ids: Mapping[Path, int]) -> TableSchema:
-    """Return a copy of `schema` that also contains the id of each column in Hudi's internal schema."""
+    """Return a copy of `schema` with the id of each column in Hudi's internal schema."""
     own = _own_ids(schema.columns, ())
     return replace(schema, hudi=tuple((number, ids[path]) for path, number in own if path in ids))
 
@@ -98,18 +96,18 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
 def hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
     """Return the column ids that Hudi assigns to a schema for the first time, as pairs of hoodoo's id and Hudi's id.
 
-    Hudi numbers the columns of one level in order, then those inside the first column down to the bottom, and so on.
+    Hudi numbers the columns of one level in order, then recursively the fields of the first column, and so on.
     """
-    found: list[tuple[int, int]] = []
+    ids: list[tuple[int, int]] = []
 
     def number(beside: Iterable[Column]) -> None:
         for column in (columns := list(beside)):
-            found.append((column.id, FIRST_ID + len(found)))
+            ids.append((column.id, FIRST_ID + len(ids)))
         for column in columns:
             number(column.children)
 
     number(schema.columns)
-    return tuple(found)
+    return tuple(ids)
 
 
 __all__ = ["Path", "by_ids", "ids_by_path", "hudi_column_ids", "with_ids"]

@@ -1,8 +1,8 @@
 """Writer for Hudi's metadata table: its partition `files`, which lists the data files of the table.
 
-If the table properties name this partition, Hudi's readers only see the listed files. The publisher of a slot therefore
-first appends the slot's added and deleted files. hoodoo's readers do not use the metadata table. If it is not in a
-known state, the publisher takes it out of use, and Hudi builds it again.
+If the table properties enable this partition, Hudi's readers only see the listed files. The publisher of a slot
+therefore first appends the slot's added and deleted files. hoodoo's readers do not use the metadata table. If its state
+is not supported, the publisher disables it, and Hudi rebuilds it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TIMELINE = _ROOT + TIMELINE
 _FILE_GROUP = "files-0000-0"
 _BASE = re.compile(rf"^{_FILE_GROUP}_\d+-\d+-\d+_(\d{{17}})\.hfile$")
 _LOGS_MAX = 64
-"""Maximum number of log files after the newest base file. hoodoo never compacts them, and readers read all of them."""
+"""Maximum number of log files after the newest base file. Readers read all of them, and hoodoo never compacts them."""
 _VERSION = "9"
 _PROPERTIES = {
     "hoodie.table.version": _VERSION,
@@ -56,9 +56,9 @@ class MetadataTable:
     """State of Hudi's metadata table, if hoodoo can append to it.
 
     Attributes:
-        schema: The schema of its records, from its commits.
-        newest_ms: The newest time in its timeline, in ms since 1970.
-        appended: True if it has a completed commit with the instant to append.
+        schema: The schema of the records.
+        newest_ms: The newest time in the timeline of the metadata table, in ms since 1970.
+        appended: True if the metadata table has a completed commit with the instant to append.
     """
 
     schema: str
@@ -71,51 +71,51 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
 
     As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
     """
-    found: dict[str, dict[str, int | None]] = {}
+    changes: dict[str, dict[str, int | None]] = {}
     if slot.outcome != COMPLETED:
-        return found
+        return changes
     for file in slot.files:
-        files = found.setdefault(file.partition, {})
+        files = changes.setdefault(file.partition, {})
         files[file.name] = file.size
         files.update({path.rpartition("/")[2]: size for path, (size, _) in file.changes.items()})
     for path, partition in slot.victims:
-        found.setdefault(partition, {})[path.rpartition("/")[2]] = None
-    return found
+        changes.setdefault(partition, {})[path.rpartition("/")[2]] = None
+    return changes
 
 
 def lists_files(values: Mapping[str, str]) -> bool:
     """Return whether Hudi's readers use the partition `files`, according to the table properties `values`.
 
-    False if the properties do not name it, or if any partition of the metadata table is being built.
+    False if the properties do not enable it, or if any partition of the metadata table is being built.
     """
-    named = [name.strip() for name in values.get(METADATA_PARTITIONS, "").split(",")]
-    return FILES in named and not values.get(METADATA_INFLIGHT) and values.get("hoodie.table.version") == _VERSION
+    enabled = [name.strip() for name in values.get(METADATA_PARTITIONS, "").split(",")]
+    return FILES in enabled and not values.get(METADATA_INFLIGHT) and values.get("hoodie.table.version") == _VERSION
 
 
 def look(store: Store, instant: str) -> MetadataTable | None:
-    """Inspect Hudi's metadata table, to decide whether hoodoo can append to it.
+    """Inspect Hudi's metadata table. Returns None if hoodoo cannot append to it.
 
     Args:
         store: The table's store.
         instant: The instant to append.
 
     Returns:
-        The state of the metadata table, or None if any part of it is not in a known state.
+        The state of the metadata table, or None if its state is not supported.
     """
     if not _has_known_properties(store):
         return None
-    found = _instants(store)
-    completed = [one for one in found if one.state is State.COMPLETED]
-    ended = {one.time for one in completed}
-    if any(one.action not in _HARMLESS and one.time not in ended for one in found):
+    instants = _instants(store)
+    completed = [one for one in instants if one.state is State.COMPLETED]
+    completed_times = {one.time for one in completed}
+    if any(one.action not in _HARMLESS and one.time not in completed_times for one in instants):
         return None  # a compaction or a change of its partitions is running
     if not _has_room(store, instant):
         return None
     schema = _schema(store, completed)
     if schema is None:
         return None
-    others = (one for one in found if one.time != instant)
-    newest = max((time for one in others for time in (one.time, one.completed)), default=instant)
+    other_instants = (one for one in instants if one.time != instant)
+    newest = max((time for one in other_instants for time in (one.time, one.completed)), default=instant)
     appended = any(one.time == instant and one.action == DELTA_COMMIT for one in completed)
     return MetadataTable(schema, ms_of_instant(newest), appended)
 
@@ -125,7 +125,7 @@ def _has_known_properties(store: Store) -> bool:
         values = java.parse(store.get(_ROOT + ".hoodie/hoodie.properties"))
     except (FileNotFoundError, CorruptTable):
         return False
-    return all(values.get(name) == wanted for name, wanted in _PROPERTIES.items())
+    return all(values.get(name) == expected for name, expected in _PROPERTIES.items())
 
 
 def _instants(store: Store) -> list[Instant]:
@@ -148,9 +148,7 @@ def _has_room(store: Store, instant: str) -> bool:
 
 
 def _schema(store: Store, completed: list[Instant]) -> str | None:
-    """Return the record schema in the newest deltacommit of the metadata table, or None if hoodoo does not know the
-    schema.
-    """
+    """Return the record schema in the newest deltacommit of the metadata table, or None if it is not supported."""
     for one in sorted(completed, key=lambda one: one.completed, reverse=True):
         if one.action != DELTA_COMMIT:
             continue
@@ -165,11 +163,11 @@ def _schema(store: Store, completed: list[Instant]) -> str | None:
 
 
 def append(store: Store, slot: Slot, table: MetadataTable) -> None:
-    """Append the data files that `slot` added and deleted to Hudi's metadata table: one log and its deltacommit.
+    """Append the data files that `slot` added and deleted to Hudi's metadata table, with one log and its deltacommit.
 
-    The log is valid only with the deltacommit. Another process may already have done some of the steps. The completion
-    time of the deltacommit is later than all times in the metadata table, because readers would ignore its log if it
-    were older than a compaction.
+    The log is only valid with the deltacommit. Another process may already have done some of the steps. The completion
+    time of the deltacommit is later than all times in the metadata table, because readers ignore logs that are older
+    than a compaction.
 
     Args:
         store: The table's store.
@@ -184,14 +182,14 @@ def append(store: Store, slot: Slot, table: MetadataTable) -> None:
     path = f"{FILES}/{log_file_name(_FILE_GROUP, slot.instant)}"
     log = DataFile(path, FILES, _FILE_GROUP, LOG, size=len(content), digest="", rows=len(records), updates=len(records))
     completed = instant_of_ms(max(slot.completed_at, table.newest_ms + 1))
-    done = Instant(slot.instant, DELTA_COMMIT, State.COMPLETED, completed)
+    deltacommit = Instant(slot.instant, DELTA_COMMIT, State.COMPLETED, completed)
     for key, data in (
         (_key(Instant(slot.instant, DELTA_COMMIT, State.REQUESTED)), b""),
         (_key(Instant(slot.instant, DELTA_COMMIT, State.INFLIGHT)), b""),
         (_ROOT + path, content),
-        (_key(done), commit_metadata.metadata_table_commit(log, slot.instant, table.schema)),
+        (_key(deltacommit), commit_metadata.metadata_table_commit(log, slot.instant, table.schema)),
     ):
-        with suppress(FileExistsError):  # a helper was faster
+        with suppress(FileExistsError):  # another process was faster
             store.create(key, data)
 
 
@@ -200,18 +198,20 @@ def _key(instant: Instant) -> str:
 
 
 def oldest_needed_instant(store: Store) -> str:
-    """Return the oldest instant that Hudi's metadata table still needs in the timeline. Later instants are needed, too.
+    """Return the oldest instant that Hudi's metadata table needs in the timeline. It also needs all later instants.
 
-    Their files may be listed only in a log of the metadata table. Readers ignore a log whose instant is not in the
-    table's timeline, so these instants must not be archived.
+    Readers ignore a log of the metadata table whose instant is not in the table's timeline, so these instants must not
+    be archived.
     """
     bases = [base[1] for name in store.names(f"{_ROOT}{FILES}/") if (base := _BASE.match(name))]
     compacted = max(bases, default="")
     return min(_later(_instants(store), compacted), default=compacted)
 
 
-def _later(found: list[Instant], compacted: str) -> Iterator[str]:
+def _later(instants: list[Instant], compacted: str) -> Iterator[str]:
     yield compacted
-    for one in found:
-        if one.action in (DELTA_COMMIT, COMMIT) and (one.completed > compacted or one.state is not State.COMPLETED):
-            yield one.time
+    for instant in instants:
+        if instant.action in (DELTA_COMMIT, COMMIT) and (
+            instant.completed > compacted or instant.state is not State.COMPLETED
+        ):
+            yield instant.time

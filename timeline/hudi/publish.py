@@ -1,7 +1,7 @@
 """Publication of slots in Hudi's timeline: each slot becomes a completed Hudi instant, strictly in slot order.
 
-All published content is derived from the slot. Any process may therefore publish a slot, also repeatedly. After a crash
-between a slot and its publication, the next process completes it. A publication is never undone (protocol rule 11).
+All published content is derived from the slot. Any process may therefore publish a slot, even repeatedly. After a crash
+between a slot and its publication, the next process publishes it. A publication is never undone (protocol rule 11).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NOTHING = b""
 SLOW_WRITE_MS = 86_400_000
 """Maximum age of a write's instant relative to the head, in ms.
 
-An older write starts again with a new instant, because data that it needs may be gone (protocol rule 13).
+An older write is retried with a new instant, because data that it needs may be deleted (protocol rule 13).
 """
 
 
 def final_key(slot: Slot) -> str:
-    """Return the path of the last file that publishing a slot creates. If the file exists, the slot is published.
+    """Return the path of the last file that publishing a slot creates.
 
-    All earlier slots are then published, too.
+    If the file exists, the slot and all earlier slots are published.
     """
     if slot.published:
         return slot.published
@@ -86,8 +86,8 @@ class Publisher:
         Args:
             seq: The last slot to publish.
             config: The configuration of the table.
-            new: A slot that this process just wrote, so that it cannot be published yet. 0 (default): none.
-            stands: True if the slot `new` was certainly not rolled back. Default False.
+            new: A slot that this process just wrote, and that is therefore unpublished. 0 (default): no such slot.
+            stands: True if the slot `new` is known not to be rolled back. Default False.
             names: Names of files that exist in Hudi's timeline, to save requests.
 
         Raises:
@@ -130,7 +130,7 @@ class Publisher:
         else:
             if not stands and taken_back(self.store, slot):
                 if self._is_published(slot):
-                    return  # a helper published it long ago, and it is archived now
+                    return  # another process published it, and it is archived now
                 raise RolledBackExternally(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             before = (
@@ -148,7 +148,7 @@ class Publisher:
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
         """Return the table's configuration as of a slot, so that all processes publish the slot with the same bytes.
 
-        The columns of a compaction are those of its plan. Its instant is that of the plan, which engines use for time
+        A compaction has the columns of its plan, because it has the instant of the plan, which engines use for time
         travel.
         """
         known = self.history.known_head().schemas
@@ -163,7 +163,7 @@ class Publisher:
         try:
             self.store.create(key, data, durable)
         except FileExistsError:
-            return  # a helper was faster
+            return  # another process was faster
 
     # ---- rollback: slot, requested, inflight, the target's files, its pending instants, completed
     def _rollback(self, slot: Slot) -> None:
@@ -190,7 +190,7 @@ class Publisher:
     def _outdated(self, earliest: Slot) -> list[str]:
         """Return the paths of key sets and checkpoints that a clean operation may delete.
 
-        No transaction, and no snapshot from the slot `earliest` on, can need them.
+        They are not needed by any transaction, or by any snapshot from the slot `earliest` on.
         """
         old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
         keys = [
@@ -201,16 +201,18 @@ class Publisher:
         return keys + [key for key in checkpoints[:-1] if key not in saved]
 
     def _leased(self, slot: Slot) -> set[str]:
-        """Return the data files that a clean operation must not delete yet, because a reader holds a lease on them.
+        """Return the data files that a clean operation must not delete yet, because a reader has a lease on them.
 
-        The leases were taken after the clean operation was decided. Orphan removal deletes the files after the leases
-        end.
+        The leases were taken after the clean operation was committed. Orphan removal deletes the files when the leases
+        have ended.
         """
-        held = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
-        if not held:
+        leased_slots = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
+        if not leased_slots:
             return set()
         return {
-            entry.path for entry in self.history.state(slot.seq - 1).superseded if any(map(entry.in_snapshot, held))
+            entry.path
+            for entry in self.history.state(slot.seq - 1).superseded
+            if any(map(entry.in_snapshot, leased_slots))
         }
 
     def _clean(self, slot: Slot, config: TableConfig) -> None:
@@ -230,48 +232,48 @@ class Publisher:
     # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
     # valid
     def _list_files(self, slot: Slot, config: TableConfig) -> None:
-        """Record the files of a slot in Hudi's metadata table. Disables this table if it can no longer be trusted.
+        """Record the files of a slot in Hudi's metadata table, or disable the metadata table if this is not possible.
 
-        Only its partition `files` stays in use. The other partitions would lack the new files, and Hudi ignores files
+        Only the partition `files` stays enabled. The other partitions would lack the new files, and Hudi ignores files
         that they do not list. After a change of the properties, the slot is checked again. If another process has
         published the slot by then, possibly without the metadata table, the metadata table is disabled. It is inspected
-        after the properties are read, because a purge first removes it from the properties and then deletes it.
+        after the properties are read, because a purge first disables it in the properties and then deletes it.
         """
         if not config.metadata_partitions or not metadata_table.changes_of(slot):
             return
         values = hoodie_properties.read_properties(self.store)
         if not values.get(METADATA_PARTITIONS) or self.store.exists(final_key(slot)):
             return
-        known = None
+        metadata = None
         if metadata_table.lists_files(values):
             wrote = self._rewrite(slot, metadata_properties.with_files_only)
             overtaken = wrote and self.store.exists(final_key(slot))
-            known = None if overtaken else metadata_table.look(self.store, slot.instant)
-        if known is None:
+            metadata = None if overtaken else metadata_table.look(self.store, slot.instant)
+        if metadata is None:
             self._rewrite(slot, metadata_properties.without_metadata_table)
         else:
-            metadata_table.append(self.store, slot, known)
+            metadata_table.append(self.store, slot, metadata)
 
     def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
-        """Apply `change`, and the table settings in slots, to hoodie.properties. Returns whether the file was written.
+        """Apply `change` and the settings in slots to hoodie.properties. Returns whether the file was written.
 
         After a write, the settings are read again, because the write may have overwritten the settings of a later slot.
         """
         settings, wrote = self.history.known_head().settings, False
         while True:
             values = hoodie_properties.read_properties(self.store)
-            wanted = change(hoodie_properties.with_settings(values, settings))
-            if wanted == values:
+            changed = change(hoodie_properties.with_settings(values, settings))
+            if changed == values:
                 return wrote
-            self.store.put(PROPERTIES, hoodie_properties.render(wanted, slot.completed_at))
+            self.store.put(PROPERTIES, hoodie_properties.render(changed, slot.completed_at))
             settings, wrote = self.history.head().settings, True
 
     # ---- options: the properties in slots are written to the file, which also contains other properties
     def _options(self, slot: Slot) -> None:
-        """Publish a change of table options: write the options of all slots to hoodie.properties.
+        """Publish a change of table options by writing the settings of all slots to hoodie.properties.
 
-        A write of the properties also disables Hudi's metadata table. The properties that were read may be outdated at
-        the time of the write, and Hudi could then take an incomplete metadata table for a complete one.
+        A write of the properties also disables Hudi's metadata table. Otherwise, outdated properties could enable an
+        incomplete metadata table.
         """
         values = hoodie_properties.read_properties(self.store)
         if hoodie_properties.with_settings(values, self.history.known_head().settings) != values:
@@ -282,7 +284,7 @@ class Publisher:
     def _savepoint(self, slot: Slot) -> None:
         """Publish the creation or deletion of a savepoint in Hudi's timeline.
 
-        If the savepoint was deleted in the meantime, only the slot is marked as published.
+        If the savepoint was deleted since then, the slot is only marked as published.
         """
         saved = self._instant_of(slot.position)
         if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
@@ -290,7 +292,7 @@ class Publisher:
             self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
             self._create(completed.key, commit_metadata.savepoint_metadata(slot, self.history.state(slot.position)))
             if self.history.head().savepoints.get(slot.savepoint) != slot.position:
-                self._withdraw(saved)  # deleted while a slow helper published it
+                self._withdraw(saved)  # deleted while another process published it
         elif not slot.position:
             self._withdraw(self._instant_of(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
         self._create(final_key(slot), NOTHING)
@@ -314,7 +316,7 @@ def markers_of(store: Store, instant: str) -> list[str]:
 
 
 def remove_marker(store: Store, key: str) -> None:
-    """Delete a marker file, and the folders that become empty without it."""
+    """Delete a marker file, and then its empty parent folders."""
     store.delete(key)
     prune = getattr(store, "prune_folders", None)  # only local disks have empty folders
     if prune:
@@ -328,10 +330,9 @@ def remove_markers(store: Store, instant: str) -> None:
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """Yield the partition and path of each data file that a write with the given instant has created.
+    """Yield the partition and path of each data file that the write `instant` created.
 
-    The files are found by listing the whole table, because markers may be missing after a crash. Their names contain
-    the instant.
+    The whole table is listed for files whose names contain the instant, because markers may be missing after a crash.
     """
     for key, _ in list(own_keys(store)):
         if key.startswith(".hoodie/"):

@@ -1,8 +1,8 @@
 """History of tables of version 6, which Hudi 0.14 and 0.15 write with timeline layout 1 (docs/format.md 11.5).
 
-Such tables can only be read. The layout differs from the later layout in three ways. Instants are directly in
-`.hoodie/` and have no completion time, so they are ordered by their start. Commit metadata is JSON. The files of
-archived commits are found by listing, as Hudi does. For each log file, the history records which blocks are committed.
+Such tables can only be read. Unlike in later layouts, instants are directly in `.hoodie/` and have no completion time,
+so they are ordered by their start, and commit metadata is JSON. The files of archived commits are found by listing, as
+in Hudi. For each log file, the history records which blocks are committed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
     Args:
         data: The content of the timeline file.
-        key: The path of the file, for errors.
+        key: The path of the file, for error messages.
         action: The action of the instant, which determines the Avro record.
 
     Raises:
@@ -84,12 +84,12 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
     try:
         return in_avro(kind, strict_json(data, key))
     except ValueError as problem:
-        raise CorruptTable(f"{key} is damaged: {problem}. Restore it from a backup.", file=key) from None
+        raise CorruptTable(f"File {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
 @dataclass(frozen=True)
 class ListedInstant(CompletedInstant):
-    """Instant without a timeline file. It represents all archived commits of a version 6 table, or its creation.
+    """Instant without a timeline file, for all archived commits of a version 6 table or for its creation.
 
     `told` is its commit metadata. If `before` is set, the instant represents the archived commits that began before it.
     """
@@ -163,7 +163,7 @@ class TimelineV1History(ExternalHistory):
     ) -> list[ListedInstant]:
         """Return the instants that represent the archived commits of the table.
 
-        All commits before the oldest active one are archived. If savepoints keep some commits active, the commits
+        All commits before the oldest active commit are archived. If savepoints keep some commits active, the commits
         between these and the remaining active commits are archived too.
         """
         starts = sorted({one.time for one in (*writes, *plans)}, key=_padded)
@@ -185,9 +185,10 @@ class TimelineV1History(ExternalHistory):
         )
 
     def _listed(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
-        """Create one instant that represents all archived commits before `time`. Returns None if they left no files.
+        """Create one instant for all archived commits before `time`. Returns None if these commits left no files.
 
-        It contains the newest slice of each file group. As in Hudi, an instant before the timeline counts as committed.
+        The instant contains the newest slice of each file group. As in Hudi, instants before the timeline count as
+        committed.
 
         Args:
             time: The oldest active instant. Only files of earlier instants are used.
@@ -206,18 +207,18 @@ class TimelineV1History(ExternalHistory):
                 bases[group] = max(bases.get(group, ("", "", 0)), (_padded(parsed.instant), key, size))
             elif isinstance(parsed, LogName) and not parsed.cdc and key not in begun:
                 logs.setdefault(group, []).append((_padded(parsed.instant), parsed.version, key, size))
-        told: dict[str, list[dict[str, Any]]] = {}
+        stats_by_partition: dict[str, list[dict[str, Any]]] = {}
         for group in sorted(bases.keys() | logs.keys()):
             instant, base, size = bases.get(group, ("", "", 0))
-            mine = sorted(log for log in logs.get(group, ()) if log[0] >= instant)
-            if mine or instant not in {_padded(one) for one in active}:
-                files = [*([(base, size)] if base else []), *((path, bytes_) for _, _, path, bytes_ in mine)]
+            newer_logs = sorted(log for log in logs.get(group, ()) if log[0] >= instant)
+            if newer_logs or instant not in {_padded(one) for one in active}:
+                files = [*([(base, size)] if base else []), *((path, bytes_) for _, _, path, bytes_ in newer_logs)]
                 stats = [{"path": path, "fileSizeInBytes": bytes_} for path, bytes_ in files]
-                told.setdefault(group[0], []).extend(stats)
-        if not told:
+                stats_by_partition.setdefault(group[0], []).extend(stats)
+        if not stats_by_partition:
             return None
         before = instant_of_ms(ms_of_instant(time) - 1)
-        record = {"partitionToWriteStats": told, "operationType": _ARCHIVED}
+        record = {"partitionToWriteStats": stats_by_partition, "operationType": _ARCHIVED}
         return ListedInstant(before, before, self._config.write_action, "", told=record, before=time)
 
 

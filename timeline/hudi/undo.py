@@ -1,10 +1,10 @@
-"""Undo of a commit that another engine rolled back before it was published, so that its inflight file is gone.
+"""Undo of a commit that another engine rolled back before it was published.
 
-By default, Hudi rolls back every pending instant when it starts a write. An instant is pending until its completed file
-exists. Hudi deletes its inflight file. Such a commit was never acknowledged, and a new slot undoes it.
+By default, Hudi rolls back every pending instant when it starts a write, and deletes the inflight file. An instant is
+pending until its completed file exists. Such a commit was never acknowledged, and a new slot undoes it.
 
-An inflight file is not synced to disk, so a power failure may remove it too. All data files still exist then, and the
-inflight file is created again.
+A power failure may also remove an inflight file, because it is not synced to disk. All data files still exist then, and
+the inflight file is created again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Write a slot that restores the table as it was before `first`, the oldest commit that another engine rolled back.
+    """Write a slot that restores the table state before `first`, the oldest commit that another engine rolled back.
 
     If no commit was rolled back, create the inflight file of `first` again. Does nothing if another process is faster.
-    Raises CorruptTable if files are gone without a rollback, or if a later commit that stays depends on the missing
-    one.
+    Raises CorruptTable if files are missing without a rollback, or if a later commit depends on the missing commit.
     """
-    done = _rollback_of(history, first.instant)
-    if done is None:
+    rollback = _rollback_of(history, first.instant)
+    if rollback is None:
         return _make_inflight_again(history, first)
     head = history.head()
     later = [slot for slot in history.slots(first.seq, head.seq) if slot.commits]
     if standing := [slot for slot in later if not taken_back(history.store, slot)]:
         raise CorruptTable(
-            f"Another engine rolled back instant {first.instant} after it was committed, but instant "
-            f"{standing[0].instant} depends on it. Restore its files from a backup, or restore an earlier "
-            "snapshot.",
+            f"Instant {first.instant} was rolled back by another engine after it was committed, but instant "
+            f"{standing[0].instant} depends on it. Restore the files of instant {first.instant} from a backup, or "
+            "restore an earlier snapshot.",
             instant=first.instant,
         )
     before = history.state(first.seq - 1)
@@ -50,7 +49,7 @@ def undo(history: History, first: Slot) -> None:
         seq=head.seq + 1,
         prev=head.sha,
         table=head.table,
-        instant=min(done.time, instant_of_ms(head.completed_at)),
+        instant=min(rollback.time, instant_of_ms(head.completed_at)),
         action=REPLACE_COMMIT,
         outcome=COMPLETED,
         operation=UNDO,
@@ -65,7 +64,7 @@ def undo(history: History, first: Slot) -> None:
         versions=dict(before.transactions),
         all_reached=dict(before.reached),
         streamed=tuple(before.streamed) if before.streamed.text else (),
-        published=done.key,
+        published=rollback.key,
         columns=columns,
         needs=(*((COLUMNS,) if columns else ()), *((STREAMED,) if before.streamed.text else ())),
     )
@@ -76,9 +75,9 @@ def undo(history: History, first: Slot) -> None:
 
 
 def _columns_back(head: View, seq: int) -> dict[str, Any]:
-    """Return the schema change that restores the columns of slot `seq`, or {} if the columns are unchanged since then.
+    """Return the schema change that restores the columns as of slot `seq`, or {} if they have not changed.
 
-    The largest column id stays, because ids are never reused.
+    The largest column id is kept, because ids are never reused.
     """
     now, then = head.schemas.newest, head.schemas.up_to(seq).newest
     if now is None or then is None or now.columns == then.columns:
@@ -91,19 +90,19 @@ def _groups(view: View) -> dict[tuple[str, str], FileGroup]:
 
 
 def _rollback_of(history: History, instant: str) -> Instant | None:
-    for found in reversed(instants(history.store)):
-        if found.action == ROLLBACK and found.state is State.COMPLETED:
-            said = timeline_avro.decode(history.store.get(found.key))
-            if instant in (said.get("commitsRollback") or ()):
-                return found
+    for candidate in reversed(instants(history.store)):
+        if candidate.action == ROLLBACK and candidate.state is State.COMPLETED:
+            metadata = timeline_avro.decode(history.store.get(candidate.key))
+            if instant in (metadata.get("commitsRollback") or ()):
+                return candidate
     return None
 
 
 def _make_inflight_again(history: History, slot: Slot) -> None:
     if missing := [path for file in slot.files for path in file.paths if not history.store.exists(path)]:
         raise CorruptTable(
-            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another "
-            "engine is rolling it back now, try again. Otherwise, restore the files from a backup.",
+            f"Files of the committed instant {slot.instant} are missing: the inflight file and {missing[0]}. If "
+            "another engine is rolling the instant back now, try again. Otherwise, restore the files from a backup.",
             file=missing[0],
         )
     history.store.write_once(Instant(slot.instant, slot.action, State.INFLIGHT).key, inflight(slot.operation))

@@ -1,7 +1,7 @@
 """Conversion of a version 6 timeline to version 9, which changes the file name and the content of every instant.
 
-The archived instants become one entry of the history. This module reads the old timeline and writes nothing. Completion
-times are derived from the old order, so that an upgrade after a crash creates the same files.
+The archived instants become one archived instant. This module only reads the old timeline. Completion times are derived
+from the old order, so that an upgrade that is repeated after a crash creates the same files.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def upgraded(history: TimelineV1History) -> UpgradedTimeline:
     found = [one for one in history.instants() if one.state is State.COMPLETED]
     if old := next((one.time for one in found if len(one.time) != 17), ""):
         raise UnsupportedTable(
-            f"The instant {old} has {len(old)} digits, the format of releases before Hudi 0.10. Archive it "
-            "with Hudi first.",
+            f"Instant {old} is from a release before Hudi 0.10: expected 17 digits, got {len(old)}. Archive it with "
+            "Hudi first.",
             instant=old,
         )
     files, archived, at = list[tuple[str, bytes]](), list[Archived](), 0
@@ -81,11 +81,10 @@ def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, b
 
 
 def _lost_past(history: TimelineV1History, at: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the timeline files of an empty clean operation, which marks the snapshots before the upgrade as not
-    readable.
+    """Yield the timeline files of an empty clean operation, which marks snapshots before the upgrade as unreadable.
 
-    In version 9, the name of a log shows when it was written. In version 6, it does not, so earlier snapshots cannot be
-    read. Snapshots of archived commits are not available either.
+    Unlike in version 9, the name of a log in version 6 does not contain the instant that wrote it, so earlier snapshots
+    cannot be read. Snapshots of archived commits are not available either.
     """
     slots = history.slots(0, history.known_head().seq)
     writes = [slot.instant for slot in slots if slot.action in WRITES or slot.plan_seq]

@@ -1,6 +1,6 @@
 """Storage of a table's row checks in its properties.
 
-Each check is one property, `hoodoo.check.<name>`, which a slot sets (`settings`). readers/predicate/checks.py parses
+Each check is a property `hoodoo.check.<name>`, which a slot sets (`settings`). readers/predicate/checks.py parses
 the conditions.
 """
 
@@ -19,5 +19,5 @@ def stored(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def to_properties(checks: Mapping[str, str]) -> dict[str, str]:
-    """Return the table properties that store the row checks `checks` (name -> condition). Inverse of `stored`."""
+    """Return the table properties that store the row checks `checks` (name -> condition)."""
     return {PREFIX + name: text for name, text in checks.items()}

@@ -66,7 +66,7 @@ class TableConfig:
     options: Options
     raw: Mapping[str, str]
     schemas: SchemaHistory = SchemaHistory()
-    travels_once: ClassVar[bool] = True  # sent only once between a driver and its tasks (engine/task_pickling)
+    travels_once: ClassVar[bool] = True  # tasks of a job share one pickled copy (engine/task_pickling)
 
     @cached_property
     def columns(self) -> TableSchema:
@@ -109,9 +109,7 @@ class TableConfig:
 
     @property
     def change_log(self) -> str:
-        """Hudi's supplemental logging mode, which determines the content of change logs, or '' for a table without
-        change logs.
-        """
+        """Hudi's supplemental logging mode, which determines the content of change logs, or '' without change logs."""
         return mode_of(self.raw)
 
     @property
@@ -137,16 +135,12 @@ class TableConfig:
 
     @property
     def placing(self) -> tuple[str, ...]:
-        """The columns that determine the partition of a row: partition columns, and source columns of generated
-        partition columns.
-        """
+        """The columns that determine the partition of a row, including sources of generated partition columns."""
         return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
     def declared_schema(self) -> pa.Schema:
-        """The current columns as an Arrow schema in which the columns of `not_null` are not nullable, unlike in
-        `schema`.
-        """
+        """The current columns as an Arrow schema, in which the columns of `not_null` are not nullable."""
         fixed = set(self.not_null)
         return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
 
@@ -164,9 +158,7 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """True if some of Hudi's meta columns are null in the data files, so that record keys follow from the key
-        columns.
-        """
+        """True if data files do not store all meta columns, so that record keys are computed from the key columns."""
         populated = "ALL" if self.raw.get("hoodie.populate.meta.fields", "true").lower() != "false" else "NONE"
         return self.raw.get("hoodie.meta.fields.mode", populated).upper() != "ALL"  # Hudi 1.3 writes the mode
 
@@ -174,14 +166,15 @@ class TableConfig:
         """Raise UnsupportedTable if hoodoo can only read the table."""
         if self.is_timeline_v1:
             raise UnsupportedTable(
-                f"This table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. "
-                "maintenance.adopt() (hoodoo adopt PATH) upgrades it to version 9; no other process may write during "
-                "the upgrade. A write by Apache Hudi 1.x also upgrades it.",
+                f"Table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. Stop all other "
+                "writers, and upgrade it to version 9 with maintenance.adopt() (hoodoo adopt PATH). A write by Apache "
+                "Hudi 1.x also upgrades it.",
                 version=self.raw["hoodie.table.version"],
             )
         if self.virtual_keys:
             raise UnsupportedTable(
-                "hoodie.populate.meta.fields=false: hoodoo can only read tables without meta columns.",
+                "Table has no meta columns (hoodie.populate.meta.fields=false), so hoodoo can only read it. Write to "
+                "it with Hudi.",
                 property="hoodie.populate.meta.fields",
             )
 
@@ -189,8 +182,8 @@ class TableConfig:
         """Raise UnsupportedTable if rows do not record the commit that wrote them, which incremental reads need."""
         if self.virtual_keys:
             raise UnsupportedTable(
-                "hoodie.populate.meta.fields=false: incremental reads and changes need the commit of each row, "
-                "which is in the meta columns. Read snapshots instead.",
+                "Table has no meta columns (hoodie.populate.meta.fields=false), which incremental reads and changes "
+                "require. Read snapshots instead.",
                 property="hoodie.populate.meta.fields",
             )
 
@@ -225,8 +218,7 @@ class TableConfig:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns that a rewrite of a base file keeps: commit time, sequence number, record key, and the table's
-        columns.
+        """The columns that a rewrite of a base file keeps: commit time, sequence number, record key, and own columns.
 
         The commit time is a dictionary column, because it has few distinct values.
         """
@@ -240,13 +232,11 @@ class TableConfig:
 
     @cached_property
     def schema_text(self) -> str:
-        """The Avro schema of the table's columns as JSON text, which commit metadata contains."""
+        """The Avro schema of the table's columns as JSON, which commit metadata contains."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
     def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
-        """Return a copy of the configuration with the schema history `schemas`. Its newest schema becomes the current
-        schema.
-        """
+        """Return a copy of the configuration with the schema history `schemas`, whose newest schema becomes current."""
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
@@ -270,8 +260,8 @@ class TableConfig:
         found = self.schemas.schema(number) or (self.created if number == self.created.id else None)
         if found is None:
             raise CorruptTable(
-                f"{file.path} was written with schema {number} of the table, but no slot contains this schema. "
-                "Restore the slots from a backup.",
+                f"Schema {number} of file {file.path} is missing in the table's slots. Restore the slots from a "
+                "backup.",
                 file=file.path,
             )
         return found
@@ -286,8 +276,9 @@ class TableConfig:
         return self._resolutions[number]
 
     def order_of(self, file: DataFile) -> str:
-        """Return the sort order of a data file with current column names, or '' if it is unsorted or a sort column was
-        dropped.
+        """Return the sort order of a data file with current column names.
+
+        Returns '' if the file is unsorted, or if a sort column was dropped.
         """
         if not file.sorted or file.schema == self.schema_id:
             return file.sorted

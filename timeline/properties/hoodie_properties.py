@@ -105,7 +105,7 @@ def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dic
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
     """Format table properties as the bytes of a properties file.
 
-    `now_ms` is the time in its header, in ms since 1970.
+    `now_ms` is the time for the header, in ms since 1970.
     """
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
@@ -144,14 +144,14 @@ def read_properties(store: Store) -> dict[str, str]:
         return values
     if any(True for _ in store.list(SLOTS)):
         raise CorruptTable(
-            f"{store.uri} has lost {PROPERTIES}, but its commits exist. Restore this file from a backup. Do "
-            "not create the table again.",
+            f"File {PROPERTIES} of table {store.uri} is missing, but the table's commits exist. Restore the file from "
+            "a backup. Do not create the table again.",
             file=PROPERTIES,
             path=store.uri,
         )
     raise TableNotFound(
-        f"{store.uri} is not a table: it has no {PROPERTIES}. If there was a table, it was deleted or moved. "
-        "hoodoo.create(path, schema, key=...) creates a table.",
+        f"Path {store.uri} is not a table: it has no {PROPERTIES}. Check whether a table was deleted or moved, or "
+        "create a table with hoodoo.create(path, schema, key=...).",
         path=store.uri,
     )
 
@@ -164,12 +164,12 @@ def parse(values: Mapping[str, str]) -> TableConfig:
     return _parsed(tuple(values.items()))
 
 
-@lru_cache(maxsize=64)  # each look at a table parses its properties, which rarely change
+@lru_cache(maxsize=64)  # properties are parsed on each access to a table, but rarely change
 def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
     values = dict(properties)
     _require_supported(values)
-    named = values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", ""))
-    order = tuple(name.strip() for name in named.split(",") if name.strip())
+    order_text = values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", ""))
+    order = tuple(name.strip() for name in order_text.split(",") if name.strip())
     # tables created by Spark have the schema only in commits
     schema = (
         arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
@@ -211,7 +211,9 @@ def _require_supported(values: Mapping[str, str]) -> None:
     mode_of(values)
     for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
         if name not in values:
-            raise CorruptTable(f"hoodie.properties has no {name}. Restore the file from a backup.", property=name)
+            raise CorruptTable(
+                f"Property {name} is missing in hoodie.properties. Restore the file from a backup.", property=name
+            )
     version, layout = values["hoodie.table.version"], values.get("hoodie.timeline.layout.version")
     if version not in READABLE_VERSIONS:
         upgraded = (
@@ -221,32 +223,39 @@ def _require_supported(values: Mapping[str, str]) -> None:
         )
         newer = version.isdecimal() and int(version) > int(READABLE_VERSIONS[-1])
         raise UnsupportedTable(
-            f"Hudi table version {version} is not supported; hoodoo reads versions "
-            f"{', '.join(READABLE_VERSIONS[:-1])} and {READABLE_VERSIONS[-1]}.{upgraded if newer else ''}",
+            f"Hudi table version {version} is not supported: expected {', '.join(READABLE_VERSIONS[:-1])} or "
+            f"{READABLE_VERSIONS[-1]}.{upgraded if newer else ''}",
             property="hoodie.table.version",
         )
     if layout not in (None, wanted := LAYOUT_OF.get(version, "2")):
         raise UnsupportedTable(
-            f"hoodie.timeline.layout.version={layout} is not supported; hoodoo needs {wanted} in a table of version "
-            f"{version}.",
+            f"Table property hoodie.timeline.layout.version={layout} is not supported: expected {wanted} in a table of "
+            f"version {version}. Correct it with Hudi.",
             property="hoodie.timeline.layout.version",
         )
     if values.get("hoodie.bootstrap.base.path"):
         raise UnsupportedTable(
-            "The table was bootstrapped: some of its rows are in other folders "
+            "Table was bootstrapped: some of its rows are in another folder "
             f"(hoodie.bootstrap.base.path={values['hoodie.bootstrap.base.path']}), which hoodoo cannot read. "
             "Cluster or rewrite all partitions with Hudi.",
             property="hoodie.bootstrap.base.path",
         )
     if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
-        raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
+        raise UnsupportedTable(
+            f"Record merge mode {values['hoodie.record.merge.mode']} is not supported: expected {BY_EVENT} or "
+            f"{BY_COMMIT}."
+        )
     _require_known_merging(values)
     for name, wanted in (
         ("hoodie.table.base.file.format", "PARQUET"),
         ("hoodie.datasource.write.drop.partition.columns", "false"),
     ):
         if values.get(name, wanted).lower() != wanted.lower():
-            raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
+            raise UnsupportedTable(
+                f"Table property {name}={values[name]} is not supported: expected {wanted}. Rewrite the table with "
+                "Hudi.",
+                property=name,
+            )
 
 
 def _require_sure_keys(config: TableConfig) -> None:
@@ -256,9 +265,9 @@ def _require_sure_keys(config: TableConfig) -> None:
     """
     if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
         raise UnsupportedTable(
-            "hoodie.populate.meta.fields=false with the complex key generator and one key column: releases of "
-            "Hudi encode the keys of deletes in two ways, which the files do not distinguish. Copy the table "
-            "with Hudi into a table with meta columns.",
+            "Table without meta columns (hoodie.populate.meta.fields=false) and with the complex key generator and "
+            "one key column is not supported, because releases of Hudi encode its deleted keys differently. Copy it "
+            "with Hudi to a table with meta columns.",
             property="hoodie.populate.meta.fields",
         )
 
@@ -268,14 +277,14 @@ def _require_known_merging(values: Mapping[str, str]) -> None:
     for name, value in values.items():
         if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
             raise UnsupportedTable(
-                f"{name}={value} makes Apache Hudi merge rows in a way that hoodoo does not support: hoodoo "
-                "would show other rows than Hudi. Read and write this table with Hudi.",
+                f"Table property {name}={value} is not supported: hoodoo would merge rows differently from Apache "
+                "Hudi. Read and write this table with Hudi.",
                 property=name,
             )
     payload = values.get("hoodie.compaction.payload.class", "")
     if payload and _payload_of(values) not in _PAYLOADS:
         raise UnsupportedTable(
-            f"Rows are merged by {payload}, which hoodoo does not support: it would show other rows than "
-            "Apache Hudi. Read and write this table with Hudi.",
+            f"Payload class {payload} is not supported: hoodoo would merge rows differently from Apache Hudi. Read and "
+            "write this table with Hudi.",
             property="hoodie.compaction.payload.class",
         )

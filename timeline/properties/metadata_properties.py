@@ -1,4 +1,4 @@
-"""Table properties of Hudi's metadata table: its enabled partitions, and disabling it."""
+"""Table properties that enable or disable Hudi's metadata table and its partitions."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties that disable Hudi's metadata table. Hudi then lists folders, and rebuilds it."""
+    """Return table properties that disable Hudi's metadata table. Hudi then lists folders, and rebuilds the table."""
     return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
 
 
 def remove_metadata_table(store: Store, now_ms: int) -> None:
-    """Disable Hudi's metadata table, then delete its files. The reverse order would break the next Spark write.
+    """Disable Hudi's metadata table, and then delete its files. The reverse order would break the next Spark write.
 
-    A concurrent commit may enable the metadata table again from old properties. In that case, both steps are repeated.
-    A commit that does so later finds no files, and disables the metadata table itself.
+    If a concurrent commit enables the metadata table again with outdated properties, both steps are repeated. A later
+    commit finds no files, and disables the metadata table itself.
     """
     while True:
         values = hoodie_properties.read_properties(store)
-        kept = without_metadata_table(values)
-        if kept != values:
-            store.put(PROPERTIES, hoodie_properties.render(kept, now_ms))
+        disabled = without_metadata_table(values)
+        if disabled != values:
+            store.put(PROPERTIES, hoodie_properties.render(disabled, now_ms))
         for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
             for key, _ in list(store.list(folder)):
                 store.delete(key)

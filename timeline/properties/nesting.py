@@ -21,20 +21,20 @@ def require_place_of_its_own(store: Store) -> None:
     """Raise NestedTable if one of the parent folders of this table is a table."""
     for outer in store.above():
         try:
-            holds = outer.exists(PROPERTIES)
+            is_table = outer.exists(PROPERTIES)
         except (StoreDenied, StoreRefused):
             continue  # without permission to read the folder, assume that it does not contain a table
-        if holds:
+        if is_table:
             raise NestedTable(
-                f"{store.uri} is in the folder of the table {outer.uri}, but tables must not be nested. Choose "
-                "a location outside of that folder, or move the outer table.",
+                f"Path {store.uri} is in the folder of the table {outer.uri}, but tables must not be nested. Choose a "
+                "path outside of that folder, or move the outer table.",
                 path=store.uri,
                 outer=outer.uri,
             )
 
 
 def require_no_table_inside(store: Store) -> None:
-    """Raise NestedTable if the folder of a new table contains another table. The next write to that table would fail.
+    """Raise NestedTable if the folder of a new table contains another table.
 
     Checks at most `_LOOKED_AT_MAX` files, so an inner table among more files may stay undetected.
     """
@@ -43,8 +43,8 @@ def require_no_table_inside(store: Store) -> None:
             if _MARK in key and not key.startswith(".hoodie/"):
                 inner = key[: key.index(_MARK)]
                 raise NestedTable(
-                    f"The folder {store.uri} contains another table, {inner}, but tables must not be nested. "
-                    "Choose another location for the new table.",
+                    f"Path {store.uri} contains another table, {inner}, but tables must not be nested. Choose another "
+                    "path for the new table.",
                     path=store.uri,
                     inner=inner,
                 )

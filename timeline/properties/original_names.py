@@ -1,4 +1,4 @@
-"""Storage of original column names in a table's properties, for names in the source that Avro does not allow.
+"""Storage of original column names, which are invalid in Avro, in a table's properties.
 
 The property `hoodoo.original_names` is a JSON object that maps column ids to original names, so that renaming a column
 does not affect it. `create` sets it, and it never changes.
@@ -16,7 +16,7 @@ PROPERTY = PREFIX + "original_names"
 
 
 def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
-    """Return the table property that stores `originals` (column id -> original name). Without names, return {}."""
+    """Return the table property that stores `originals` (column id -> original name), or {} without names."""
     return {PROPERTY: json.dumps(originals, separators=(",", ":"))} if originals else {}
 
 
@@ -30,12 +30,13 @@ def stored(properties: Mapping[str, str]) -> dict[int, str]:
     if text is None:
         return {}
     try:
-        found = json.loads(text)
-        if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
+        names = json.loads(text)
+        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
             raise ValueError("expected a JSON object of column names")
-        return {int(number): name for number, name in found.items()}
+        return {int(number): name for number, name in names.items()}
     except (ValueError, RecursionError) as problem:
         raise CorruptTable(
-            f"hoodie.properties has {PROPERTY}={text[:100]}: {problem}. Restore the file from a backup.",
+            f"Property {PROPERTY}={text[:100]} in hoodie.properties is invalid: {problem}. Restore the file from a "
+            "backup.",
             property=PROPERTY,
         ) from None

@@ -1,4 +1,4 @@
-"""Schema history: all schemas that a table has had, with the first slot of each. Views and checkpoints contain it.
+"""Schema history of a table: all schemas that it has had, each with its first slot.
 
 A schema is stored as JSON text and parsed on demand, so that a table with thousands of schemas opens fast.
 timeline/columns/alterations.py defines schema changes.
@@ -24,7 +24,7 @@ _OF_AVRO = "of_avro"
 
 
 Entry = tuple[int, int, str]
-"""First slot with the schema, id of the schema, JSON text."""
+"""Entry of a schema history: first slot with the schema, id of the schema, schema as JSON."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class SchemaHistory:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """All schemas as (first slot, schema id, JSON text), oldest first."""
+        """All schemas as (first slot, schema id, JSON), oldest first."""
         return (*_unpacked(self.older), *self.recent)
 
     @property
@@ -66,7 +66,7 @@ class SchemaHistory:
     def newest_of(self, created: TableSchema) -> TableSchema:
         """Return the current schema of a table that was created with the columns `created`.
 
-        Avro text of earlier releases does not record nullability. In that case, the nullability in `created` applies.
+        Avro schemas of earlier releases do not record nullability. In that case, the nullability in `created` applies.
         """
         newest = self.newest
         if newest is None or not json.loads(self.recent[-1][2]).get(_OF_AVRO):
@@ -105,7 +105,7 @@ class SchemaHistory:
 
     # ---- growing, and forgetting
     def after(self, seq: int, columns: Mapping[str, Any], before: Mapping[str, Any]) -> SchemaHistory:
-        """Add a schema change at slot `seq`: the table has the columns `columns` from this slot on.
+        """Add a schema change at slot `seq`, from which on the table has the columns `columns`.
 
         `before` is the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
         """
@@ -115,12 +115,12 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """Add a schema change of an earlier release, whose slots contain schemas as Avro text without column ids."""
-        known = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
-        newest = known.newest
+        """Add a schema change of an earlier release, whose slots contain Avro schemas without column ids."""
+        history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
+        newest = history.newest
         assert newest is not None
-        said = by_names(newest, _own(avro), known.newest_first()).to_json()
-        return known.after(seq, said | {_OF_AVRO: True}, {})
+        columns = by_names(newest, _own(avro), history.newest_first()).to_json()
+        return history.after(seq, columns | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
         """Remove the schemas that live files, open plans and readable snapshots do not need.
@@ -172,18 +172,20 @@ def _unpacked(text: str) -> tuple[Entry, ...]:
     if not text:
         return ()
     try:
-        opened = zlib.decompressobj()
-        data = opened.decompress(base64.b64decode(text, validate=True), _TEXT_MAX)
-        found = json.loads(data) if opened.eof else None
+        decompressor = zlib.decompressobj()
+        data = decompressor.decompress(base64.b64decode(text, validate=True), _TEXT_MAX)
+        entries = json.loads(data) if decompressor.eof else None
     except (zlib.error, ValueError) as problem:
         raise CorruptTable(
-            f"The schemas in a checkpoint cannot be decompressed: {problem}. Delete the checkpoint."
+            f"Schemas in a checkpoint cannot be decompressed: {problem}. Delete the checkpoint."
         ) from None
-    if not isinstance(found, list) or not all(
-        isinstance(one, list) and list(map(type, one)) == [int, int, str] for one in found
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, list) and list(map(type, entry)) == [int, int, str] for entry in entries
     ):
-        raise CorruptTable("A checkpoint has no list of schemas. Delete it: the slots are authoritative.")
-    return tuple((since, number, text) for since, number, text in found)
+        raise CorruptTable(
+            "Schemas in a checkpoint are invalid. Delete the checkpoint, which is rebuilt from the slots."
+        )
+    return tuple((since, number, text) for since, number, text in entries)
 
 
 def _text(columns: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Dictionary from option names of Hudi, Delta Lake and Iceberg to option names of hoodoo, for hints in errors.
+"""Mapping from option names of Hudi, Delta Lake and Iceberg to hoodoo's option names, for hints in error messages.
 
 The names are not accepted as aliases, because their meanings differ slightly.
 """
@@ -75,12 +75,12 @@ _MEANINGS = {_joined(word): ours for ours, words in _WORDS.items() for word in w
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Return the hoodoo option that another system calls `name`, if it is one of `known`, or else ''."""
+    """Return the option in `known` that corresponds to another system's option `name`, or '' if there is none."""
     plain, same = _plain(name[:200]), {_joined(one): one for one in known}
     while plain:
         joined = _joined(plain)
-        if (ours := _MEANINGS.get(joined, "")) in known:
-            return ours
+        if (option := _MEANINGS.get(joined, "")) in known:
+            return option
         if joined in same:
             return same[joined]
         shorter = _PREFIX.sub("", plain)

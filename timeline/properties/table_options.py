@@ -178,7 +178,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         raise OptionError(f"Option {name} must be an integer, got {printable(value)}.", option=name)
     least = 1 if name in _FROM_ONE else 0
     if number < least:
-        raise OptionError(f"Option {name} must be a number from {least}, got {printable(value)}.", option=name)
+        raise OptionError(f"Option {name} must be at least {least}, got {printable(value)}.", option=name)
     return number
 
 
@@ -186,7 +186,7 @@ def _typed(name: str, value: Any) -> Any:
     if value is None or value in ("none", "None", "null") and name in _NULLABLE:
         if name in _NULLABLE:
             return None
-        raise OptionError(f"Option {name} must have a value, got None.", option=name)
+        raise OptionError(f"Option {name} must not be None. Pass a value, or omit the option.", option=name)
     default = getattr(Options, name)
     if isinstance(default, bool):
         if str(value).lower() not in ("true", "false"):
@@ -202,10 +202,9 @@ def _typed(name: str, value: Any) -> Any:
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
-    """Validate the options in `given`, and return them together with the unchanged options of `base` (None: the
-    defaults).
+    """Validate the options in `given`, and combine them with the other options of `base` (None: the defaults).
 
-    Raises OptionError for an invalid value, and for an unknown name, with the most similar name.
+    Raises OptionError for an invalid value or an unknown name, with a hint to the most similar name.
     """
     known = [field.name for field in fields(Options)]
     for name in given:
@@ -220,15 +219,13 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
 
 
 def to_properties(options: Options) -> dict[str, str]:
-    """Return the table properties that store `options`. Leaves out defaults, so that new defaults apply to old
-    tables.
-    """
+    """Return the table properties that store `options`. Defaults are omitted, so that old tables get new defaults."""
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
 def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the table properties to change when the options in `given` are set, as name to text.
+    """Return the table properties that change when the options in `given` are set, by name.
 
     '' removes a property, so that the default applies.
     """
@@ -237,7 +234,7 @@ def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_option(name: str) -> bool:
-    """Return whether the table property `name` stores an option that this release knows."""
+    """Return whether the table property `name` stores an option of this release."""
     return name.startswith(PREFIX) and name[len(PREFIX) :] in _NAMES
 
 

@@ -18,37 +18,36 @@ PREFIX = OURS + "transform."
 
 
 def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict[str, str]:
-    """Return the table properties that store how generated partition columns are computed from the columns
-    `columns`.
-    """
+    """Return the table properties that store the transforms of generated partition columns."""
     return {PREFIX + one.made: str(replace(one, column=str(columns.by_name[one.column].id))) for one in transforms}
 
 
 def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
     """Read the transform of each generated partition column from a table's properties.
 
-    Transforms have the current names of their source columns. A transform is left out if its source column was dropped,
-    or got a different type since the table was created, because the stored partition values may then differ from newly
-    computed values.
+    Transforms contain the current names of their source columns. A transform is left out if its source column was
+    dropped or has a different type than at the creation of the table, because stored partition values may then differ
+    from newly computed values.
 
     Raises:
         CorruptTable: A property has an invalid value.
     """
-    found = {}
+    transforms = {}
     for name in sorted(properties):
         if not name.startswith(PREFIX):
             continue
         try:
-            said = transform_of(properties[name])
-            number = int(said.column)
+            transform = transform_of(properties[name])
+            number = int(transform.column)
             source, first = columns.by_id.get(number), created.by_id.get(number)
             if source is not None and first is not None and source.arrow == first.arrow:
-                found[name[len(PREFIX) :]] = one = replace(said, column=source.name)
-                type_of(one, source.arrow)
+                transforms[name[len(PREFIX) :]] = named = replace(transform, column=source.name)
+                type_of(named, source.arrow)
         except (OptionError, SchemaError, ValueError) as problem:
-            why = getattr(problem, "message", "the id of its column is missing.")
+            reason = getattr(problem, "message", "the id of its column is missing.")
             raise CorruptTable(
-                f"hoodie.properties has {name}={properties[name][:100]}: {why} Restore the file from a backup.",
+                f"Property {name}={properties[name][:100]} in hoodie.properties is invalid: {reason} Restore the file "
+                "from a backup.",
                 property=name,
             ) from None
-    return found
+    return transforms

@@ -1,1 +1,1 @@
-"""Slots, the numbered commit files of a table: their format, key sets and archiving watermark."""
+"""Slots, which are the numbered commit files of a table, with their key sets and archiving watermark."""

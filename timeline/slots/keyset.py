@@ -1,8 +1,7 @@
 """Sets of record key hashes that a slot inserted or deleted, for conflict detection.
 
-Small sets are stored in the slot, and large sets in a separate file. The keys of new base files are referenced through
-the index entries of the files, so that they are not stored twice. A hash collision can only cause a retry, and never
-loses a row.
+Small sets are stored in the slot, and large sets in a separate file. For the keys of new base files, the slot refers to
+the index entries of the files, so that keys are not stored twice. A hash collision can only cause a retry.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Reference = dict[str, str]
 
 
 def of_index(index_key: str) -> Reference:
-    """Return a reference to the keys of a base file, which are read from its index entry."""
+    """Return a reference to the record keys of a base file, which `load` reads from its index entry."""
     return {"index": index_key}
 
 
@@ -58,10 +57,13 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
             data = store.get(check_below(reference["file"], KEYS, STAGING))
         except FileNotFoundError:
             raise CorruptTable(
-                f"{reference['file']} is missing. Restore it from a backup.", file=reference["file"]
+                f"Key set {reference['file']} is missing. Restore the file from a backup.", file=reference["file"]
             ) from None
         if digest(data) != reference.get("digest"):
-            raise CorruptTable(f"{reference['file']} is damaged: its digest does not match.", file=reference["file"])
+            raise CorruptTable(
+                f"Key set {reference['file']} is damaged: its digest does not match. Restore the file from a backup.",
+                file=reference["file"],
+            )
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 

@@ -1,7 +1,7 @@
 """Validation of parsed JSON against a shape, which declares the expected types.
 
-A shape is a type, [shape of each item], (shapes of all items in order), {str: shape of each value}, or a dict with the
-shape of each name.
+A shape is one of: a type, [shape of each item], (shapes of the items in order), {str: shape of each value}, or a dict
+with the shape of each name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 def fits(value: Any, shape: Any) -> bool:
     """Return whether a parsed JSON value has the types that `shape` declares.
 
-    int means an integer from 0 to below 2^63. A tuple means a list with exactly these items. A dict without the key
+    `int` means an integer from 0 to below 2^63. A tuple means a list with exactly these items. A dict without the key
     `str` means an object with exactly these names.
     """
     if isinstance(shape, type):
@@ -22,11 +22,11 @@ def fits(value: Any, shape: Any) -> bool:
             and (not isinstance(value, int) or 0 <= value < 1 << 63)
         )
     if isinstance(shape, list):
-        return isinstance(value, list) and all(fits(one, shape[0]) for one in value)
+        return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
     if isinstance(shape, tuple):
         return isinstance(value, list) and len(value) == len(shape) and all(map(fits, value, shape))
     if str in shape:
-        return isinstance(value, dict) and all(fits(one, shape[str]) for one in value.values())
+        return isinstance(value, dict) and all(fits(item, shape[str]) for item in value.values())
     return (
         isinstance(value, dict)
         and value.keys() == shape.keys()

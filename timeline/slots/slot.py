@@ -1,8 +1,7 @@
 """Slots: the numbered commit files of a table. A write is committed if and only if its slot exists.
 
 A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
-slot, so that a forged, forked or truncated sequence is an error. This module encodes and decodes bytes, and does not
-access the store.
+slot, so that a forged, forked or truncated sequence is detected.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ALTER = "ALTER_SCHEMA"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Base file or log file as recorded in a slot, with the data to open, verify and skip the file.
+    """Base file or log file as recorded in a slot, with the metadata to open, verify and skip the file.
 
     Attributes:
         rows: Number of rows of a base file, or of records of a log.
@@ -96,9 +95,7 @@ class DataFile:
 
     @property
     def content(self) -> tuple[str, str]:
-        """The path and the log blocks of the file, which identify its content. Several commits may append to one log
-        file.
-        """
+        """The path and the log blocks of the file, which identify its content."""
         return self.path, self.blocks
 
     def has_block_of(self, instant: str) -> bool:
@@ -109,7 +106,7 @@ class DataFile:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the file and of its change logs, which are deleted together."""
+        """Paths of the file and of its change logs, which are deleted together."""
         return (self.path, *self.changes)
 
 
@@ -125,7 +122,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """Content of a slot that the writer or table service determines before the slot number is known.
+    """Content of a slot that the writer or table service sets before the slot number is known.
 
     Attributes:
         inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
@@ -141,7 +138,7 @@ class SlotBody:
         settings: Properties that apply from this slot on and override hoodie.properties: name -> text. '' restores the
             default.
         columns: The table's columns from this slot on, in the format of format/table_schema.py. {} if unchanged.
-        needs: Features that a reader has to support. A reader that lacks a feature must refuse the table.
+        needs: Features that a reader must support. A reader that lacks a feature must reject the table.
     """
 
     operation: str
@@ -210,9 +207,7 @@ class Slot(SlotBody):
 
     @property
     def undoes(self) -> bool:
-        """True if the slot records that another engine rolled back the slots after `position`, and deleted their
-        files.
-        """
+        """True if the slot records that another engine rolled back all slots after `position`."""
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
@@ -255,12 +250,14 @@ def _canonical(value: Any) -> bytes:
 
 def encode(slot: Slot) -> bytes:
     """Encode a slot as the bytes of its file. Equal slots have equal bytes."""
-    later = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
-    known_by = 4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if later else 1  # lowest version
+    has_version_2_fields = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
+    lowest_version = (
+        4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if has_version_2_fields else 1
+    )  # lowest version
     body: dict[str, Any] = {
         name: value for name in _NAMES if (value := getattr(slot, name)) not in ((), "", {}, None, 0)
     }
-    body |= {"seq": slot.seq, "v": known_by, "files": [_file_json(file) for file in slot.files]}
+    body |= {"seq": slot.seq, "v": lowest_version, "files": [_file_json(file) for file in slot.files]}
     if slot.plan:
         body["plan"] = [asdict(group) for group in slot.plan]
     text = _canonical(body)
@@ -276,14 +273,12 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
-    """Return the SHA-256 of a slot's bytes in hex. The next slot contains it, which chains the slots."""
+    """Return the SHA-256 of a slot's bytes in hex, which the next slot contains."""
     return hashlib.sha256(data).hexdigest()
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """Parse JSON, but reject duplicate names, NaN and more than 64 levels with CorruptTable. `key` is the path for the
-    error.
-    """
+    """Parse the JSON in the file `key`. Raises CorruptTable for duplicate names, NaN and more than 64 levels."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -295,13 +290,16 @@ def strict_json(data: bytes, key: str) -> Any:
         raise ValueError(f"{text} is not allowed")
 
     if len(data) > SIZE_MAX:
-        raise CorruptTable(f"{key} has {len(data)} bytes, more than a valid slot can have.", file=key)
+        raise CorruptTable(
+            f"File {key} is too large: expected at most {SIZE_MAX} bytes, got {len(data)}. Restore it from a backup.",
+            file=key,
+        )
     try:
         value = json.loads(data, object_pairs_hook=unique, parse_constant=refuse)
         _check_depth(value)
         return value
     except (ValueError, RecursionError) as problem:
-        raise CorruptTable(f"{key} is not valid: {problem}.", file=key) from None
+        raise CorruptTable(f"File {key} is not valid JSON: {problem}. Restore it from a backup.", file=key) from None
 
 
 def _check_depth(value: Any, depth: int = 0) -> None:
@@ -316,7 +314,7 @@ def decode(data: bytes, key: str) -> Slot:
 
     Args:
         data: The content of the slot's file.
-        key: The path of the file, for errors.
+        key: The path of the file, for error messages.
 
     Raises:
         CorruptTable: The slot is damaged or invalid.
@@ -325,38 +323,40 @@ def decode(data: bytes, key: str) -> Slot:
     end = data.rfind(b',"~":"')
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
         raise CorruptTable(
-            f"{key} is damaged: its digest does not match. Restore the file from a backup. Delete it instead "
-            "if it is the newest slot, and its instant is complete in .hoodie/timeline and wrote rows "
-            "(UPSERT, INSERT, BULK_INSERT or DELETE). Then also delete the checkpoint with its number, if "
-            "there is one. The next write recreates the slot. A change of columns, checks or options cannot "
-            "be recreated.",
+            f"Slot file {key} is damaged: its digest does not match. Restore the file from a backup. If it is the "
+            "newest slot, and its instant is complete in .hoodie/timeline and wrote rows (UPSERT, INSERT, BULK_INSERT "
+            "or DELETE), you can instead delete the file and the checkpoint with the same number, if there is one. The "
+            "next write then recreates the slot. A change of columns, checks or options cannot be recreated.",
             file=key,
         )
     body = strict_json(data, key)
     if not isinstance(body, dict) or body.pop("v", None) not in VERSIONS:
         raise UnsupportedTable(
-            f"{key} was written by a newer version of hoodoo. Upgrade hoodoo to read this table.", file=key
+            f"Slot file {key} was written by a newer version of hoodoo. Upgrade hoodoo to read this table.", file=key
         )
     del body["~"]
     require_known(body.get("needs", ()), key)
     try:
         return _slot(body)
     except (TypeError, ValueError, KeyError, AttributeError) as problem:
-        raise CorruptTable(f"{key} is not a valid slot: {problem}.", file=key) from None
+        raise CorruptTable(f"Slot file {key} is invalid: {problem}. Restore it from a backup.", file=key) from None
 
 
 def require_known(needs: Any, key: str) -> None:
-    """Raise UnsupportedTable if a slot or checkpoint needs a format feature that this release does not support.
+    """Raise UnsupportedTable if a slot or checkpoint requires a feature that this release does not support.
 
     `needs` lists the features, and `key` is the path of the file. Raises CorruptTable if `needs` is not a list of
     strings.
     """
     if not fits(list(needs) if isinstance(needs, tuple) else needs, [str]):
-        raise CorruptTable(f"{key} is damaged: it needs {str(needs)[:50]}.", file=key)
+        raise CorruptTable(
+            f"File {key} is damaged: its list of features is invalid: {str(needs)[:50]}. Restore it from a backup.",
+            file=key,
+        )
     if unknown := sorted(set(needs) - KNOWN):
         raise UnsupportedTable(
-            f"{key} was written by a newer version of hoodoo, with {', '.join(unknown)}. Upgrade hoodoo to use "
-            "this table.",
+            f"File {key} was written by a newer version of hoodoo and requires the features {', '.join(unknown)}. "
+            "Upgrade hoodoo to use this table.",
             file=key,
             features=unknown,
         )
@@ -364,8 +364,8 @@ def require_known(needs: Any, key: str) -> None:
 
 def features(files: Sequence[DataFile]) -> list[str]:
     """Return the format features that a reader must support to use these data files."""
-    found = [ORDER] if any(file.order or file.decoded for file in files) else []
-    return [*found, PARTIAL] if any(file.partial for file in files) else found
+    needed = [ORDER] if any(file.order or file.decoded for file in files) else []
+    return [*needed, PARTIAL] if any(file.partial for file in files) else needed
 
 
 def _slot(body: dict[str, Any]) -> Slot:
@@ -393,7 +393,7 @@ def _slot(body: dict[str, Any]) -> Slot:
 def _place(said: Any) -> tuple[str, ...]:
     """Decode the field `streamed` of a slot. Raises TypeError for an invalid value."""
     if said != [] and not (fits(said, (str, str, str)) and all(said)):
-        raise TypeError(f"streamed is {str(said)[:50]!r}")
+        raise TypeError(f"streamed has the invalid value {str(said)[:50]!r}")
     return tuple(said)
 
 
@@ -408,7 +408,7 @@ def _check_types(slot: Slot) -> None:
                 or isinstance(value, int)
                 and not 0 <= value < 1 << 63
             ):
-                raise TypeError(f"{name} is {str(value)[:50]!r}")
+                raise TypeError(f"{name} has the invalid value {str(value)[:50]!r}")
     pairs, planned = (*slot.replaced, *slot.victims), (path for group in slot.plan for path in group.logs)
     texts = [*(text for pair in pairs for text in pair), *slot.overwritten, *slot.swept, *slot.merged, *planned]
     texts += [*slot.settings, *slot.settings.values(), *slot.all_reached.values()]
@@ -419,9 +419,9 @@ def _check_types(slot: Slot) -> None:
 
 
 def check_changes(file: DataFile) -> None:
-    """Raise ValueError if a data file's `changes` contain anything other than change logs in the same folder."""
+    """Raise ValueError unless the `changes` of a data file are change logs in the same folder."""
     if not fits(file.changes, {str: (int, str)}):
-        raise ValueError(f"changes of {file.path} are {str(file.changes)[:50]}")
+        raise ValueError(f"changes of {file.path} have the invalid value {str(file.changes)[:50]}")
     for path in file.changes:
         if not is_change_log(check_data_path(path)) or path.rpartition("/")[0] != file.partition:
             raise ValueError(f"{path} is not a change log of {file.path}")
@@ -430,7 +430,7 @@ def check_changes(file: DataFile) -> None:
 def _check_paths(slot: Slot) -> None:
     """Raise ValueError if a path in a slot is not a valid path of a data file or index entry.
 
-    hoodoo does not write such slots, and a clean operation would delete the files that they list.
+    Otherwise, cleaning could delete files outside of the table.
     """
     for file in slot.files:
         check_data_path(file.path)

@@ -2,7 +2,7 @@
 
 A table has one such position. The first application that sets it in Hudi's format owns it. Positions of other
 applications are not published. Each commit of hoodoo that writes rows repeats the newest position, because Hudi's
-streamer reads it from the newest commit that has one.
+streamer reads it from the newest commit with a position.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HUDI_STREAMER = "hudi-streamer"
 
 
 class Streamed(NamedTuple):
-    """Source position from where Apache Hudi's streamer would continue to load a table.
+    """Source position at which Apache Hudi's streamer would continue.
 
     Attributes:
         text: The position in the format of Apache Hudi, or '' if it is not set.

@@ -1,6 +1,6 @@
-"""Watermark of archiving: the number of the newest slot that may be deleted, because it is archived.
+"""Watermark of archiving: the number of the newest archived slot, which may be deleted.
 
-It is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
+The watermark is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
 """
 
 from __future__ import annotations
@@ -14,24 +14,21 @@ _KIND = "slots-"
 
 
 def deleted_up_to(store: Store) -> int:
-    """Return the number of the newest archived slot, or 0 if no slot was archived. It and all earlier slots may be
-    deleted.
-    """
+    """Return the number of the newest archived slot, or 0. All slots up to this number may be deleted."""
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 
 def state_key(seq: int) -> str:
     """Return the path of the watermark file for slot `seq`.
 
-    The file contains a checkpoint that replaces the slots up to `seq`. The deletion of old checkpoints does not affect
-    it.
+    The file contains a checkpoint that replaces the slots up to `seq`. Deleting old checkpoints does not affect this
+    file.
     """
     return f"{WATERMARKS}{_KIND}{seq:020d}"
 
 
 def raise_to(store: Store, seq: int, checkpoint: bytes) -> None:
-    """Raise the watermark to slot `seq`, as the first step of archiving the slots up to `seq`. Deletes lower
-    watermarks.
+    """Raise the watermark to slot `seq`, as the first step of archiving the slots up to `seq`.
 
     `checkpoint` is the encoded checkpoint of slot `seq`, which replaces the archived slots.
     """

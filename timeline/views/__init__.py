@@ -1,1 +1,1 @@
-"""Views, which contain the file groups and files of a table as of a slot, and their checkpoints."""
+"""Views (the state of a table as of a slot) and their checkpoints."""

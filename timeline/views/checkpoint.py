@@ -1,10 +1,10 @@
-"""Checkpoints: the state of a table as of a slot in one file, so that opening the table does not read its history.
+"""Checkpoints: files with the state of a table as of a slot, so that opening the table does not read its history.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
 pages (`checkpoint_pages`).
 
-A checkpoint is derived data. Deleting one changes no result, and a damaged one is skipped. If a page is missing, its
+A checkpoint is derived data. A missing or damaged checkpoint does not change any result. If a page is missing, its
 contents are derived from other files.
 """
 
@@ -60,7 +60,7 @@ def encode(view: View) -> bytes:
 
 
 def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
-    """Read a checkpoint file, and return the state of the table in it.
+    """Read a checkpoint file, and return the table state that it contains.
 
     Args:
         store: The store of the table.
@@ -70,7 +70,7 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
     Raises:
         CorruptTable: The checkpoint is damaged.
-        UnsupportedTable: A newer release wrote it.
+        UnsupportedTable: A newer release wrote the checkpoint.
         FileNotFoundError: The file does not exist.
     """
     size = store.size(key) if size is None else size
@@ -85,19 +85,19 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """Decode the content of a small checkpoint, which is not divided into pages, and return the table state in it.
+    """Decode a small checkpoint, which is not divided into pages, and return the table state that it contains.
 
-    Raises CorruptTable or UnsupportedTable, which name the file `key`.
+    Raises CorruptTable or UnsupportedTable with the path `key`.
     """
     try:
-        body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
-        if digest(body).encode() != said:
-            raise ValueError("its digest does not match")
+        body, stored_digest = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
+        if digest(body).encode() != stored_digest:
+            raise ValueError("the digest does not match")
         table = read_small(body)
         state = known_state((table.schema.metadata or {})[_STATE], key)
         return view_of(state, partitions_of(table), superseded_of(state["superseded"]))
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+        raise CorruptTable(f"Checkpoint {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
 def write(store: Store, view: View) -> None:
@@ -109,7 +109,7 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Return whether a new checkpoint should be written. Large tables have a larger distance between checkpoints.
+    """Return whether a new checkpoint should be written. The distance between checkpoints grows with the table.
 
     Args:
         view: The view of the checkpoint.
@@ -121,7 +121,7 @@ def is_due(view: View, newest: int, every: int) -> bool:
 
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
-    """Read the checkpoints at or before slot `up_to`, and yield the table states in them, newest first.
+    """Read the checkpoints up to slot `up_to`, and yield their table states, newest first.
 
     Damaged checkpoints are skipped.
     """
@@ -138,11 +138,10 @@ def _keys(store: Store, up_to: int | None) -> list[tuple[str, int]]:
 
 
 def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
-    """Return the file groups of one partition from other checkpoints or slots, if its checkpoint page is missing or
-    damaged.
+    """Derive the file groups of a partition from other checkpoints and slots, because its page is missing or damaged.
 
     The partition did not change after slot `since` up to slot `seq`. Its groups are read from a checkpoint between both
-    slots, or from an earlier one and the slots after it. Raises CorruptTable if neither is possible.
+    slots, or from an earlier checkpoint and the slots after it. Raises CorruptTable if neither is possible.
     """
     for key, size in _keys(store, seq):
         try:
@@ -155,8 +154,8 @@ def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
     except FileNotFoundError:
         key = checkpoint_key(since)
         raise CorruptTable(
-            f"{key} is missing or damaged, and the slots before it were archived. Open the table again. If "
-            "that fails, restore the file from a backup.",
+            f"Checkpoint {key} is missing or damaged, and earlier slots were archived. Open the table again. If that "
+            "fails, restore the file from a backup.",
             file=key,
         ) from None
 

@@ -57,7 +57,7 @@ _DIRECTORY = pa.schema(
 def encode(view: View) -> bytes:
     """Return the content of a paged checkpoint file for `view`.
 
-    Unchanged pages are copied from the previous checkpoint. Raises the errors of reading them.
+    Unchanged pages are copied from the previous checkpoint. Raises CorruptTable if they cannot be read.
     """
     sink = _Sink()
     names = list[str]()
@@ -110,13 +110,13 @@ class _Sink:
 def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
     """Yield the partitions of each page of a checkpoint, with a function that returns the bytes of the page."""
     pending, files = list[str](), 0
-    known = view.partitions if isinstance(view.partitions, PagedPartitions) else None
-    copied = _unchanged(known) if known else {}
-    done = {name for names in copied.values() for name in names}
+    paged = view.partitions if isinstance(view.partitions, PagedPartitions) else None
+    copied = _unchanged(paged) if paged else {}
+    copied_names = {name for names in copied.values() for name in names}
     for number, names in copied.items():
-        assert known is not None
-        yield names, partial(known.pages.stored, number)
-    for partition in sorted(name for name in view.partitions if name not in done):
+        assert paged is not None
+        yield names, partial(paged.pages.stored, number)
+    for partition in sorted(name for name in view.partitions if name not in copied_names):
         totals = view.totals_of(partition)
         count = totals.bases + totals.logs
         if pending and files + count > _PAGE_FILES:
@@ -128,12 +128,12 @@ def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
 
 
 def _unchanged(known: PagedPartitions) -> dict[int, list[str]]:
-    """Return the partitions of each page that can be copied, because none of its partitions has changed."""
+    """Return the partitions of each page whose partitions are unchanged, so that the page can be copied."""
     names = dict[int, list[str]]()
     for partition, number in zip(known.pages.partitions, known.pages.numbers, strict=True):
         names.setdefault(number, []).append(partition)
     changed = {known.pages.number_of(partition) for partition in known.changed}
-    return {number: mine for number, mine in names.items() if number not in changed}
+    return {number: partitions for number, partitions in names.items() if number not in changed}
 
 
 def _page(view: View, partitions: Sequence[str]) -> bytes:
@@ -142,8 +142,8 @@ def _page(view: View, partitions: Sequence[str]) -> bytes:
 
 def _superseded_parts(files: Sequence[Superseded]) -> Iterator[list[Superseded]]:
     part = list[Superseded]()
-    for one in files:
-        part.append(one)
+    for file in files:
+        part.append(file)
         if len(part) == _PAGE_SUPERSEDED:
             yield part
             part = []
@@ -163,8 +163,8 @@ def _packed(value: Any) -> bytes:
 def _parquet(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 # ---------------------------------------------------------------- read
@@ -176,24 +176,24 @@ def is_paged(end: bytes) -> bool:
 
 
 def read(store: Store, key: str) -> View:
-    """Read the directory of a paged checkpoint, and return its view. Pages are read and decoded on demand.
+    """Read the directory of a paged checkpoint, and return its view. Pages are read on demand.
 
-    Raises CorruptTable, UnsupportedTable and FileNotFoundError.
+    Raises CorruptTable, UnsupportedTable or FileNotFoundError.
     """
     try:
         with store.open_input(key) as source:
             size = source.size()
-            said, length, magic = TRAILER.unpack(source.read_at(TRAILER.size, max(0, size - TRAILER.size)))
+            stored_digest, length, magic = TRAILER.unpack(source.read_at(TRAILER.size, max(0, size - TRAILER.size)))
             if magic != MAGIC or length > size - TRAILER.size:
                 raise ValueError("the file is not a paged checkpoint")
             directory = bytes(source.read_at(length, size - TRAILER.size - length))
-            if digest(directory).encode() != said:
-                raise ValueError("its digest does not match")
+            if digest(directory).encode() != stored_digest:
+                raise ValueError("the digest does not match")
             return _view(store, key, source, read_small(directory))
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as problem:
-        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+        raise CorruptTable(f"Checkpoint {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
 def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) -> View:
@@ -201,7 +201,7 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     spans, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
     is_known = fits(spans, [_PAGE_SPAN]) and fits(old, [_PAGE_SPAN]) and fits(counts, [int]) and len(old) == len(counts)
     if not is_known or directory.schema.remove_metadata() != _DIRECTORY:
-        raise ValueError("its directory is invalid")
+        raise ValueError("the directory is invalid")
     columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
     names, numbers = columns["partition"], columns["page"]
     if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
@@ -211,7 +211,7 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
     each = {name: _totals(row) for name, row in zip(names, rows, strict=True)}
     counted = Counted(partitions, _totals([*state["totals"], state["by_logs"], state["by_size"]]), each)
-    # kept in memory, because cleaning may delete the checkpoint, and no other checkpoint contains them
+    # kept in memory, because cleaning may delete the checkpoint
     packed = [_checked(bytes(source.read_at(size, offset)), said) for offset, size, said in old]
     superseded = PagedFiles(counts, partial(_superseded, packed)) if counts else ()
     return view_of(state, partitions, superseded, _counted=counted)
@@ -243,23 +243,27 @@ class _Loader:
         try:
             return partitions_of(read_small(data))
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise CorruptTable(f"{self._key} is damaged: {problem}.", file=self._key) from None
+            raise CorruptTable(
+                f"Checkpoint {self._key} is damaged: {problem}. Restore it from a backup.", file=self._key
+            ) from None
 
 
 def _stored(store: Store, key: str, span: tuple[int, int, str]) -> bytes:
-    offset, size, said = span
+    offset, size, stored_digest = span
     try:
         data = store.get_range(key, offset, size)
     except FileNotFoundError:
-        raise CorruptTable(f"{key} is missing. It was deleted after it was first read.", file=key) from None
+        raise CorruptTable(
+            f"Checkpoint {key} was deleted after it was first read. Open the table again.", file=key
+        ) from None
     try:
-        return _checked(data, said)
+        return _checked(data, stored_digest)
     except ValueError as problem:
-        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+        raise CorruptTable(f"Checkpoint {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
-def _checked(data: bytes, said: str) -> bytes:
-    if digest(data) != said:
+def _checked(data: bytes, stored_digest: str) -> bytes:
+    if digest(data) != stored_digest:
         raise ValueError("the contents of a checkpoint page do not match its digest")
     return data
 

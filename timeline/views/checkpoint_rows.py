@@ -26,9 +26,9 @@ _LATER = {
     "decoded": pa.int64(),
     "partial": pa.int64(),
 }
-"""Columns that earlier releases do not know.
+"""Columns that earlier releases do not support.
 
-They are written only if a file needs them, so that earlier releases can read all other checkpoints.
+They are only written if a file uses them, so that earlier releases can read all other checkpoints.
 """
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())]
@@ -58,17 +58,15 @@ _OPTIONAL: dict[str, Any] = {
     "reached": {str: str},
     "streamed": (str, str, str),
 }
-"""JSON names that earlier releases do not know, with their shapes.
+"""JSON names that earlier releases do not support, with their shapes.
 
-They are written only if needed, so that earlier releases can read all other checkpoints. Unknown names are ignored;
-names that must not be ignored are in `needs`.
+They are only written if needed, so that earlier releases can read all other checkpoints. Unknown names are ignored,
+unless they are in `needs`.
 """
 
 
 def files_table(groups: Iterable[FileGroup]) -> pa.Table:
-    """Convert file groups to a table with one row per data file, sorted by partition and file group, for a
-    checkpoint.
-    """
+    """Convert file groups to a checkpoint table with one row per data file, sorted by partition and file group."""
     entries = sorted(
         (entry for group in groups for entry in group.files()),
         key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
@@ -88,7 +86,7 @@ def files_table(groups: Iterable[FileGroup]) -> pa.Table:
 
 
 def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
-    """Convert the table of a checkpoint back to file groups, by partition and file id. Inverse of `files_table`.
+    """Convert a checkpoint table back to file groups by partition and file id. This is the inverse of `files_table`.
 
     Raises ValueError for a table that `files_table` did not create.
     """
@@ -135,24 +133,24 @@ def _is_known(schema: pa.Schema) -> bool:
 
 def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
     """Convert superseded files to JSON values for a checkpoint."""
-    return [list(astuple(one)) for one in files]
+    return [list(astuple(file)) for file in files]
 
 
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    """Convert JSON values in a checkpoint back to superseded files. Inverse of `superseded_rows`.
+    """Convert JSON values in a checkpoint back to superseded files. This is the inverse of `superseded_rows`.
 
     Raises ValueError for invalid values.
     """
     if not fits(rows, SUPERSEDED_SHAPE):
         raise ValueError("the list of superseded files is invalid")
-    found = tuple(Superseded(*entry) for entry in rows)
-    for entry in found:
+    files = tuple(Superseded(*entry) for entry in rows)
+    for entry in files:
         check_data_path(entry.path)
-    return found
+    return files
 
 
 def state_of(view: View) -> dict[str, Any]:
-    """Convert everything in a view except its data files to JSON values, for a checkpoint."""
+    """Convert the parts of a view other than its data files to JSON values for a checkpoint."""
     plans = [
         [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
         for p in view.plans.values()
@@ -169,13 +167,13 @@ def state_of(view: View) -> dict[str, Any]:
 
 
 def known_state(text: bytes, key: str) -> dict[str, Any]:
-    """Parse the JSON that `state_of` wrote to the checkpoint `key`, and check that this release supports its features.
+    """Parse the JSON that `state_of` wrote to the checkpoint `key`, and check its required features.
 
     Raises ValueError for other values, and UnsupportedTable for features that this release does not support.
     """
     state = strict_json(text, key)
     if not isinstance(state, dict):
-        raise ValueError("its state is invalid")
+        raise ValueError("the state is invalid")
     require_known(state.get("needs", []), key)
     return state
 
@@ -185,7 +183,7 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):
-        raise ValueError("its state is invalid")
+        raise ValueError("the state is invalid")
     plans = {
         t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups))
         for seq, t, at, groups in found.pop("plans")

@@ -1,4 +1,4 @@
-"""File groups as of a slot: the base file and log files that contain the rows of some keys.
+"""File groups as of a slot, each with a base file and log files that contain the rows of some keys.
 
 A `FileGroup` contains the current files. A `Superseded` file is only needed by earlier snapshots.
 """
@@ -52,7 +52,7 @@ class FileGroup:
 class Superseded:
     """Replaced data file, which only the snapshots from slot `added` to before slot `dropped` need.
 
-    Cleaning deletes it when these snapshots need not stay readable.
+    Cleaning deletes the file when these snapshots have expired.
     """
 
     added: int

@@ -1,7 +1,7 @@
 """File groups of a large table, read from a checkpoint page by page on demand.
 
 The checkpoint of a table with many files has a directory and pages, each with the files of some adjacent partitions. A
-view on it holds the directory, and the partitions that slots have changed since. Unused pages are never decoded.
+view holds the directory, and the partitions that later slots changed. Unused pages are never decoded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEPT = 16  # number of decoded pages in the cache
 
 
 class Loader(Protocol):
-    """Interface to read the pages of one checkpoint. Raises CorruptTable for a damaged page."""
+    """Interface of a reader for the pages of a checkpoint. Raises CorruptTable for a damaged page."""
 
     def __call__(self, number: int) -> Mapping[str, Groups]:
         """Return the file groups of each partition in a page."""
@@ -57,8 +57,8 @@ class Pages:
     def number_of(self, partition: str) -> int:
         """Return the number of the page that contains a partition, or -1 if no page contains it."""
         index = bisect_left(self.partitions, partition)
-        there = index < len(self.partitions) and self.partitions[index] == partition
-        return self.numbers[index] if there else -1
+        exists = index < len(self.partitions) and self.partitions[index] == partition
+        return self.numbers[index] if exists else -1
 
     def digest_of(self, partition: str) -> str:
         """Return the digest of the page that contains a partition, or '' if no page contains it.
@@ -69,12 +69,11 @@ class Pages:
         return "" if number < 0 else self.digests[number]
 
     def stored(self, number: int) -> bytes:
-        """Return the bytes of a page, for copying it to a new checkpoint. Raises CorruptTable."""
+        """Return the bytes of a page, to copy it to a new checkpoint. Raises CorruptTable if the page is damaged."""
         return self._load.stored(number)
 
     def groups(self, partition: str, seq: int) -> Groups:
-        """Return the file groups of a partition. The partition must not have changed between the checkpoint and slot
-        `seq`.
+        """Return the file groups of a partition that did not change between the checkpoint and slot `seq`.
 
         Raises:
             KeyError: No page contains the partition.
@@ -88,22 +87,22 @@ class Pages:
                 self._known.move_to_end(number)
                 return self._known[number][partition]
         try:
-            found = self._load(number)
+            page = self._load(number)
         except CorruptTable:
             if self.heal is None:
                 raise
             return self.heal(partition, seq)
         with self._lock:
-            self._known[number] = found
+            self._known[number] = page
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
-        return found[partition]
+        return page[partition]
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """File groups by partition path, as of slot `seq`, which are read from a checkpoint on demand.
+    """Lazy mapping from partition paths to file groups as of slot `seq`, which reads a checkpoint on demand.
 
-    `changed` contains the partitions that changed since the checkpoint. In it, None stands for a removed partition.
+    `changed` contains the partitions that changed since the checkpoint, with None for a removed partition.
     """
 
     def __init__(self, pages: Pages, changed: Mapping[str, Groups | None], seq: int) -> None:
@@ -140,24 +139,24 @@ Partitions = Mapping[str, Groups]
 
 
 def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int) -> Partitions:
-    """Return the file groups of all partitions after slot `seq`, given the partitions that it changed.
+    """Return the file groups of all partitions after slot `seq`, which changed the partitions `changed`.
 
     A changed partition without file groups is removed.
     """
     if isinstance(partitions, PagedPartitions):
         now = {**partitions.changed, **{name: groups or None for name, groups in changed.items()}}
         return PagedPartitions(partitions.pages, now, seq)
-    found = dict(partitions)
+    result = dict(partitions)
     for name, groups in changed.items():
         if groups:
-            found[name] = groups
+            result[name] = groups
         else:
-            found.pop(name, None)
-    return found
+            result.pop(name, None)
+    return result
 
 
 def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Yield the partitions whose file groups may differ between two views, ascending. Equal pages are not decoded."""
+    """Yield the partitions whose file groups may differ between two views, in order. Equal pages are not decoded."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -175,7 +174,7 @@ def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]
 
 
 class PagedFiles(Sequence[Superseded]):
-    """Superseded files of a large table, which are stored compressed in pages and decoded for each iteration.
+    """Sequence of superseded files of a large table, which stores them compressed in pages to save memory.
 
     `pages` contains the number of files in each page, and `load` returns the files of a page. `later` contains files
     that were superseded since the checkpoint.

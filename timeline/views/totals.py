@@ -1,7 +1,7 @@
 """Running totals of a view's files and bytes, for each partition and for the table.
 
-They are updated with each slot, so that the cost depends on the size of the commit, not of the table. A view that was
-not created by applying a slot (such as that of a checkpoint) is counted on first use.
+Totals are updated with each slot, so that the cost depends on the size of the commit, not of the table. A view that was
+not created by applying a slot, such as that of a checkpoint, is counted on first use.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Totals:
     def below(self, size: int) -> tuple[int, int]:
         """Return a lower and an upper bound for the number of base files that are smaller than `size` bytes."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
-        most = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
-        return least, most
+        greatest = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
+        return least, greatest
 
 
 class _Count:
@@ -86,7 +86,7 @@ class _Count:
             self.by_logs[len(group.logs)] += sign
 
     def done(self) -> Totals:
-        by_logs, by_size = ({key: n for key, n in found.items() if n} for found in (self.by_logs, self.by_size))
+        by_logs, by_size = ({key: n for key, n in counter.items() if n} for counter in (self.by_logs, self.by_size))
         return Totals(self.groups, self.base_bytes, self.log_bytes, self.bytes_behind, by_logs, by_size)
 
 
@@ -99,7 +99,7 @@ class Counted:
     each: Mapping[str, Totals]
 
     def after(self, partitions: Partitions, touched: Touched) -> Counted:
-        """Return the totals after a change of some file groups, without counting the unchanged ones.
+        """Return the totals after a change of some file groups, without counting unchanged file groups.
 
         Args:
             partitions: The file groups after the change.
@@ -107,12 +107,12 @@ class Counted:
         """
         together, each = _Count(self.together), dict[str, _Count]()
         for partition, file_id in dict.fromkeys(touched):
-            one = each.setdefault(partition, _Count(self.each.get(partition, Totals())))
+            counters = each.setdefault(partition, _Count(self.each.get(partition, Totals())))
             for groups, sign in ((self.partitions, -1), (partitions, 1)):
                 group = groups.get(partition, {}).get(file_id)
                 together.add(group, sign)
-                one.add(group, sign)
-        totals = {**self.each, **{partition: one.done() for partition, one in each.items()}}
+                counters.add(group, sign)
+        totals = {**self.each, **{partition: counters.done() for partition, counters in each.items()}}
         gone = [partition for partition in each if partition not in partitions]
         for partition in gone:
             del totals[partition]
@@ -123,9 +123,9 @@ def count(partitions: Partitions) -> Counted:
     """Compute the totals by counting every file group of `partitions`."""
     together, each = _Count(Totals()), dict[str, Totals]()
     for partition, groups in partitions.items():
-        one = _Count(Totals())
+        counters = _Count(Totals())
         for group in groups.values():
-            one.add(group)
+            counters.add(group)
             together.add(group)
-        each[partition] = one.done()
+        each[partition] = counters.done()
     return Counted(partitions, together.done(), each)

@@ -1,7 +1,7 @@
 """State of a table as of a slot (view): its file groups, open compaction plans and superseded files.
 
 The snapshot at a slot consists of the base file and the logs of each file group in the view. A view is immutable.
-Applying a slot to it gives the next view, without listing or reading files.
+`apply` returns the view after the next slot, without listing or reading files.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class View:
     # of the newest slot
     told: str = field(default="", compare=False)
     needs: frozenset[str] = frozenset()  # features used by the slots so far
-    # another engine wrote a file whose rows were not checked against the transforms; they may be in any later file.
-    # Missing in checkpoints of earlier releases.
+    # True if another engine wrote a file whose rows were not checked against the transforms; these rows may be in any
+    # later file; missing in checkpoints of earlier releases
     foreign_rows: bool = field(default=False, compare=False)
     # first and last slots of ranges that another engine rolled back, with their files
     undone: tuple[tuple[int, int], ...] = ()
@@ -91,9 +91,7 @@ class View:
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Yield the file groups with at least `logs_min` log files. Partitions without such a file group are not
-        searched.
-        """
+        """Yield the file groups with at least `logs_min` log files, which compaction has yet to merge."""
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:
@@ -102,15 +100,15 @@ class View:
     def bases_below(self, size: int) -> int:
         """Return the number of base files that are smaller than `size` bytes.
 
-        The running totals answer this for most partitions. Only in the others, files are inspected one by one.
+        For most partitions, the running totals are sufficient. In other partitions, files are inspected one by one.
         """
-        found = 0
+        total = 0
         for partition, totals in self._totals().each.items():
-            least, most = totals.below(size)
-            if least != most:
+            least, upper = totals.below(size)
+            if least != upper:
                 least = sum(1 for group in self.groups([partition]) if group.base and group.base.file.size < size)
-            found += least
-        return found
+            total += least
+        return total
 
     # ---- file groups
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
@@ -139,9 +137,7 @@ class View:
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """Return the state of the table after `slot`, given the state before it. `sha` is the digest of the slot's
-    bytes.
-    """
+    """Return the state of the table after `slot`, from the state before it. `sha` is the digest of the slot."""
     change = _Change(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
@@ -196,8 +192,8 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     )
 
 
-def _and(before: Sequence[Superseded], more: Iterable[Superseded]) -> Sequence[Superseded]:
-    return before + tuple(more) if isinstance(before, (tuple, PagedFiles)) else (*before, *more)
+def _and(before: Sequence[Superseded], added: Iterable[Superseded]) -> Sequence[Superseded]:
+    return before + tuple(added) if isinstance(before, (tuple, PagedFiles)) else (*before, *added)
 
 
 def _schemas(
@@ -208,16 +204,16 @@ def _schemas(
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
     """Return the schema history after `slot`, without schemas that only unreadable snapshots need."""
-    found = view.schemas
+    history = view.schemas
     if slot.columns:
-        found = found.after(slot.seq, slot.columns, slot.columns_before)
+        history = history.after(slot.seq, slot.columns, slot.columns_before)
     elif slot.schema:
-        found = found.after_avro(slot.seq, slot.schema, slot.schema_before)
-    if slot.min_readable <= view.min_readable or len(found.entries) < 2:
-        return found
+        history = history.after_avro(slot.seq, slot.schema, slot.schema_before)
+    if slot.min_readable <= view.min_readable or len(history.entries) < 2:
+        return history
     groups = (group for each in partitions.values() for group in each.values())
     live = {entry.file.schema or 1 for group in groups for entry in group.files()}
-    return found.without(live, {*savepoints.values(), *(plan.seq for plan in plans.values())}, slot.min_readable)
+    return history.without(live, {*savepoints.values(), *(plan.seq for plan in plans.values())}, slot.min_readable)
 
 
 def stays_sorted(file: DataFile) -> bool:
@@ -229,7 +225,7 @@ def stays_sorted(file: DataFile) -> bool:
 
 
 def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
-    """Return the superseded files after an undo. Files that came back are needed again, and undone files are gone."""
+    """Return the superseded files after an undo, without restored files and without files of undone slots."""
     back = {path for file in slot.files for path in file.paths}
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 

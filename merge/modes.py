@@ -48,7 +48,7 @@ class CustomMerge:
             )
         if not takes_tables(self.function, 2):
             raise OptionError(
-                f"CustomMerge function {printable(self.function)} cannot be called with two positional arguments.  "
+                f"CustomMerge function {printable(self.function)} cannot be called with two positional arguments. "
                 "Pass a function that takes an Arrow table of stored rows and one of newer rows.",
                 option="merge",
             )

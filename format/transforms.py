@@ -210,7 +210,7 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
     is_supported, description = _TAKES[transform.kind]
     if not is_supported(kind):
         raise SchemaError(
-            f"Column {transform.column!r} is not valid for {transform}: expected {description}, got {kind}. Choose "
+            f"Column {transform.column!r} has type {kind}, but {transform} needs {description}. Choose "
             "another column or another transform.",
             column=transform.column,
             type=str(kind),

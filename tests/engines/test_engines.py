@@ -74,6 +74,7 @@ def tables_on_s3(s3: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.timeout(1900)  # subprocesses have a time limit of their own
 @pytest.mark.parametrize("engine", ENVIRONMENTS)
 def test_an_engine_reads_the_tables_as_recorded(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> None:
     tables: Path = request.getfixturevalue("tables_on_s3" if engine in ON_S3 else "tables")
@@ -83,6 +84,7 @@ def test_an_engine_reads_the_tables_as_recorded(request: pytest.FixtureRequest, 
     assert results == json.loads(READS.read_text())[engine]
 
 
+@pytest.mark.timeout(1900)
 @pytest.mark.parametrize("engine", WRITERS)
 def test_writes_of_an_engine_end_as_recorded(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> None:
     root = request.getfixturevalue("s3") + f"/writes_{engine}" if engine in ON_S3 else str(tmp_path / "tables")

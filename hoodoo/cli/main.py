@@ -154,7 +154,7 @@ def parser() -> argparse.ArgumentParser:
         "--missing",
         choices=("fail", "null"),
         default="fail",
-        help="value of a column that is not in FILE and has no default",
+        help="what to do about a column that FILE lacks and that has no default; null: insert NULL",
     )
     updating = command(
         "update",

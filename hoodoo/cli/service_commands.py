@@ -70,8 +70,8 @@ def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo export PATH`: write Delta or Iceberg metadata."""
     formats = {"delta": given.delta, "iceberg": given.iceberg, "change_feed": given.change_feed}
-    how = {"mode": given.mode, "history": given.history, "rebuild": given.rebuild}
-    how["iceberg_version"] = given.iceberg_version
+    versions = {"history": given.history, "iceberg_version": given.iceberg_version}
+    how = {"mode": given.mode, "rebuild": given.rebuild, **versions}
     where = {"register": given.register, "catalog": given.catalog, "catalog_properties": dict(given.catalog_property)}
     _run(out, "exporting", "exported", lambda: table.export(**formats, **how, **where))
 

@@ -64,9 +64,9 @@ class Exportable:
                 `rebuild=True` replaces metadata of version 3 with version 2. None (default): the version of the
                 existing export, or 2 without one.
             rebuild: True rebuilds the metadata even if another writer changed it. Default False.
-            change_feed: True enables the change data feed of the Delta log, from which Delta readers derive inserted
-                and deleted rows between two versions. Later exports keep it enabled. Mode 'merged' does not support it.
-                Default False.
+            change_feed: True enables the change data feed of the Delta log. Delta readers derive the inserted and
+                deleted rows between two versions from it. Later exports keep it enabled. Mode 'merged' does not
+                support it. Default False.
             register: The name 'namespace.table' of the Iceberg table in a catalog. The catalog entry is created, or
                 updated to the newest metadata. Requires `hoodoo[iceberg]`. None (default): no catalog.
             catalog: A pyiceberg catalog, or the name of a catalog in the pyiceberg configuration. None (default): the

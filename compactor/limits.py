@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hoodoo.arguments import number_from
-from hoodoo.errors import OptionError
+from hoodoo.sizes import size_from
 
 _SLICE_S = 0.2  # interval at which a waiting task checks whether to stop
 _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wait
@@ -32,10 +32,10 @@ class Limits:
     """Resource limits of table services.
 
     Attributes:
-        memory_bytes: Memory in bytes for all file groups that are processed at the same time, at least 1 MiB. Default
-            1 GiB.
-        bytes_per_second: Maximum number of bytes that one process or one Spark job reads and writes per second. None
-            (default): no limit.
+        memory_bytes: Memory for all file groups that are processed at the same time, in bytes or as a size such as
+            '2GB', at least 1 MiB. Default 1 GiB.
+        bytes_per_second: Maximum rate at which one process or one Spark job reads and writes, in bytes per second or as
+            a size such as '50MB'. None (default): no limit.
         groups_at_once: Maximum number of concurrent file groups. None (default): one per core.
     """
 
@@ -44,17 +44,9 @@ class Limits:
     groups_at_once: int | None = None
 
     def __post_init__(self) -> None:
-        number_from("memory_bytes", self.memory_bytes, 1, whole=True, optional=False)
-        if self.memory_bytes < 1 << 20:
-            raise OptionError(
-                f"Option memory_bytes is invalid: expected at least 1 MiB, got {self.memory_bytes!r}.",
-                option="memory_bytes",
-            )
-        number_from("bytes_per_second", self.bytes_per_second, 0)
-        if self.bytes_per_second == 0:
-            raise OptionError(
-                "Option bytes_per_second is invalid: expected a positive number, got 0.", option="bytes_per_second"
-            )
+        object.__setattr__(self, "memory_bytes", size_from("memory_bytes", self.memory_bytes, 1 << 20))
+        if self.bytes_per_second is not None:
+            object.__setattr__(self, "bytes_per_second", size_from("bytes_per_second", self.bytes_per_second))
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hoodoo.arguments import flag, names, number_from, port
+from hoodoo.arguments import LOOPBACK, address, flag, names, number_from, port
 from hoodoo.compactor.catalog_entries import CatalogEntries, given_entries
 from hoodoo.compactor.export_service import EXPORT
 from hoodoo.compactor.limits import Limits
@@ -96,6 +96,7 @@ class Worker:
         engine: Engine | None = None,
         limits: Limits | None = None,
         metrics_port: int | None = None,
+        metrics_address: str = LOOPBACK,
         progress: Callable[[str, int, int], None] = _silent,
         register: str | Sequence[str] | None = None,
         register_hudi: str | Sequence[str] | None = None,
@@ -116,8 +117,10 @@ class Worker:
             limits: Limits on the resources that the worker uses for all tables together. Each table gets an equal share
                 of the memory and of the byte rate. With `engine`, the number of concurrent file groups applies to each
                 table. None (default): 1 GiB of memory and no other limit.
-            metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text format, 0 for any free port.
-                None (default): no metrics.
+            metrics_port: The port that serves metrics in Prometheus' text format, 0 for any free port. None (default):
+                no metrics.
+            metrics_address: The address that serves the metrics, such as '0.0.0.0' for other machines. Default
+                '127.0.0.1'.
             progress: A function that receives the path of the table, the number of finished file groups, and the total
                 number of file groups of the running plan. Default: a function that does nothing.
             register: The Iceberg table to update in a catalog for each table, as 'namespace.table', in the order of
@@ -157,6 +160,7 @@ class Worker:
         number_from("logs_min", logs_min, 1, whole=True)
         number_from("grace_s", grace_s, 0, optional=False)
         port("metrics_port", metrics_port)
+        self.metrics_address = address("metrics_address", metrics_address)
         if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
             raise OptionError(
                 f"Option engine is invalid: expected an engine of hoodoo.engine, got {printable(engine)}.",
@@ -255,7 +259,7 @@ class Worker:
             TableCollector,
         )  # imports prometheus_client only if metrics are served
 
-        endpoint = Endpoint(TableCollector(self.loops), self.metrics_port)
+        endpoint = Endpoint(TableCollector(self.loops), self.metrics_port, self.metrics_address)
         try:
             yield {"metrics": endpoint.url}
         finally:
@@ -294,7 +298,7 @@ def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
 def _part(limits: Limits, tables: int) -> Limits:
     """Return the share of the limits for each of `tables` tables, which are served at the same time."""
     share = min(tables, LocalEngine().threads)
-    rate = limits.bytes_per_second and limits.bytes_per_second / tables
+    rate = limits.bytes_per_second and max(1, round(limits.bytes_per_second / tables))
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)
 
 

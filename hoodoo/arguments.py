@@ -34,6 +34,8 @@ class ApplicationVersion(NamedTuple):
 
 
 Transaction = tuple[str, int] | tuple[str, int, str] | ApplicationVersion
+LOOPBACK = "127.0.0.1"
+"""Address at which only processes of this machine can connect."""
 _MOST = 10**12
 _SAME = {
     **{"mor": ("merge_on_read",), "cow": ("copy_on_write",), "log": ("merge_on_read",)},
@@ -149,6 +151,16 @@ def port(option: str, value: Any) -> int | None:
             f"{option} must be a port number, or 0 for any free port, got {printable(value)}.", option=option
         )
     return int(found) if found is not None else None
+
+
+def address(option: str, value: Any) -> str:
+    """Check an argument that is the address of a server, and return it. Raises OptionError."""
+    if not isinstance(value, str) or not value:
+        raise OptionError(
+            f"{option} must be an address of this machine, such as {LOOPBACK!r} or '0.0.0.0', got {printable(value)}.",
+            option=option,
+        )
+    return value
 
 
 def flag(option: str, value: bool) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, number_from, port, require_application
+from hoodoo.arguments import LOOPBACK, address, flag, number_from, port, require_application
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.batch_writer import BatchWriter
@@ -79,6 +79,7 @@ class Job:
         poll_s: float = 5.0,
         each_batch: EachBatch | None = None,
         metrics_port: int | None = None,
+        metrics_address: str = LOOPBACK,
     ) -> IngestReport:
         """Copy new rows of the source into the table, until all rows are copied or the job is stopped.
 
@@ -91,8 +92,9 @@ class Job:
                 is running, this process waits as a standby.
             poll_s: Time between two requests to a source whose rows were all read, in seconds. Default 5.
             each_batch: Function that receives a `BatchReport` after each commit. An exception in it ends the run.
-            metrics_port: Port on 127.0.0.1 for metrics in Prometheus' text format; 0 chooses a free port. None
-                (default): no metrics.
+            metrics_port: Port for metrics in Prometheus' text format; 0 chooses a free port. None (default): no
+                metrics.
+            metrics_address: Address that serves the metrics, such as '0.0.0.0' for other machines. Default '127.0.0.1'.
 
         Returns:
             The report of everything that the job has done.
@@ -112,12 +114,13 @@ class Job:
                 "Option poll_s is invalid: expected a number above 0, got 0. The default is 5.", option="poll_s"
             )
         port("metrics_port", metrics_port)
+        address("metrics_address", metrics_address)
         if each_batch is not None and not callable(each_batch):
             raise OptionError(
                 f"Option each_batch is invalid: expected a function of a BatchReport, got {printable(each_batch)}.",
                 option="each_batch",
             )
-        with stop_on_signals(self._stopped), metrics_of([self], metrics_port):
+        with stop_on_signals(self._stopped), metrics_of([self], metrics_port, metrics_address):
             run([ScheduledJob(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
         return self.reported()
 

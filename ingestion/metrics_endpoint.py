@@ -6,17 +6,19 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from hoodoo.arguments import LOOPBACK
 from hoodoo.compactor.service_log import say
 from hoodoo.ingestion.scheduler import Running, log
 
 
 @contextmanager
-def metrics_of(jobs: Sequence[Running], number: int | None) -> Iterator[str]:
+def metrics_of(jobs: Sequence[Running], number: int | None, address: str = LOOPBACK) -> Iterator[str]:
     """Serve the metrics of ingestion jobs over HTTP while the context is open.
 
     Args:
         jobs: The jobs.
-        number: Port on 127.0.0.1; 0 chooses a free port. None: no metrics are served.
+        number: Port; 0 chooses a free port. None: no metrics are served.
+        address: Address that serves the metrics.
 
     Yields:
         The URL of the metrics; '' if no metrics are served.
@@ -30,7 +32,7 @@ def metrics_of(jobs: Sequence[Running], number: int | None) -> Iterator[str]:
     from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
     from hoodoo.ingestion.metrics import JobCollector
 
-    endpoint = Endpoint(JobCollector(jobs), number)
+    endpoint = Endpoint(JobCollector(jobs), number, address)
     say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
     try:
         yield endpoint.url

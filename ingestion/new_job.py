@@ -12,6 +12,7 @@ from hoodoo.ingestion.reading import Reading, RowTransform
 from hoodoo.ingestion.same_table import require_not_renamed, require_other
 from hoodoo.ingestion.validated_source import ValidatedSource
 from hoodoo.redact import printable
+from hoodoo.sizes import size_from
 from hoodoo.sources.source import Limits, Source
 from hoodoo.table import Table
 from hoodoo.writers.batches.write_options import BadRowLimits
@@ -28,7 +29,7 @@ def ingest(
     new_columns: str = "ignore",
     missing: str = "null",
     max_rows: int = 500_000,
-    max_bytes: int = 512 << 20,
+    max_bytes: int | str = 512 << 20,
     max_bad_rows: int = 1_000,
     max_bad_share: float = 0.01,
     min_seconds: float = 5.0,
@@ -50,9 +51,9 @@ def ingest(
         missing: Handling of columns that a batch lacks and that have no default: 'null' (default) writes null, 'fail'
             stops the job, 'keep' lets an upsert keep the stored values.
         max_rows: Maximum number of rows in a batch, if the source can count rows in advance. Default 500,000.
-        max_bytes: Decoded bytes of the source that are in memory at most. A batch has a third of it, at least one item:
-            the next batch is read while one batch is written from a sorted copy. The process needs about 200 MiB and
-            three times `max_bytes`. Default 512 MiB.
+        max_bytes: Decoded bytes of the source that are in memory at most, as a number or as a size such as '2GB'. A
+            batch has a third of it, at least one item: the next batch is read while one batch is written from a sorted
+            copy. The process needs about 200 MiB and three times `max_bytes`. Default 512 MiB.
         max_bad_rows: Maximum number of quarantined rows in a batch. The job stops if there are more. Default 1,000.
         max_bad_share: Maximum share of quarantined rows in a batch of 100 rows or more. Default 0.01.
         min_seconds: Minimum time between the starts of two commits of a continuous job (`run(once=False)`), in seconds.
@@ -73,7 +74,7 @@ def ingest(
     )
     limits = Limits(
         number_from("max_rows", max_rows, 1, whole=True, optional=False),
-        number_from("max_bytes", max_bytes, 1, whole=True, optional=False),
+        size_from("max_bytes", max_bytes),
         bad_limits.rows,
     )
     pace = Pace(

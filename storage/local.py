@@ -350,6 +350,9 @@ class LocalStore(Store):
                 return []
             raise error from None
 
+    def folders(self) -> Sequence[str]:
+        return [name for name in self.names("") if os.path.isdir(self._path(name))]
+
     def delete(self, key: str) -> None:
         """Delete a file.
 

@@ -16,7 +16,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -429,12 +429,22 @@ class S3Store(Store):
     def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
         yield from ((key, str(item["ETag"])) for key, item in self._items(prefix, after))
 
+    def folders(self) -> Sequence[str]:
+        prefix = self._key("")
+        pages = self._pages("", Prefix=prefix, Delimiter="/")
+        return sorted(one["Prefix"][len(prefix) : -1] for page in pages for one in page.get("CommonPrefixes", ()))
+
     def _items(self, prefix: str, after: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         cut = len(self._key(""))
-        arguments: dict[str, Any] = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
-        while True:
-            page = self._call("list_objects_v2", prefix, **arguments)
+        start = {"StartAfter": self._key(after)} if after else {}
+        for page in self._pages(prefix, Prefix=self._key(prefix), **start):
             yield from ((item["Key"][cut:], item) for item in page.get("Contents", ()))
+
+    def _pages(self, key: str, **arguments: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield the responses of a listing. `key` is the key to name in errors."""
+        while True:
+            page = self._call("list_objects_v2", key, **arguments)
+            yield page
             if not page.get("IsTruncated"):
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]

@@ -117,6 +117,10 @@ class Store(ABC):
         cut = len(folder)
         return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
 
+    def folders(self) -> Sequence[str]:
+        """Return the sorted names of the folders directly below the path of this store."""
+        return sorted({key.partition("/")[0] for key, _ in self.list("") if "/" in key})
+
     @abstractmethod
     def delete(self, key: str) -> None:
         """Delete a file. A missing file is not an error."""

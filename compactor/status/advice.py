@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from hoodoo.compactor import heartbeats
@@ -43,6 +43,7 @@ class Services:
         plan_ages: Age of each open plan in seconds, by instant.
         dead: The names of workers whose last heartbeat is older than the option `worker_timeout_s`.
         problems: The last error of each failing service, newest first.
+        lags: True if `advice` recommends an action. False if it is empty, or only reports open plans on schedule.
     """
 
     figures: Figures
@@ -54,6 +55,7 @@ class Services:
     plan_ages: dict[str, float] = field(default_factory=dict)
     dead: tuple[str, ...] = ()
     problems: tuple[ServiceProblem, ...] = ()
+    lags: bool = False
 
 
 def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
@@ -85,17 +87,29 @@ class _StateOfServices:
         dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_s)
         problems = tuple(heartbeats.problems(self.store))
         held_bytes = self._held()
+        late_plans, other_plans = self._about_plans(plans, owners)
         advice = (
             *self._about_problems(problems),
             *self._about_workers(seen_workers, dead),
             *self._about_compaction(seen_workers),
-            *self._about_plans(plans, owners),
+            *late_plans,
             *self._about_cleaning(held_bytes),
             *self._about_consumers(),
             *self._about_layout(set(seen_workers) - set(dead)),
             *self._about_exports(),
         )
-        return Services(self.figures, seen_workers, plans, held_bytes, advice, owners, ages, dead, problems)
+        return Services(
+            self.figures,
+            seen_workers,
+            plans,
+            held_bytes,
+            (*advice, *other_plans),
+            owners,
+            ages,
+            dead,
+            problems,
+            lags=bool(advice),
+        )
 
     def _leased(self) -> set[int]:
         try:
@@ -155,27 +169,33 @@ class _StateOfServices:
                 f"slow_after_logs is {options.slow_after_logs}."
             )
 
-    def _about_plans(self, plans: dict[str, float | None], owners: dict[str, str]) -> Iterator[str]:
+    def _about_plans(
+        self, plans: dict[str, float | None], owners: dict[str, str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Return sentences about open plans: first about late plans, then about plans on schedule."""
+        late, on_schedule = list[str](), list[str]()
         for instant, hint in plans.items():
             # the time of a plan may be ahead of the clock
             age = max(0.0, (self.now - self.view.plans[instant].planned_at) / 1000)
+            owner = owners[instant] or "an unknown worker"
             if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
-                yield (
+                late.append(
                     f"Plan {instant} has been open for {span(age)}, but no worker runs it: its worker died or "
                     f"hangs. `hoodoo compact {self.path}` or any worker completes it."
                 )
             elif age > 3600:
-                yield (
-                    f"Plan {instant} has been run by {owners[instant] or 'an unknown worker'} for {span(age)}: "
+                late.append(
+                    f"Plan {instant} has been run by {owner} for {span(age)}: "
                     "it may hang. Check its log. A second worker may run the plan at the same time."
                 )
             elif hint is None or hint > PLAN_FRESH_S:
-                yield (
+                on_schedule.append(
                     f"Plan {instant} has been waiting for {span(age)}: `hoodoo compact {self.path}` or any "
                     "worker completes it."
                 )
             else:
-                yield f"Plan {instant} has been run by {owners[instant] or 'an unknown worker'} for {span(age)}."
+                on_schedule.append(f"Plan {instant} has been run by {owner} for {span(age)}.")
+        return late, on_schedule
 
     # ---- cleaning
     def _held(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Prometheus metrics of a worker: figures of each table, and counters of the work done so far.
 
 The figures are measured for each scrape, from the newest view that the worker knows. Each worker has its own registry.
-The endpoint listens on 127.0.0.1 only. Use a proxy for access from other hosts.
+By default, the endpoint listens on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from hoodoo.arguments import LOOPBACK
 from hoodoo.compactor.compaction.compaction_service import postponed
 from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.service_turn import Work
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import HoodooError, OptionError
 from hoodoo.exports.results import ExportLag
+from hoodoo.redact import printable
 
-ADDRESS = "127.0.0.1"
 _LOGS = (0, 1, 2, 5, 10, 20, 50, 100)
 
 _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
@@ -123,19 +124,22 @@ class TableCollector(Collector):
 class Endpoint:
     """HTTP endpoint that serves Prometheus metrics until it is closed. `url` is its address."""
 
-    def __init__(self, collector: Collector, port: int) -> None:
-        """Start to serve metrics on a port. 0 selects any free port. Raises OptionError if the port cannot be used."""
+    def __init__(self, collector: Collector, port: int, address: str = LOOPBACK) -> None:
+        """Start to serve metrics on a port. 0 selects any free port.
+
+        Raises OptionError if the address or the port cannot be used.
+        """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         try:
-            self._server, self._thread = start_http_server(port, ADDRESS, registry)
+            self._server, self._thread = start_http_server(port, address, registry)
         except OSError as problem:
             raise OptionError(
-                f"metrics_port (--metrics-port) {port} of {ADDRESS} cannot be served: {problem.strerror}. Choose "
-                "another port, or 0 for any free port.",
+                f"Metrics cannot be served at port {port} of {printable(address)}: {problem.strerror}. Choose another "
+                "metrics_port, or 0 for any free port, or an address of this machine as metrics_address.",
                 option="metrics_port",
             ) from None
-        self.url = f"http://{ADDRESS}:{self._server.server_port}/metrics"
+        self.url = f"http://{address}:{self._server.server_port}/metrics"
 
     def close(self) -> None:
         self._server.shutdown()

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from hoodoo.sizes import FORMS, bytes_of
+
 POSITION = (
     "a slot number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC without a time zone), a date, "
     "an age such as '1d' or '2 hours ago', or 'earliest'"
@@ -84,6 +86,14 @@ def share(text: str) -> float:
 def rate(text: str) -> float:
     """Parse a maximum rate, such as rows per second: a finite number above 0."""
     return _number(text, 0 < _float(text) < float("inf"), "a number above 0")
+
+
+def size(text: str) -> int:
+    """Parse a number of bytes, or a size such as '2GB' or '512MiB'."""
+    try:
+        return bytes_of(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid size: expected {FORMS}") from None
 
 
 NUMBERS: dict[Callable[[str], Any] | str | None, str] = {

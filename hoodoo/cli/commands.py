@@ -20,7 +20,8 @@ from rich.console import Console
 
 import hoodoo
 from hoodoo.cli import files
-from hoodoo.cli.show import ROWS_SHOWN, Out, log_to
+from hoodoo.cli.show import Out, log_to
+from hoodoo.cli.table_paths import table_paths
 from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.column_text import parse_columns
 from hoodoo.format.names import IS_DELETED
@@ -295,32 +296,6 @@ def _resolve(given: argparse.Namespace, out: Out) -> None:
     out.document({"instant": given.instant, "committed": _open(given).maintenance.resolve(given.instant)})
 
 
-def _verify(given: argparse.Namespace, out: Out) -> int:
-    from hoodoo.cli import quarantine
-
-    table = _open(given)
-    with out.working("reading the whole table"):
-        report = table.verify()
-        beside = quarantine.verified(table)
-        twice = table.inspect.duplicates() if given.duplicates and report.ok else None
-    problems = [asdict(problem) for problem in (*report.problems, *beside)]
-    counts = {name: value for name, value in asdict(report).items() if name != "problems"}
-    if twice is not None:
-        counts["duplicates"] = len(twice)
-    if out.machine:
-        out.document({"ok": not problems, **counts, "problems": problems})
-    else:
-        out.document({"ok": not problems, **counts}, "verified")
-        if problems:
-            out.listing(problems)
-        if given.duplicates and twice is None:
-            out.say("Keys with several rows were not searched, because the table is damaged.")
-        if twice:
-            out.rows(twice.schema, twice.slice(0, ROWS_SHOWN).to_batches())
-            out.say("`hoodoo duplicates PATH` lists all keys with more than one row.")
-    return int(bool(problems) or bool(twice))
-
-
 def _salvage(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     with out.working("reading the whole table"):
@@ -397,10 +372,15 @@ def _sql(given: argparse.Namespace, out: Out) -> None:
     read_commands.sql(given, out, lambda path: _open(given, path))
 
 
-def _worker(given: argparse.Namespace, out: Out) -> int:
-    from hoodoo.cli import service_commands
+def _of_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out], int]:
+    """Create a command on several tables from a function in a module of `hoodoo.cli`, which is loaded when it runs."""
 
-    return service_commands.worker(given, out, lambda path: _open(given, path))
+    def run(given: argparse.Namespace, out: Out) -> int:
+        paths = table_paths(given.paths, _storage(given))
+        command = getattr(import_module(f"hoodoo.cli.{module}"), function)
+        return int(command(given, out, paths, lambda path: _open(given, path)))
+
+    return run
 
 
 def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
@@ -446,8 +426,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "files": _of("read_commands", "files"),
     "compact": _of("service_commands", "compact"),
     "cluster": _of("service_commands", "cluster"),
-    "worker": _worker,
-    "services": _of("service_commands", "services"),
+    "worker": _of_tables("service_commands", "worker"),
+    "services": _of_tables("table_reports", "services"),
     "clean": _of("service_commands", "clean"),
     "expire": _of("service_commands", "expire"),
     "sweep": _of("service_commands", "sweep"),
@@ -457,7 +437,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "archive": _of("service_commands", "archive"),
     "savepoint": _savepoint,
     "restore": _restore,
-    "verify": _verify,
+    "verify": _of_tables("table_reports", "verify"),
     "salvage": _salvage,
     "rollback": _rollback,
     "resolve": _resolve,

@@ -44,7 +44,7 @@ EXAMPLES = {
     "compact": "hoodoo compact lake/trips",
     "cluster": "hoodoo cluster lake/trips --by at",
     "worker": "hoodoo worker lake/trips --once",
-    "services": "hoodoo services lake/trips",
+    "services": "hoodoo services 'lake/*' --check",
     "clean": "hoodoo clean lake/trips --retain-hours 24",
     "expire": "hoodoo expire lake/trips --older-than-hours 8760",
     "sweep": "hoodoo sweep lake/trips",

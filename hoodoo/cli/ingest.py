@@ -76,7 +76,8 @@ def run(
     if given.other is not None:
         jobs[0].continue_from(given.other)
     stopped, failed = threading.Event(), dict[str, int]()
-    logging.getLogger("hoodoo.ingest").setLevel(logging.WARNING if given.once else logging.INFO)
+    level = given.log_level.upper() if given.log_level else logging.WARNING if given.once else logging.INFO
+    logging.getLogger("hoodoo.ingest").setLevel(level)
 
     def failure(job: Running, problem: HoodooError) -> None:
         failed[f"{job.name} {job.table.path}"] = _exit_code(problem)
@@ -85,7 +86,7 @@ def run(
     with (
         ended_within(given.stop_seconds),
         stop_on_signals(stopped),
-        metrics_of(jobs, given.metrics_port),
+        metrics_of(jobs, given.metrics_port, given.metrics_address),
         out.counting() as count,
     ):
         measured = out.at_terminal or given.metrics_port is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hoodoo.cli.argument_types import amount, names, pair, pause, port, rate, seconds, share, time_unit
-from hoodoo.cli.service_arguments import Command
+from hoodoo.cli.argument_types import amount, names, pair, pause, rate, seconds, share, size, time_unit
+from hoodoo.cli.service_arguments import Command, monitoring
 
 
 def ingest(command: Command) -> None:
@@ -75,12 +75,7 @@ def of_process(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time for the current batch to finish after SIGTERM or SIGINT (default: 30)",
     )
-    parser.add_argument(
-        "--metrics-port",
-        type=port,
-        metavar="PORT",
-        help="serve Prometheus metrics on 127.0.0.1; 0: any free port",
-    )
+    monitoring(parser, None, "info; with --once warning")
 
 
 def of_job(parser: argparse.ArgumentParser) -> None:
@@ -113,10 +108,10 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-bytes",
-        type=amount,
+        type=size,
         default=512 << 20,
-        metavar="N",
-        help="memory for decoded file bytes or message bytes; a batch uses a third of it (default: 536870912)",
+        metavar="SIZE",
+        help="memory for decoded file bytes or message bytes; a batch uses a third of it (default: 512MiB)",
     )
     parser.add_argument(
         "--max-bad-rows",

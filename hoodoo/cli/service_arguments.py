@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from hoodoo.cli.argument_types import POSITION, amount, names, pair
+from hoodoo.cli.argument_types import POSITION, amount, names, pair, port, size
 
 Command = Callable[..., argparse.ArgumentParser]
 
@@ -26,15 +26,50 @@ class _AllServices:
 
 def _limits(service: argparse.ArgumentParser) -> None:
     service.add_argument(
-        "--memory", type=amount, metavar="BYTES", help="memory for the rows being rewritten (default: 1 GiB)"
+        "--memory", type=size, metavar="SIZE", help="memory for the rows being rewritten, such as 2GB (default: 1GiB)"
     )
-    service.add_argument("--max-bytes-per-second", type=float, metavar="N", help="maximum rate for reading and writing")
+    service.add_argument(
+        "--max-bytes-per-second", type=size, metavar="SIZE", help="maximum rate for reading and writing, such as 50MB"
+    )
     service.add_argument(
         "--groups-at-once",
         type=amount,
         metavar="N",
         help="number of file groups to rewrite in parallel (default: one per core)",
     )
+
+
+def monitoring(process: argparse.ArgumentParser, level: str | None, default: str) -> None:
+    """Add the arguments for the logs and metrics of a process that runs for a long time.
+
+    Args:
+        process: The parser of the command.
+        level: The default log level. None: the command chooses the level.
+        default: Description of the default log level for the help.
+    """
+    process.add_argument(
+        "--metrics-port",
+        type=port,
+        metavar="PORT",
+        help="serve Prometheus metrics; 0: any free port, shown in the first log record",
+    )
+    process.add_argument(
+        "--metrics-address",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="address that serves the metrics, such as 0.0.0.0 for other machines (default: 127.0.0.1)",
+    )
+    process.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default=level,
+        help=f"minimum level of log records (default: {default})",
+    )
+
+
+def _tables(command: argparse.ArgumentParser) -> None:
+    text = "tables; a quoted pattern such as 's3://bucket/lake/*' matches all tables below a prefix"
+    command.add_argument("paths", metavar="PATH", nargs="+", help=text)
 
 
 def _catalog(entry: argparse.ArgumentParser) -> None:
@@ -79,7 +114,7 @@ def services(command: Command) -> None:
         "compact, cluster, clean and archive tables until SIGTERM; writers continue",
         "Log records are written one per line: to stderr, or with --json to stdout.",
     )
-    worker.add_argument("paths", metavar="PATH", nargs="+")
+    _tables(worker)
     chosen = worker.add_argument("--services", type=names, default=_AllServices(), metavar="A,B")
     chosen.help = "default: %(default)s"  # set afterwards, because add_argument of Python 3.14 would load the services
     worker.add_argument(
@@ -89,12 +124,7 @@ def services(command: Command) -> None:
         help="where file groups are rewritten; spark: a local session, or the server in $SPARK_REMOTE",
     )
     _limits(worker)
-    worker.add_argument(
-        "--metrics-port",
-        type=amount,
-        metavar="PORT",
-        help="serve Prometheus metrics on 127.0.0.1; 0: any free port, shown in the first log record",
-    )
+    monitoring(worker, "info", "info")
     worker.add_argument("--once", action="store_true", help="exit when no work is left")
     worker.add_argument(
         "--poll",
@@ -123,7 +153,8 @@ def services(command: Command) -> None:
     )
     _catalog(worker)
     services = command("services", "show due table services and workers; also what to do about services that lag")
-    services.add_argument("path", metavar="PATH")
+    _tables(services)
+    services.add_argument("--check", action="store_true", help="exit with 3 if a service of a table lags")
     clean = command("clean", "delete files that no snapshot within retention needs")
     clean.add_argument("path", metavar="PATH")
     clean.add_argument("--retain-hours", type=float, metavar="H", help="override the table option for this call")
@@ -162,7 +193,7 @@ def services(command: Command) -> None:
     verify = command(
         "verify", "check that slots, files, keys and index are consistent; exit code 1 if there is a problem"
     )
-    verify.add_argument("path", metavar="PATH")
+    _tables(verify)
     verify.add_argument(
         "--duplicates", action="store_true", help="also find keys with more than one row, such as in two partitions"
     )

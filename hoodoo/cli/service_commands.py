@@ -1,4 +1,4 @@
-"""Implementation of the commands that run table services once or as a worker, export tables, or report lag."""
+"""Implementation of the commands that run table services once or as a worker, or export tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -100,16 +100,17 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> int:
+def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
     """Run `hoodoo worker PATH...`: run table services until SIGTERM, and return the exit code.
 
     A table that does not exist yet is served once it exists. Raises TableNotFound if none of the tables exists.
     """
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
-        log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
+        level = logging.getLevelNamesMapping()[given.log_level.upper()]
+        log_to(sys.stdout if out.machine else sys.stderr, level, out.machine)
         tables, missing = list[Table | ServiceTarget](), list[TableNotFound]()
-        for path in given.paths:
+        for path in paths:
             try:
                 tables.append(open_table(path))
             except TableNotFound as problem:
@@ -126,6 +127,7 @@ def worker(given: argparse.Namespace, out: Out, open_table: Callable[[str], Tabl
             engine=_engine(given.engine),
             limits=Limits(**named),
             metrics_port=given.metrics_port,
+            metrics_address=given.metrics_address,
             progress=progress,
             register=given.register,
             register_hudi=given.register_hudi,
@@ -166,27 +168,3 @@ def _engine(name: str) -> Any:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise, executors start the first python3 on PATH
         builder = builder.config("spark.ui.enabled", "false")  # the UI would be open to the network
     return SparkEngine(builder.getOrCreate())
-
-
-def services(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo services PATH`: show pending table services, workers and advice."""
-    found = table.maintenance.services()
-    figures = asdict(found.figures)
-    logs = figures.pop("logs")
-    figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
-    fields = {"figures": figures, "workers": found.workers, "plans": found.plans, "held": found.held}
-    if out.machine:
-        more = {"owners": found.owners, "plan_ages": found.plan_ages, "dead": list(found.dead)}
-        problems = [asdict(problem) for problem in found.problems]
-        out.document({**fields, **more, "problems": problems, "advice": list(found.advice)})
-        return
-    workers = {
-        name: f"{'dead, ' * (name in found.dead)}heartbeat {age:.0f} s ago" for name, age in found.workers.items()
-    }
-    plans = {
-        instant: f"{age:.0f} s old, {'run by ' + found.owners[instant] if found.owners[instant] else 'not running'}"
-        for instant, age in found.plan_ages.items()
-    }
-    out.document({**figures, "workers": workers, "plans": plans, "held": found.held}, "services")
-    for text in found.advice or ("Nothing is due.",):
-        out.say(text)

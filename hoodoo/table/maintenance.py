@@ -17,6 +17,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
+from hoodoo.sizes import size_from
 from hoodoo.table.handle import TableHandle
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
@@ -56,8 +57,8 @@ class Maintained:
         *,
         logs_min: int = 1,
         strategy: str = "log_size",
-        memory_bytes: int | None = None,
-        bytes_per_second: float | None = None,
+        memory_bytes: int | str | None = None,
+        bytes_per_second: float | str | None = None,
         groups_at_once: int | None = None,
     ) -> CompactionResult:
         """Merge log files into new base files: run open compaction plans, then compact all due file groups.
@@ -69,9 +70,10 @@ class Maintained:
             strategy: The order of file groups: 'log_size' (default) starts with the largest log files,
                 'newest_partitions' sorts partitions by path in descending order. 'whole_partition' compacts all file
                 groups with log files in each partition that has at least one due file group.
-            memory_bytes: The memory limit for all concurrent file groups together, in bytes, at least 1 MiB. None
-                (default): 1 GiB.
-            bytes_per_second: The maximum number of bytes to read and write per second. None (default): no limit.
+            memory_bytes: The memory limit for all concurrent file groups together, in bytes or as a size such as '2GB',
+                at least 1 MiB. None (default): 1 GiB.
+            bytes_per_second: The maximum number of bytes to read and write per second, as a number or as a size such as
+                '50MB'. None (default): no limit.
             groups_at_once: The maximum number of concurrent file groups. None (default): one per core.
 
         Returns:
@@ -134,8 +136,8 @@ class Maintenance:
         *,
         order: str = "linear",
         partitions: PartitionValues | None = None,
-        memory_bytes: int | None = None,
-        bytes_per_second: float | None = None,
+        memory_bytes: int | str | None = None,
+        bytes_per_second: float | str | None = None,
         groups_at_once: int | None = None,
     ) -> ClusterResult:
         """Sort the rows of each partition by columns, or pack small files into larger ones.
@@ -148,9 +150,10 @@ class Maintenance:
             order: 'linear' (default), or 'zorder' or 'hilbert' if queries filter by several columns equally often.
             partitions: The partitions to sort or pack, as values or dicts, see `delete_partitions`. None (default): all
                 partitions.
-            memory_bytes: The memory limit for all concurrent file groups together, in bytes, at least 1 MiB. None
-                (default): 1 GiB.
-            bytes_per_second: The maximum number of bytes to read and write per second. None (default): no limit.
+            memory_bytes: The memory limit for all concurrent file groups together, in bytes or as a size such as '2GB',
+                at least 1 MiB. None (default): 1 GiB.
+            bytes_per_second: The maximum number of bytes to read and write per second, as a number or as a size such as
+                '50MB'. None (default): no limit.
             groups_at_once: The maximum number of concurrent file groups. None (default): one per core.
 
         Returns:
@@ -467,13 +470,11 @@ class Maintenance:
         return replace(done, slot=handle.look().view.seq)
 
 
-def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:
+def _limits(memory_bytes: int | str | None, bytes_per_second: float | str | None, groups_at_once: int | None) -> Limits:
     from hoodoo.compactor.limits import Limits
 
-    number_from("groups_at_once", groups_at_once, 1, whole=True)
-    least = Limits()
     return Limits(
-        number_from("memory_bytes", memory_bytes, 1, whole=True) or least.memory_bytes,
-        number_from("bytes_per_second", bytes_per_second, 0),
+        Limits.memory_bytes if memory_bytes is None else size_from("memory_bytes", memory_bytes),
+        None if bytes_per_second is None else size_from("bytes_per_second", bytes_per_second),
         groups_at_once,
     )

@@ -141,6 +141,7 @@ LINES: dict[str, dict[str, str]] = {
         "engine": "plain",
         "limits": "plain",
         "metrics_port": "plain",
+        "metrics_address": "plain",
         "progress": "plain",
         "register": "plain",
         "register_hudi": "plain",

@@ -17,6 +17,7 @@ from typing import Any
 
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
+from hoodoo.sizes import size_from
 from hoodoo.timeline.properties.synonyms import meant
 
 PREFIX = "hoodoo."
@@ -35,8 +36,8 @@ class Options:
     """Options of a table: arguments of `create` and `Table.set_options`, stored in the table.
 
     Attributes:
-        target_file_bytes: Target size of a base file, in bytes. A larger size gives fewer files, but makes rewrites
-            more expensive. Default 120 MiB.
+        target_file_bytes: Target size of a base file, in bytes or as a size such as '120MiB'. A larger size gives fewer
+            files, but makes rewrites more expensive. Default 120 MiB.
         compact_after_logs: A writer compacts a file group with at least this many log files if no worker is alive.
             None: writers do not compact. Default 10.
         compact_age_s: A worker compacts log files that are older than this many seconds, even if there are few. None:
@@ -132,7 +133,6 @@ _KINDS_OF_NONE: dict[str, type] = {
     "partition_ttl_hours": float,
 }  # types of options whose default is None
 _FROM_ONE = {
-    "target_file_bytes",
     "row_group_rows",
     "checkpoint_every",
     "clean_every",
@@ -141,6 +141,7 @@ _FROM_ONE = {
     "retain_versions",
     "slow_after_logs",
 }
+_SIZES = {"target_file_bytes"}
 NO_FORMAT, DELTA, ICEBERG, BOTH_FORMATS = "none", "delta", "iceberg", "both"
 READ_OPTIMIZED, MERGED = "read_optimized", "merged"
 """Values of the option export_mode: whether an export includes the changes in log files.
@@ -187,6 +188,8 @@ def _typed(name: str, value: Any) -> Any:
         if name in _NULLABLE:
             return None
         raise OptionError(f"Option {name} must not be None. Pass a value, or omit the option.", option=name)
+    if name in _SIZES:
+        return size_from(name, value)
     default = getattr(Options, name)
     if isinstance(default, bool):
         if str(value).lower() not in ("true", "false"):

@@ -1,0 +1,50 @@
+"""Sizes in bytes, given as a number or as text with a unit such as '2GB'."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+from hoodoo.errors import OptionError
+from hoodoo.redact import printable
+
+FORMS = "a number of bytes, or a size such as '2GB' or '512MiB'"
+_MOST = 10**12
+_UNITS = {
+    **{unit: 1000**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb"))},
+    **{unit: 1024**power for power, unit in enumerate(("", "kib", "mib", "gib", "tib"))},
+}
+
+
+def bytes_of(text: str) -> int:
+    """Convert a size such as '2GB' (10**9 bytes each), '512MiB' (2**20 bytes each) or '1048576' to bytes.
+
+    Raises:
+        ValueError: The text is not a size.
+    """
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) ?([a-z]*)", text.strip().lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(text)
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def size_from(option: str, value: Any, least: int = 1) -> int:
+    """Check that an argument is a size, and return it in bytes. Raises OptionError.
+
+    Args:
+        option: The name of the argument.
+        value: The value of the argument: a number, or text such as '2GB'.
+        least: The minimum.
+    """
+    size: Any = None
+    with contextlib.suppress(ValueError):
+        size = bytes_of(value) if isinstance(value, str) else value
+    is_number = isinstance(size, (int, float)) and not isinstance(size, bool)
+    if not is_number or not least <= size <= _MOST or size != int(size):
+        raise OptionError(
+            f"Option {option} is not a valid size: expected {FORMS}, from {least:,} to {_MOST:,} bytes, got "
+            f"{printable(value)}.",
+            option=option,
+        )
+    return int(size)

@@ -163,7 +163,7 @@ def test_compact_takes_limits_and_a_strategy(trips: Path, machine: Any, run: Any
             "--memory",
             str(64 << 20),
             "--max-bytes-per-second",
-            "1e9",
+            "1GB",
             "--groups-at-once",
             "1",
         )["groups"]

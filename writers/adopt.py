@@ -46,7 +46,7 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Result of inspecting a base file or log file that Apache Hudi wrote.
+    """Base file or log file that Apache Hudi wrote, with its key hashes and its index entry.
 
     Attributes:
         file: The file, completed with its digest, row count, index entry and statistics.
@@ -70,14 +70,18 @@ class InspectFile:
     def __call__(self) -> InspectedFile:
         data = slices.read_verified(self.store, self.file)
         verified = replace(self.file, size=len(data), digest=digest(data), origin="hudi")
-        return self._base(verified, data) if self.file.kind == BASE else self._log(verified, data)
+        return (
+            self._inspect_base_file(verified, data)
+            if self.file.kind == BASE
+            else self._inspect_log_file(verified, data)
+        )
 
     @property
     def _instant(self) -> str:
         parsed = parse_data_file(self.file.name)
         return parsed.instant if parsed else ""
 
-    def _base(self, file: DataFile, data: bytes) -> InspectedFile:
+    def _inspect_base_file(self, file: DataFile, data: bytes) -> InspectedFile:
         config = self.config
         names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.placing]))
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
@@ -98,12 +102,8 @@ class InspectFile:
             replace(completed, order=entry.order if entry.stored == entry.order else ""), hashes, placed
         )
 
-    def _log(self, file: DataFile, data: bytes) -> InspectedFile:
-        """Inspect a log file of Apache Hudi: count its updates and deletes, and index its deleted keys.
-
-        An undamaged log keeps its digest. A log with a torn block is read as Hudi reads it, and gets no digest.
-
-        """
+    def _inspect_log_file(self, file: DataFile, data: bytes) -> InspectedFile:
+        # An undamaged log keeps its digest. A log with a torn block is read as Hudi reads it, and gets no digest.
         try:
             blocks = decode_log(data, columns=[RECORD_KEY])
         except CorruptTable:
@@ -151,11 +151,10 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Check that hoodoo would encode the record keys of a base file in the same way, and return their hashes.
+    """Check that hoodoo encodes the record keys of a Hudi base file as Apache Hudi did, and return the key hashes.
 
     Otherwise an upsert would not find the stored row, and would insert it again. Partition paths are checked in the
     same way. `rows` contains the record keys and the columns from which they are computed. Raises UnsupportedTable.
-
     """
     try:
         keys = record_keys(rows, config.key, config.partition_by)
@@ -212,7 +211,7 @@ class Adopter:
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
-    def whole_table(self) -> None:
+    def adopt_table(self) -> None:
         """Create all slots of a table that only has a Hudi timeline. Raises UnsupportedTable or TableNotFound."""
         hudi_history = ExternalHistory(self.store)
         head = hudi_history.head()
@@ -223,29 +222,27 @@ class Adopter:
                 path=self.store.uri,
             )
         index_of(self.store).require_valid_for(group.file_id for group in head.groups())
-        config = self._prepare(hudi_history)
+        config = self._load_hudi_config(hudi_history)
         self._require_finished()
-        self._write_down(config)
+        self._store_missing_columns(config)
         live = {entry.file.path for group in head.groups() for entry in group.files()}
         inspected = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
-        self._require_bases(head, inspected)
+        self._require_keys_in_bases(head, inspected)
         slots = [
             replace(slot, files=tuple(inspected[file.path].file if file.path in live else file for file in slot.files))
             for slot in hudi_history.slots(0, head.seq)
         ]
         view = View()
         for slot in slots:
-            view = self._put(view, slot)
+            view = self._write_slot(view, slot)
             if not view.seq:
                 return  # another process adopts the table; the caller checks the result
         self.history.head()
 
-    def newer(self, found: CompletedInstant) -> None:
-        """Convert a Hudi commit that is newer than the newest slot to a slot, after the compaction plans that precede
-        it.
+    def adopt_commit(self, found: CompletedInstant) -> None:
+        """Adopt a Hudi commit that is newer than the newest slot, after the compaction plans that precede the commit.
 
         The instant may also be a compaction plan. Does nothing if another process adopts the instant first.
-
         """
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
@@ -254,22 +251,21 @@ class Adopter:
         live = {
             entry.file.path for group in hudi_history.head().groups() for entry in group.files()
         }  # files of other groups may already be cleaned
-        self._prepare(hudi_history)
+        self._load_hudi_config(hudi_history)
         self._require_finished()
         names = external_history.names_since(self.store, view)
         for plan in external_history.unknown_plans(self.store, view, names):
             if view.seq and plan.time <= found.completed:
-                view = self._put(view, self._later_plan(view, plan))
+                view = self._write_slot(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
             return
-        slot = self._described(view, found)
+        slot = self._slot_from_instant(view, found)
         index_of(self.store).require_valid_for(file.file_id for file in slot.files)
         if found.action == RESTORE:
-            slot = self._restored(view, hudi_history, slot, found)
-        self._adopt(view, self._completed(slot, view, found, hudi_history), live)
+            slot = self._slot_from_restore(view, hudi_history, slot, found)
+        self._adopt(view, self._complete_slot(slot, view, found, hudi_history), live)
 
-    def _completed(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
-        """Complete a slot with column changes, the schema ids of its files, and the position of an ingestion job."""
+    def _complete_slot(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
         columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
@@ -299,23 +295,19 @@ class Adopter:
         files = [group.base.file for group in view.groups() if group.base]
         self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
 
-    def _prepare(self, hudi_history: ExternalHistory) -> TableConfig:
-        """Return the table's configuration with the columns of Hudi's newest commit. Raises UnsupportedTable."""
+    def _load_hudi_config(self, hudi_history: ExternalHistory) -> TableConfig:
         config = hoodie_properties.load(self.store)
         _require_known_generator(config)
         return replace(config, created=hudi_history.created()).with_schemas(hudi_history.known_head().schemas)
 
-    def _write_down(self, config: TableConfig) -> None:
-        """Store the table's columns in hoodie.properties if they are missing there.
-
-        Spark stores the columns only in commits, which Hudi may archive.
-        """
+    def _store_missing_columns(self, config: TableConfig) -> None:
+        # Spark stores the columns only in commits, which Hudi may archive.
         if hoodie_properties.load(self.store).created != config.created:
             first = replace(config, schemas=SchemaHistory())
             values = {**config.raw, "hoodie.table.create.schema": first.schema_text}
             self.store.put(PROPERTIES, hoodie_properties.render(values, self.now_ms))
 
-    def _pending(self, action: str) -> list[Instant]:
+    def _unfinished_instants(self, action: str) -> list[Instant]:
         all_instants = instants(self.store)
         completed = {instant.time for instant in all_instants if instant.state is State.COMPLETED}
         return [
@@ -326,7 +318,7 @@ class Adopter:
 
     def _require_finished(self) -> None:
         for action in _UNFINISHED:
-            if pending := self._pending(action):
+            if pending := self._unfinished_instants(action):
                 raise UnsupportedTable(
                     (
                         f"Apache Hudi has not finished the {action} at {pending[0].time}. Wait until it is finished, "
@@ -335,15 +327,12 @@ class Adopter:
                     instant=pending[0].time,
                 )
 
-    def _require_bases(self, view: View, inspected: dict[str, InspectedFile]) -> None:
-        """Raise UnsupportedTable if a log file inserts keys that the base file of its file group lacks.
-
-        Writes find a key only through base files, so they would miss such a key.
-        """
+    def _require_keys_in_bases(self, view: View, inspected: dict[str, InspectedFile]) -> None:
+        # Writes find a key only through base files, so they would miss a key that only a log file inserts.
         for group in view.groups():
-            self._require_base(group, inspected)
+            self._require_keys_in_base(group, inspected)
 
-    def _require_base(self, group: FileGroup, inspected: dict[str, InspectedFile]) -> None:
+    def _require_keys_in_base(self, group: FileGroup, inspected: dict[str, InspectedFile]) -> None:
         for log in group.logs:
             log_content = inspected.get(log.file.path)
             if log_content is None:
@@ -372,7 +361,7 @@ class Adopter:
         inspected = self._look(config, [file for file in slot.files if file.path in live])
         files = tuple(inspected[file.path].file if file.path in inspected else file for file in slot.files)
         for group in apply(view, replace(slot, files=files), "").groups():
-            self._require_base(group, inspected)
+            self._require_keys_in_base(group, inspected)
         slot = replace(slot, files=files)
         if (
             config.transforms
@@ -380,21 +369,19 @@ class Adopter:
             and all(file.path in inspected and inspected[file.path].placed for file in files)
         ):
             slot = replace(slot, placed=1, needs=(*slot.needs, PLACED))
-        return self._put(view, slot)
+        return self._write_slot(view, slot)
 
-    def _put(self, view: View, slot: Slot) -> View:
-        """Write the next slot, and return the view after it. Returns an empty view if another process was faster."""
+    def _write_slot(self, view: View, slot: Slot) -> View:
         slot = replace(slot, prev=view.sha)
         if used := features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
         try:
             self.store.write_once(slot_key(slot.seq), encode(slot))
         except FileExistsError:
-            return View()
+            return View()  # another process was faster
         return self.history.head()
 
-    def _described(self, view: View, found: CompletedInstant) -> Slot:
-        """Create the slot that records the Hudi instant `found` as the next commit after `view`."""
+    def _slot_from_instant(self, view: View, found: CompletedInstant) -> Slot:
         record = found.record(self.store)
         return external_history.slot_of(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, ExistingSlots(self.history)
@@ -402,7 +389,7 @@ class Adopter:
 
     # ---- plans and restores
     def _later_plan(self, view: View, found: CompletedInstant) -> Slot:
-        slot = self._described(view, found)
+        slot = self._slot_from_instant(view, found)
         if slot.completed_at <= view.completed_at:
             raise UnsupportedTable(
                 f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing. Run this compaction with "
@@ -411,13 +398,10 @@ class Adopter:
             )
         return slot
 
-    def _restored(self, view: View, hudi_history: ExternalHistory, slot: Slot, found: CompletedInstant) -> Slot:
-        """Create the slot that records a restore by Apache Hudi.
-
-        The slot replaces the files of each file group that the restore changed by the files that Hudi's timeline now
-        lists.
-
-        """
+    def _slot_from_restore(
+        self, view: View, hudi_history: ExternalHistory, slot: Slot, found: CompletedInstant
+    ) -> Slot:
+        # The slot replaces the files of each changed file group by the files that Hudi's timeline now lists.
         undone_instants = found.record(self.store).get("instantsToRollback") or ()
         before = min((self._slot_that_completed(instant) for instant in undone_instants), default=slot.seq) - 1
         hudi_view = hudi_history.head()

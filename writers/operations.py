@@ -60,7 +60,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Internal exception: a plan mistook a new key for a stored key with the same hash. Nothing was committed."""
+    """Internal exception for a plan that mistook a new key for a stored key with the same hash."""
 
 
 def commit(
@@ -87,7 +87,7 @@ def commit(
         if transaction:
             require_not_overtaken(transaction, state.view.streamed)
         try:
-            result = _once(context, state, operation, propose, transaction)
+            result = _attempt_commit(context, state, operation, propose, transaction)
         except _MistakenKeys:
             assert comparing is not None and propose is not comparing
             propose = comparing
@@ -102,17 +102,14 @@ def commit(
         state = context.timeline.ready()
 
 
-def _once(
+def _attempt_commit(
     context: Context, state: TableState, operation: str, propose: Propose, transaction: ApplicationVersion | None
 ) -> Committed:
-    """Make one attempt to commit a write on the table state `state`.
-
-    Raises Conflict or _MistakenKeys if another attempt may succeed.
-    """
+    # Raises Conflict or _MistakenKeys if another attempt may succeed.
     if context.head is not None:
-        _require_head(context, context.head, state.view.seq)
+        _require_no_rows_after(context, context.head, state.view.seq)
     try:
-        config = _evolved(context, state)
+        config = _config_with_batch_columns(context, state)
         proposal = propose(state.view, config)
         if not transaction and not (proposal and proposal.writes):
             return Committed(cursor_of(state.view))
@@ -125,13 +122,12 @@ def _once(
         context.run_plans(state.view)
         raise Conflict("a compaction plan stayed open") from None
     except CorruptTable:
-        if _cleaned_away(context, state):
+        if _is_view_outdated(context, state):
             raise Conflict("cleaning deleted files of the snapshot that the write read") from None
         raise
 
 
-def _require_head(context: Context, head: int, newest: int) -> None:
-    """Raise CommitConflict if another writer wrote rows after the slot `head`."""
+def _require_no_rows_after(context: Context, head: int, newest: int) -> None:
     for slot in context.timeline.history.slots(head, newest):
         if slot.writes_rows:
             raise CommitConflict(
@@ -142,11 +138,8 @@ def _require_head(context: Context, head: int, newest: int) -> None:
             )
 
 
-def _evolved(context: Context, state: TableState) -> TableConfig:
-    """Return the table's configuration with the columns that the batch adds.
-
-    Changes that cannot be part of the write's slot are committed first. Raises RewriteNeeded.
-    """
+def _config_with_batch_columns(context: Context, state: TableState) -> TableConfig:
+    # Column changes that cannot be part of the write's slot are committed first.
     if context.evolution is None or not (alterations := context.evolution.alterations(state.config)):
         return state.config
     from hoodoo.timeline.columns.alterations import altered
@@ -168,47 +161,35 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
     return state.config.with_columns(after)
 
 
-def _cleaned_away(context: Context, state: TableState) -> bool:
-    """Return whether files of the view are missing because of cleaning or a restore from a backup.
-
-    A missing file is then not damage, and the write is repeated on the newest view.
-    """
+def _is_view_outdated(context: Context, state: TableState) -> bool:
+    # A missing file is then not damage, and the write is repeated on the newest view.
     history = context.timeline.history
     return history.head().min_readable > state.view.seq or history.backup_restores != state.backup_restores
 
 
 class _Attempt:
-    """One attempt to commit a write, with its own instant and files."""
-
     def __init__(
         self, context: Context, state: TableState, operation: str, transaction: ApplicationVersion | None
     ) -> None:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
-        """Write the files of a plan and commit them in a slot.
-
-        Raises Conflict, _MistakenKeys, and errors of the data or the store.
-
-        """
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
-        inflight = commit_metadata.inflight(self.operation, _profile(proposal.assignments))
+        inflight = commit_metadata.inflight(self.operation, _inflight_entries(proposal.assignments))
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
-            proposal, written = self._write(attempt, proposal)
+            proposal, written = self._run_write_tasks(attempt, proposal)
             if proposal.derived and not proposal.writes and not self.transaction:
                 return Committed(cursor_of(self.state.view), stale=proposal.stale)
-            drafted = self._draft(proposal, written)
-            slot = attempt.complete(partial(self._still, drafted, proposal.columns) if proposal.columns else drafted)
+            drafted = self._draft_slot(proposal, written)
+            slot = attempt.complete(
+                partial(self._require_compatible_columns, drafted, proposal.columns) if proposal.columns else drafted
+            )
         return self._result(slot, proposal, written)
 
-    def _still(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
-        """Return the slot draft, unless commits of other writers rule out its column changes. Raises Conflict.
-
-        Such a commit changed columns, or wrote files that would have to be rewritten first.
-
-        """
+    def _require_compatible_columns(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
+        # A commit of another writer may have changed columns, or written files that would have to be rewritten first.
         from hoodoo.timeline.columns.rewrites import rewrites
 
         if view.schemas != self.state.view.schemas:
@@ -218,8 +199,7 @@ class _Attempt:
             raise Conflict("another write changed file groups that the column change has to rewrite")
         return drafted
 
-    def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
-        """Run the write tasks of a plan. Returns the plan without tasks that wrote nothing, and the written files."""
+    def _run_write_tasks(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
         config = self.state.config
         if proposal.columns:
             config = config.with_columns(proposal.columns)
@@ -256,7 +236,7 @@ class _Attempt:
             result for _, result in pairs
         ]
 
-    def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
+    def _draft_slot(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
         modes: dict[Mode, set[str]] = {}
         for assignment in proposal.assignments:
             modes.setdefault(assignment.mode, set()).add(assignment.file_id)
@@ -289,7 +269,7 @@ class _Attempt:
             reached=self.transaction.position if self.transaction else "",
             place=self.transaction.streamer if self.transaction else "",
             counts={
-                **_counts(proposal, written),
+                **_row_counts(proposal, written),
                 "removed": proposal.removed_rows,
                 "exact": int(_exact(proposal, written)),
             },
@@ -297,7 +277,7 @@ class _Attempt:
         )
 
     def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
-        counts = _counts(proposal, written)
+        counts = _row_counts(proposal, written)
         return Committed(
             cursor_at(self.context.timeline.history, slot.seq),
             slot.instant,
@@ -318,16 +298,15 @@ def _exact(proposal: WritePlan, written: Sequence[Written]) -> bool:
     return proposal.exact and all(result.exact for result in written)
 
 
-def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
-    """Return the row counts of a commit, as a dict with the names that a slot uses, such as 'inserts'."""
+def _row_counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
     names = ("inserts", "updates", "deletes", "stale")
     if proposal.counts is not None:
         return dict(zip(names, proposal.counts, strict=True))
     return {name: sum(getattr(result, name) for result in written) for name in names}
 
 
-def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
-    """Return the contents of Hudi's inflight file: new rows per partition, then one entry per file group."""
+def _inflight_entries(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
+    # Hudi's inflight file contains the new rows per partition, then one entry per file group.
     new_rows: dict[str, int] = {}
     existing_groups = []
     for assignment in assignments:

@@ -64,19 +64,19 @@ def restore(context: Context, seq: int) -> Committed:
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         config = config.knowing(then.schemas)
-        columns = _columns_then(config, then)
+        columns = _columns_of_snapshot(config, then)
         settings = checks.carried(config, columns) if columns else {}
         config = config.with_columns(columns) if columns else config
-        removed = list(_unlike(view, then))
-        restored = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
+        removed = list(_differing_groups(view, then))
+        restored = [group for group in _differing_groups(then, view) if _has_live_rows(context.store, config, group)]
         if not removed and not restored and columns is None:
             return None
-        counts = _counted(context, config, view, then, [*removed, *restored])
+        counts = _count_changed_rows(context, config, view, then, [*removed, *restored])
         # rows of groups that only disappear are deleted; if groups come back too, most rows may be in both
         is_exact = counts is not None or not restored and not any(group.logs for group in removed)
         return WritePlan(
-            [_anew(context, config, group) for group in restored],
-            _FormerKeys(context.index, tuple(restored)),
+            [_assign_new_group(context, config, group) for group in restored],
+            _RestoredKeys(context.index, tuple(restored)),
             replaced=tuple((group.partition, group.file_id) for group in removed),
             exclusive=True,
             position=seq,
@@ -93,15 +93,11 @@ def restore(context: Context, seq: int) -> Committed:
         lease.release()
 
 
-def _counted(
+def _count_changed_rows(
     context: Context, config: TableConfig, now: View, then: View, groups: Sequence[FileGroup]
 ) -> RowCounts | None:
-    """Count the rows that a restore inserts, updates and deletes, or return None if the counts are unknown.
-
-    They are unknown if the comparison would need too much memory, or if current values cannot be converted to the
-    earlier columns.
-
-    """
+    # The counts are unknown if the comparison would need too much memory, or if current values cannot be converted to
+    # the earlier columns.
     if sum(entry.file.size for group in groups for entry in group.files()) > _COMPARED_BYTES:
         return None
     try:
@@ -110,17 +106,13 @@ def _counted(
         return None
 
 
-def _columns_then(config: TableConfig, then: View) -> TableSchema | None:
-    """Return the snapshot's columns as the new schema of the table, or None if the columns are unchanged.
-
-    The table keeps its largest column id, so that no id is used twice.
-
-    """
+def _columns_of_snapshot(config: TableConfig, then: View) -> TableSchema | None:
+    # The table keeps its largest column id, so that no id is used twice.
     current, former = config.columns, then.schemas.newest or config.created
     return None if former.columns == current.columns else former.with_id(current.id + 1, current.last)
 
 
-def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
+def _assign_new_group(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
     file_id = new_file_id(context.timeline.environment.token)
     return Assignment(
         Mode.NEW, group.partition, file_id, None, FormerRows(context.store, config, group), _rows(group), _rows(group)
@@ -128,11 +120,8 @@ def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment
 
 
 @dataclass(frozen=True)
-class _FormerKeys:
-    """Function that reads the key hashes of the file groups that a restore brings back.
-
-    Hashes of deleted rows are included, which does no harm.
-    """
+class _RestoredKeys:
+    # Hashes of deleted rows are included, which does no harm.
 
     index: KeyIndex
     groups: tuple[FileGroup, ...]
@@ -142,8 +131,7 @@ class _FormerKeys:
         return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
-def _unlike(view: View, other_view: View) -> Iterator[FileGroup]:
-    """Yield the file groups of `view` that are missing in `other_view`, or have different files there."""
+def _differing_groups(view: View, other_view: View) -> Iterator[FileGroup]:
     for group in view.groups():
         if other_view.group(group.partition, group.file_id) != group:
             yield group
@@ -153,8 +141,7 @@ def _rows(group: FileGroup) -> int:
     return group.base.file.rows if group.base else sum(log.file.rows for log in group.logs)
 
 
-def _holds_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
-    """Return whether a file group has live rows. A group without live rows is not written again."""
+def _has_live_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
     if not any(log.file.deletes for log in group.logs):
         return _rows(group) > 0
     return len(slices.read_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0

@@ -95,7 +95,7 @@ class InProcess:
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.fitted(config)
         located = locate_by_key(context.store, config, context.index, view, batch)
-        return self._routed(context, batch, located, view, config)
+        return self._plan_located_rows(context, batch, located, view, config)
 
     def insert(
         self,
@@ -113,7 +113,7 @@ class InProcess:
             if existing == "fail":
                 raise key_exists([some_of(batch, exists)])
             new_positions = np.flatnonzero(~exists)
-            proposal = self._routed(
+            proposal = self._plan_located_rows(
                 context, batch.take(new_positions), located.take(new_positions), view, config, bulk, sort
             )
             existing_hashes = batch.hashes[exists]
@@ -122,9 +122,9 @@ class InProcess:
                 updated=lambda: np.union1d(proposal.updated(), existing_hashes),
                 reads=groups_of(located, exists),
             )
-        return self._routed(context, batch, located, view, config, bulk, sort)
+        return self._plan_located_rows(context, batch, located, view, config, bulk, sort)
 
-    def _routed(
+    def _plan_located_rows(
         self,
         context: Context,
         batch: Batch,
@@ -151,7 +151,7 @@ class InProcess:
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         batch = self.fitted(config)
-        return self._routed(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
+        return self._plan_located_rows(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
@@ -182,13 +182,12 @@ class InEveryPartition(InProcess):
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan the deletion of each key in every partition that contains it."""
         batch = self.fitted(config)
-        write_plan = InProcess(_where_found(context, view, batch)).upsert(context, view, config)
+        write_plan = InProcess(_repeat_per_partition(context, view, batch)).upsert(context, view, config)
         # includes keys that are inserted concurrently
         return write_plan and replace(write_plan, inserted=lambda: np.unique(batch.hashes))
 
 
-def _where_found(context: Context, view: View, batch: Batch) -> Batch:
-    """Repeat the rows of a batch for every partition whose index contains their key hash."""
+def _repeat_per_partition(context: Context, view: View, batch: Batch) -> Batch:
     partitions, texts = list(view.partitions), batch.rows[RECORD_KEY].combine_chunks()
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     partitions_per_lookup = max(1, _PAIRS // max(1, len(batch)))
@@ -240,7 +239,7 @@ def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
 
 def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     """Return the KeyExists error for an insert. `parts` are the existing keys in each part of the batch."""
-    count, keys = sum(part.count for part in parts), _named(parts)
+    count, keys = sum(part.count for part in parts), _smallest_keys(parts)
     return KeyExists(
         (
             f"{count} keys of the insert exist already: {', '.join(map(printable, keys))}. To replace their rows, call "
@@ -252,7 +251,7 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
 
 def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
     """Return the KeyNotFound error for an update. `parts` are the missing keys in each part of the batch."""
-    count, keys = sum(part.count for part in parts), _named(parts)
+    count, keys = sum(part.count for part in parts), _smallest_keys(parts)
     return KeyNotFound(
         f"{count} keys of the update are not in the table: {', '.join(map(printable, keys))}. Remove these rows, or "
         "pass new_keys='insert' to insert them or new_keys='ignore' to skip them.",
@@ -260,5 +259,5 @@ def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
     )
 
 
-def _named(parts: Sequence[SomeKeys]) -> list[str]:
+def _smallest_keys(parts: Sequence[SomeKeys]) -> list[str]:
     return sorted(key for part in parts for key in part.first)[:NAMED_KEYS]

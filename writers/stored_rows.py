@@ -51,11 +51,11 @@ def update(
         narrow = config.logs_partial_rows if config.merge_on_read else not config.change_log
         names = [*values.needed_columns, *config.merge_policy.order_by] if narrow else config.schema.names
         columns = tuple(dict.fromkeys([RECORD_KEY, *names]))
-        return _planned(
+        return _plan_group_changes(
             view,
             config,
             filter_,
-            lambda group: _Updates(_read(context, config, group, columns, filter_), values, narrow),
+            lambda group: _UpdateMatchingRows(_read_task(context, config, group, columns, filter_), values, narrow),
         )
 
     return commit(context, "UPSERT", propose, transaction)
@@ -72,35 +72,31 @@ def delete(
     def propose(view: View, config: TableConfig) -> WritePlan:
         filter_ = condition(config)
         columns = tuple(dict.fromkeys((RECORD_KEY, *config.key, *config.partition_by)))
-        return _planned(
+        return _plan_group_changes(
             view,
             config,
             filter_,
-            lambda group: _Deletes(_read(context, config, group, columns, filter_), config),
+            lambda group: _DeleteMatchingRows(_read_task(context, config, group, columns, filter_), config),
             drops=filter_ is not None and filter_.decided_by_tree,
         )
 
     return commit(context, "DELETE", propose, transaction)
 
 
-def _read(
+def _read_task(
     context: Context, config: TableConfig, group: FileGroup, columns: tuple[str, ...], condition: Filter | None
 ) -> SliceTask:
     return SliceTask(context.store, config, group, columns, condition, None)
 
 
-def _planned(
+def _plan_group_changes(
     view: View,
     config: TableConfig,
     condition: Filter | None,
     changes: Callable[[FileGroup], Callable[[], KeyedChanges]],
     drops: bool = False,
 ) -> WritePlan:
-    """Return the plan that applies `changes` to each file group that may contain a matching row.
-
-    If `drops` is True, file groups whose rows all match are dropped without reading them.
-
-    """
+    # If `drops` is True, file groups whose rows all match are dropped without reading them.
     pruning = Pruning(config, condition.tree if condition else None, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     read = [group for group in view.groups(partitions) if pruning.may_match(group)]
@@ -123,13 +119,7 @@ def _planned(
 
 
 @dataclass(frozen=True)
-class _Updates:
-    """Function that reads the matching rows of a file group and returns their new versions, inside a task.
-
-    If `narrow` is True, only the columns that are set are returned.
-
-    """
-
+class _UpdateMatchingRows:
     read: SliceTask
     values: NewValues
     narrow: bool
@@ -148,9 +138,7 @@ class _Updates:
 
 
 @dataclass(frozen=True)
-class _Deletes:
-    """Function that reads the matching rows of a file group and returns their deletes, inside a task."""
-
+class _DeleteMatchingRows:
     read: SliceTask
     config: TableConfig
 

@@ -100,7 +100,7 @@ class _LiveRows(InProcess):
         if not exists.any():
             return None
         positions, absent = np.flatnonzero(exists), batch.hashes[~exists]
-        write_plan = self._routed(context, batch.take(positions), located.take(positions), view, config)
+        write_plan = self._plan_located_rows(context, batch.take(positions), located.take(positions), view, config)
         return replace(
             write_plan, silent=True, inserted=lambda: np.union1d(write_plan.inserted(), absent)
         )  # as in any delete: a concurrent insert of an absent key conflicts, and this delete is tried again

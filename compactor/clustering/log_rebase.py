@@ -27,7 +27,7 @@ from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.slots.slot import CLUSTER, DataFile
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import over_rows, put_log
+from hoodoo.writers.files.log_file import put_log, with_row_positions
 
 _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busier table should be compacted first
 
@@ -109,5 +109,5 @@ class LogRebaser:
         path = target.log_path(self._version)
         attempt.register([path, deleted_entry_name(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
-        changes = over_rows(self._index, output, changes)
+        changes = with_row_positions(self._index, output, changes)
         self.logs.append(put_log(attempt.store, attempt.config, target, [changes], output, self._version))

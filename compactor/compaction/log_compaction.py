@@ -35,7 +35,7 @@ from hoodoo.timeline.slots.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import over_rows, put_log, sets_of_columns
+from hoodoo.writers.files.log_file import count_data_blocks, put_log, with_row_positions
 
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # logs may take a sixth of the memory budget; a merge takes about four times their size
@@ -108,7 +108,7 @@ class MergeLogs:
             parts += list(slices.read_log(self.store, self.config, file, schema))
         base = self.group.base.file if self.group.base else None
         index = index_of(self.store, shared=True)
-        changes = [over_rows(index, base, part) for part in self._merged(parts)]
+        changes = [with_row_positions(index, base, part) for part in self._merged(parts)]
         target = FileTarget(self.group.partition, self.group.file_id, self.instant)
         file = put_log(self.store, self.config, target, changes, base)
         self.pace.spend(file.size)
@@ -122,7 +122,7 @@ class MergeLogs:
         also reads earlier logs, and fails on a partial update of a deleted key.
         """
         merged = self.config.merge_policy.collapse(concat(parts))
-        if sets_of_columns(self.config, merged) <= len(parts):
+        if count_data_blocks(self.config, merged) <= len(parts):
             return [merged]
         deleted_keys = merged.rows[RECORD_KEY].filter(pa.array(merged.delete)).combine_chunks()
         remaining_parts = [

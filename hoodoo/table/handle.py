@@ -222,7 +222,7 @@ class TableHandle:
             if not ours.begun() and not self.look().view.seq:
                 self._begin()
             elif not ours.begun():
-                Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).whole_table()
+                Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_table()
             while ours.begun() and (found := unfinished_adoptions(ours)):
                 self._adopt(found[0])
             self.timeline.ready()
@@ -301,4 +301,4 @@ class TableHandle:
     def _adopt(self, found: CompletedInstant) -> None:
         from hoodoo.writers.adopt import Adopter
 
-        Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).newer(found)
+        Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).adopt_commit(found)

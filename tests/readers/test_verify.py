@@ -29,7 +29,7 @@ from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import log_file, tasks
 from hoodoo.writers.files.base_sink import put_base
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import over_rows
+from hoodoo.writers.files.log_file import with_row_positions
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 Plant = Callable[[Table], str]
@@ -293,12 +293,12 @@ def with_positions(change: Callable[[np.ndarray], np.ndarray]) -> Plant:
 
     def plant(table: Table) -> str:
         def faulty(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-            found = over_rows(index, base, changes)
+            found = with_row_positions(index, base, changes)
             assert found.at is not None
             return replace(found, at=change(found.at))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tasks, "over_rows", faulty)
+            patch.setattr(tasks, "with_row_positions", faulty)
             table.upsert(rows(range(2, 5), "p", 9))
         return log(table)
 
@@ -312,7 +312,7 @@ def stale_base_instant(table: Table) -> str:
     newest = group(table, "p").base
     assert newest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "over_rows", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
+        patch.setattr(tasks, "with_row_positions", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
         patch.setattr(
             log_file, "_instant_of", lambda base: newest.file.name.rpartition("_")[2].removesuffix(".parquet")
         )

@@ -152,12 +152,12 @@ def inserted_keys_unchecked(patch: Patch) -> None:
 
 @bug("conflict: inserted keys", "a write that found nothing to change is not looked at")
 def empty_writes_unchecked(patch: Patch) -> None:
-    draft = operations._Attempt._draft
+    draft = operations._Attempt._draft_slot
 
     def without_keys(self: Any, proposal: Any, written: Any) -> Any:
         return draft(self, proposal if proposal.writes else WritePlan(), written)
 
-    patch(operations._Attempt, "_draft", without_keys)
+    patch(operations._Attempt, "_draft_slot", without_keys)
 
 
 @bug(

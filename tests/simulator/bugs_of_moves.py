@@ -108,7 +108,9 @@ def absent_keys_unchecked(patch: Patch) -> None:
         located = context.index.locate(view_.partitions, self.batch.keys)
         places = np.flatnonzero(rows_that_exist(context.store, config, self.batch, located))
         return (
-            self._routed(context, self.batch.take(places), located.take(places), view_, config) if len(places) else None
+            self._plan_located_rows(context, self.batch.take(places), located.take(places), view_, config)
+            if len(places)
+            else None
         )
 
     patch(purge._LiveRows, "upsert", present_only)

@@ -18,19 +18,19 @@ from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import base_sink, tasks
-from hoodoo.writers.files.log_file import over_rows
+from hoodoo.writers.files.log_file import with_row_positions
 
 
 @bug("rows: records ascend", "the records of a log stand in the order of the batch, its bitmap in that of the rows")
 def records_in_another_order(patch: Patch) -> None:
     def unordered(*given: Any) -> KeyedChanges:
-        found = over_rows(*given)
+        found = with_row_positions(*given)
         if found.at is None:
             return found
         turned = found.take(np.arange(len(found))[::-1])
         return replace(turned, at=found.at)
 
-    patch(tasks, "over_rows", unordered)
+    patch(tasks, "with_row_positions", unordered)
 
 
 @bug(

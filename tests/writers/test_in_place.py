@@ -47,14 +47,14 @@ def _small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by the path of each file that was written in place."""
     found: list[str] = []
-    stored = in_place._Rewrite._stored
+    stored = in_place._Rewrite._store_new_file
 
     def note(self: Any, *arguments: Any) -> DataFile:
         file = stored(self, *arguments)
         found.append(file.path)
         return file
 
-    monkeypatch.setattr(in_place._Rewrite, "_stored", note)
+    monkeypatch.setattr(in_place._Rewrite, "_store_new_file", note)
     return found
 
 

@@ -42,7 +42,9 @@ def test_the_depth_is_counted_over_texts_and_escapes_however_the_text_is_cut(
     draw = random.Random(at_once)
     for _ in range(500):
         value = {"k": drawn(draw, draw.randrange(12))}
-        assert json_text._depth(np.frombuffer(json.dumps(value).encode(), np.uint8)) == depth_of(value), value
+        assert json_text._max_nesting_depth(np.frombuffer(json.dumps(value).encode(), np.uint8)) == depth_of(value), (
+            value
+        )
 
 
 def nested(levels: int, name: str = "u") -> str:

@@ -109,13 +109,13 @@ def test_columns_that_no_partial_log_sets_are_copied_by_a_compaction_in_place(
     table.upsert([some(key, word="y") for key in range(0, 4000, 16)], columns="given")
     before, decoded = found(table), set[str]()
     monkeypatch.setattr(in_place, "_SMALL", 0)
-    wide = in_place._Rewrite._wide
+    wide = in_place._Rewrite._decode_with_dictionaries
 
     def noted(self: Any, number: int, names: Any = None) -> pa.Table:
         decoded.update(names or ["all"])
         return wide(self, number, names)
 
-    monkeypatch.setattr(in_place._Rewrite, "_wide", noted)
+    monkeypatch.setattr(in_place._Rewrite, "_decode_with_dictionaries", noted)
     table.compact()
     assert "word" in decoded and not decoded & {"all", "n", "v", "tags"}
     assert found(table) == before

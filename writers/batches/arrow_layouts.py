@@ -93,16 +93,16 @@ def unpacked(array: pa.Array) -> pa.Array:
         first, count = array.find_physical_offset(), array.find_physical_length()
         run_ends = array.run_ends.to_numpy()[first : first + count].astype(np.int64) - array.offset
         lengths = np.diff(np.minimum(run_ends, len(array)), prepend=0)
-        return _taken(array.values.slice(first, count), pa.array(np.repeat(np.arange(count), lengths)))
+        return _take_any_layout(array.values.slice(first, count), pa.array(np.repeat(np.arange(count), lengths)))
     bounds, values = pc.min_max(array.indices), array.dictionary
     if bounds["min"].as_py() is not None and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(values):
         raise pa.ArrowInvalid("an index is outside of the dictionary")
-    return _taken(values, array.indices)
+    return _take_any_layout(values, array.indices)
 
 
-def _taken(values: pa.Array, positions: pa.Array) -> pa.Array:
-    """Return the elements of `values` at `positions`. Converts types that Arrow cannot take, such as views."""
-    return values.take(positions) if _can_take(values.type) else _plain(values).take(positions)
+def _take_any_layout(values: pa.Array, positions: pa.Array) -> pa.Array:
+    # Arrow cannot take some types, such as views.
+    return values.take(positions) if _can_take(values.type) else _to_plain_layout(values).take(positions)
 
 
 def _can_take(kind: pa.DataType) -> bool:
@@ -111,26 +111,25 @@ def _can_take(kind: pa.DataType) -> bool:
     return all(_can_take(kind.field(n).type) for n in range(kind.num_fields))
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """Convert an array to Arrow's plain layout: no views, dictionaries, run-end encoding or extension types."""
+def _to_plain_layout(array: pa.Array) -> pa.Array:
     kind = array.type
     nulls = array.is_null() if array.null_count else None
     if is_packed(kind):
-        return _plain(unpacked(array))
+        return _to_plain_layout(unpacked(array))
     if pa.types.is_string_view(kind):
         return array.cast(pa.large_string())
     if pa.types.is_binary_view(kind):
         return array.cast(pa.large_binary())
     if pa.types.is_struct(kind):
-        parts = [_plain(part) for part in array.flatten()]
+        parts = [_to_plain_layout(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(parts, names=[kind.field(n).name for n in range(len(parts))], mask=nulls)
     if pa.types.is_map(kind):
         entries = as_list(array).flatten()
         return pa.MapArray.from_arrays(
-            ends(array, pa.int32()), _plain(entries.field(0)), _plain(entries.field(1)), mask=nulls
+            ends(array, pa.int32()), _to_plain_layout(entries.field(0)), _to_plain_layout(entries.field(1)), mask=nulls
         )
     if is_list(kind):
-        return pa.LargeListArray.from_arrays(ends(array, pa.int64()), _plain(array.flatten()), mask=nulls)
+        return pa.LargeListArray.from_arrays(ends(array, pa.int64()), _to_plain_layout(array.flatten()), mask=nulls)
     return array
 
 

@@ -51,23 +51,23 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
     """
     import fastavro
 
-    with _avro_errors():
+    with _convert_fastavro_errors():
         header: Any = fastavro.schemaless_reader(source, _AVRO_HEADER)
         if header["magic"] != b"Obj\x01":
             raise ValueError("it is not an Avro file")
         writer_schema = json.loads(header["meta"]["avro.schema"])
         schema = arrow_schema(json.dumps(writer_schema))
-        header["meta"]["avro.schema"] = json.dumps(_without_moments(writer_schema)).encode()
+        header["meta"]["avro.schema"] = json.dumps(_without_logical_types(writer_schema)).encode()
         new_header = io.BytesIO()
         fastavro.schemaless_writer(new_header, _AVRO_HEADER, header)
         new_header.seek(0)
-        stream: Any = _Behind(new_header, source)
+        stream: Any = _StreamWithNewHeader(new_header, source)
         reader = fastavro.reader(stream)
 
     def batches() -> Iterator[pa.Table]:
         rows = itertools.islice(reader, skip, None)
         while True:
-            with _avro_errors(reader.codec):
+            with _convert_fastavro_errors(reader.codec):
                 records = list(itertools.islice(rows, _AVRO_ROWS))
                 if not records:
                     return
@@ -77,21 +77,19 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
     return schema, batches()
 
 
-class _Behind:
-    """Stream of an Avro file with a replaced header, because the header controls how fastavro converts values."""
+class _StreamWithNewHeader:
+    # The header controls how fastavro converts values.
 
     def __init__(self, beginning: io.BytesIO, rest: Any) -> None:
         self._beginning, self._rest = beginning, rest
 
     def read(self, size: int) -> bytes:
-        """Read up to `size` bytes of the Avro file, from the replaced header and then from the rest."""
         data = self._beginning.read(size)
         return data + self._rest.read(size - len(data)) if len(data) < size else data
 
 
 @contextmanager
-def _avro_errors(codec: str = "") -> Iterator[None]:
-    """Convert exceptions of fastavro to EngineError or ValueError. Exceptions of hoodoo and Arrow stay unchanged."""
+def _convert_fastavro_errors(codec: str = "") -> Iterator[None]:
     try:
         yield
     except HoodooError:
@@ -109,17 +107,14 @@ def _avro_errors(codec: str = "") -> Iterator[None]:
         raise ValueError(f"{type(problem).__name__}: {problem}") from None
 
 
-def _without_moments(schema: Any) -> Any:
-    """Return an Avro schema without its logical types, except decimals.
-
-    fastavro then returns times and UUIDs as they are stored, and Arrow can convert times of any year.
-    """
+def _without_logical_types(schema: Any) -> Any:
+    # fastavro then returns times and UUIDs as they are stored, and Arrow can convert times of any year.
     if isinstance(schema, list):
-        return [_without_moments(branch) for branch in schema]
+        return [_without_logical_types(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     reduced = {
-        name: _without_moments(value) if name in ("type", "items", "values", "fields") else value
+        name: _without_logical_types(value) if name in ("type", "items", "values", "fields") else value
         for name, value in schema.items()
         if name != "logicalType" or value == "decimal"
     }

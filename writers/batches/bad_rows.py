@@ -81,7 +81,7 @@ class BadRows:
 
 
 def none_of(rows: int) -> BadRows:
-    """Return the result for a batch of `rows` rows without invalid rows."""
+    """Return an empty result for a batch of `rows` rows that are all valid."""
     return BadRows(FOUND.empty_table(), rows, 0)
 
 
@@ -137,7 +137,7 @@ def sifted(
 def bad_rows(
     data: pa.Table, whole: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> BadRows:
-    """Find the rows of a batch that `prepare` rejects, and describe each with its reason and error message.
+    """Find the invalid rows of a batch, and describe each with a reason and an error message.
 
     The search ends after more than `most` rows.
 
@@ -154,18 +154,18 @@ def bad_rows(
         pa.ArrowInvalid: A row cannot be serialized.
     """
     reasons = faults(whole, config, checks, most, missing)
-    return _described(data, whole, config, checks, reasons, most, missing)
+    return _describe_bad_rows(data, whole, config, checks, reasons, most, missing)
 
 
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Return the numbers of the rows that `prepare` rejects, and the reason for each row.
+    """Return the row numbers of the invalid rows in a batch, with the reason why each row is invalid.
 
     The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
     """
     reasons: dict[int, str] = {}
-    for reason, rows in _faults(data, config, checks, most, missing):
+    for reason, rows in _iter_bad_rows(data, config, checks, most, missing):
         reasons |= dict.fromkeys(rows.tolist(), reason)
         if len(reasons) > most:
             break
@@ -185,23 +185,20 @@ def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
 # ---------------------------------------------------------------- search for invalid rows
 
 
-def _faults(
+def _iter_bad_rows(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield pairs of a reason and the numbers of the rows that `prepare` rejects for this reason.
-
-    The reasons have the order of the steps of `prepare`. Each row occurs once, with its first error.
-    """
+    # The reasons have the order of the steps of `prepare`. Each row occurs once, with its first error.
     needed, flagged = check_columns(data.schema, config, False)
     names = with_flag(needed, flagged)
     row_numbers = np.arange(len(data))
 
-    bad = _union(len(data), [unsound_rows(data[name], most) for name in names])
+    bad = _mask_of_positions(len(data), [unsound_rows(data[name], most) for name in names])
     yield "unsound", row_numbers[bad]
     rows, row_numbers = without(data, np.flatnonzero(bad)), row_numbers[~bad]
     rows = grown(sound_columns(rows, names, config.key), config, missing)
 
-    bad = _union(len(rows), [unfit_rows(rows[name], config.schema.field(name), most) for name in needed])
+    bad = _mask_of_positions(len(rows), [unfit_rows(rows[name], config.schema.field(name), most) for name in needed])
     yield "cast", row_numbers[bad]
     rows, row_numbers = without(rows, np.flatnonzero(bad)), row_numbers[~bad]
     deleted = delete_flags(rows[IS_DELETED]) if flagged else np.zeros(len(rows), bool)
@@ -224,7 +221,7 @@ def _faults(
         rows, row_numbers, deleted = rows.filter(pa.array(~bad)), row_numbers[~bad], deleted[~bad]
 
 
-def _union(count: int, positions: Sequence[Sequence[int]]) -> np.ndarray:
+def _mask_of_positions(count: int, positions: Sequence[Sequence[int]]) -> np.ndarray:
     mask = np.zeros(count, bool)
     for rows in positions:
         mask[list(rows)] = True
@@ -267,7 +264,7 @@ _MASKS: tuple[tuple[str, _Mask], ...] = (
 # ---------------------------------------------------------------- descriptions of invalid rows
 
 
-def _described(
+def _describe_bad_rows(
     data: pa.Table,
     complete: pa.Table,
     config: TableConfig,
@@ -298,7 +295,7 @@ def _described(
 
 
 def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
-    """Return the error message that `prepare` raises for this single row.
+    """Return the error message for one invalid row of a batch.
 
     The message omits the row number, because a row has a different number in another batch.
     """
@@ -306,7 +303,7 @@ def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing:
         prepare(row, config, WriteOptions(missing=missing), checks)
     except DataError as problem:
         return _ROW_ZERO.sub("", problem.message, count=1)[:_DETAIL_MAX]
-    raise AssertionError("a row that is refused among others is taken alone")
+    raise AssertionError("Row is valid alone, but was invalid in its batch. This is a bug in hoodoo.")
 
 
 def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> bytes:

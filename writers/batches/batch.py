@@ -60,17 +60,16 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Create the terms of a batch: its columns, and the table columns that it lacks.
+        """Describe the columns of a batch: the columns that it has, and the table columns that it lacks.
 
         `settled` is the largest column id that the table has assigned. None: the largest id in `config`.
-
         """
         columns, names = config.columns, set(schema.names)
         absent = frozenset(column.id for column in columns.columns if column.name not in names)
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
     def fitted(self, config: TableConfig) -> Terms:
-        """Return these terms with the current columns of the table, for rows that were converted to these columns."""
+        """Return a copy of these terms for rows that were converted to the table's current columns."""
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
@@ -214,7 +213,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     extra = [name for name in names if name not in table_columns and not (flagged and name == IS_DELETED)]
     for name in needed:
         if not names[name]:
-            _require_fillable(name, [] if delete else extra, config, FAIL if delete else missing, not delete)
+            _require_fillable_column(name, [] if delete else extra, config, FAIL if delete else missing, not delete)
         if names[name] > 1:
             raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one of them.", column=name)
     if not delete and extra and extra[0].lower().startswith("_hoodie_"):
@@ -248,8 +247,9 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     return needed, flagged
 
 
-def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool) -> None:
-    """Raise ColumnError if a batch must not lack the column `name`. `extra` are the columns that only the batch has."""
+def _require_fillable_column(
+    name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool
+) -> None:
     try:
         require_fillable(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
@@ -265,7 +265,6 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
 
 
 def _has_known_type(field: pa.Field) -> bool:
-    """Return False if a column contains only nulls or empty lists, so that its type is unknown."""
     return known_type(field.type) is not None
 
 

@@ -37,17 +37,13 @@ _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
 )
 
 
-class _UnfitType(Exception):
-    """Internal exception for a column or nested field at `path` whose type cannot be cast to the table's type."""
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(path, what)
-        self.path, self.what = path, what
+class _IncompatibleType(Exception):
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path, self.message = path, message
 
 
-class _UnfitValue(Exception):
-    """Internal exception for a column or nested field at `path` with a value that `target` cannot represent exactly."""
-
+class _InexactValue(Exception):
     def __init__(self, path: str, values: pa.Array, target: pa.DataType) -> None:
         super().__init__(path, target)
         self.path, self.values, self.target = path, values, target
@@ -65,20 +61,22 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return pa.chunked_array([], field.type)
     try:
         return _cast(column, field)
-    except _UnfitType as problem:
-        raise ColumnError(f"Column {problem.path!r} {problem.what}", column=problem.path) from None
-    except _UnfitValue:
-        row = _first_unfit(len(column), lambda low, high: _cast(column.slice(low, high - low), field))
+    except _IncompatibleType as problem:
+        raise ColumnError(problem.message, column=problem.path) from None
+    except _InexactValue:
+        row = _bisect_first_inexact(len(column), lambda low, high: _cast(column.slice(low, high - low), field))
     try:
         _cast(column.slice(row, 1), field)
-    except _UnfitValue as problem:
+    except _InexactValue as problem:
         raise ColumnError(
-            f"Column {problem.path!r}, row {row}: {_shown(problem)} cannot be converted exactly from "
+            f"Column {problem.path!r}, row {row}: {_format_inexact_value(problem)} cannot be converted exactly from "
             f"{problem.values.type} to {problem.target}. Cast it in your code, or write null.",
             column=problem.path,
             row=row,
         ) from None
-    raise AssertionError(f"row {row} of column {field.name!r} fits alone and not among others")
+    raise AssertionError(
+        f"Row {row} of column {field.name!r} can be cast alone, but not with other rows. This is a bug in hoodoo."
+    )
 
 
 def require_fields_once(kind: pa.DataType, path: str) -> None:
@@ -88,7 +86,7 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
     """
     if pa.types.is_struct(kind):
         if len({field.name for field in kind}) < kind.num_fields:
-            raise ColumnError(f"Column {path!r} {_twice(kind)}", column=path)
+            raise ColumnError(_duplicate_field(path, kind), column=path)
         for field in kind:
             require_fields_once(field.type, f"{path}.{field.name}")
     elif is_list(kind):
@@ -110,24 +108,24 @@ def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]
     def fits(low: int, high: int) -> bool:
         try:
             _cast(column.slice(low, high - low), field)
-        except _UnfitValue:
+        except _InexactValue:
             return False
         return True
 
     try:
         return every_bad(len(column), fits, most)
-    except _UnfitType as problem:
-        raise ColumnError(f"Column {problem.path!r} {problem.what}", column=problem.path) from None
+    except _IncompatibleType as problem:
+        raise ColumnError(problem.message, column=problem.path) from None
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    return pa.chunked_array([part for chunk in column.chunks for part in _parts(chunk, field)], field.type)
+    return pa.chunked_array([part for chunk in column.chunks for part in _cast_chunk(chunk, field)], field.type)
 
 
-def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
-    """Cast an array to the field's type. An array whose text exceeds the 2 GiB of a plain Arrow array is split."""
+def _cast_chunk(array: pa.Array, field: pa.Field) -> list[pa.Array]:
+    # An array whose text exceeds the 2 GiB of a plain Arrow array is split.
     try:
-        return [_fit(array, field.type, field.name)]
+        return [_cast_array(array, field.type, field.name)]
     except pa.ArrowInvalid:  # for valid values, only the size can be the reason
         if len(array) < 2:
             raise ColumnError(
@@ -136,18 +134,17 @@ def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
                 column=field.name,
             ) from None
     half = len(array) // 2
-    return _parts(array.slice(0, half), field) + _parts(array.slice(half), field)
+    return _cast_chunk(array.slice(0, half), field) + _cast_chunk(array.slice(half), field)
 
 
-def _first_unfit(count: int, cast_range: Callable[[int, int], object]) -> int:
-    """Bisect `count` values for the first one that `cast_range(begin, end)` rejects with _UnfitValue."""
+def _bisect_first_inexact(count: int, cast_range: Callable[[int, int], object]) -> int:
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
         try:
             cast_range(low, middle)
             low = middle
-        except _UnfitValue:
+        except _InexactValue:
             high = middle
     return low
 
@@ -155,11 +152,8 @@ def _first_unfit(count: int, cast_range: Callable[[int, int], object]) -> int:
 # ---------------------------------------------------------------- one array
 
 
-def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """Cast an array, including its nested values, to the table type `target`.
-
-    Raises _UnfitType or _UnfitValue, or pa.ArrowInvalid if the result exceeds the size of an Arrow array.
-    """
+def _cast_array(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    # Raises pa.ArrowInvalid if the result exceeds the size of an Arrow array.
     kind = array.type
     if kind == target:
         return array
@@ -168,13 +162,15 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if isinstance(kind, pa.UuidType) and pa.types.is_string(target):
         return uuid_texts(array)
     if is_packed(kind):
-        return _fit(unpacked(array), target, path)
+        return _cast_array(unpacked(array), target, path)
     family = _family(kind)
     zones = family == _MOMENT and pa.types.is_timestamp(target) and bool(kind.tz) != bool(target.tz)
     if zones or family < 0 or family != _family(target):
-        raise _UnfitType(path, f"has the wrong type: expected {target}, got {kind}. {_remedy(kind, target)}")
+        raise _IncompatibleType(
+            path, f"Column {path!r} has the wrong type: expected {target}, got {kind}. {_cast_advice(kind, target)}"
+        )
     if family == _LIST:
-        items = _fit(array.flatten(), target.value_type, f"{path}.item")
+        items = _cast_array(array.flatten(), target.value_type, f"{path}.item")
         return pa.ListArray.from_arrays(ends(array, pa.int32()), items, type=target, mask=_nulls(array))
     if family == _MAP:
         return _fit_map(array, target, path)
@@ -187,26 +183,29 @@ def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=False))
     field_names = [field.name for field in target]
     if len(parts) != array.type.num_fields:
-        raise _UnfitType(path, _twice(array.type))
+        raise _IncompatibleType(path, _duplicate_field(path, array.type))
     if missing := [name for name in field_names if name not in parts]:
-        raise _UnfitType(path, f"lacks the field {missing[0]!r} of the table's type {target}. Add the field.")
+        raise _IncompatibleType(
+            path, f"Column {path!r} lacks the field {missing[0]!r} of the table's type {target}. Add the field."
+        )
     # an extra field of only nulls and empty lists is accepted, because JSON produces such fields
     if extra := [name for name in parts if name not in set(field_names) and known_type(parts[name].type) is not None]:
-        raise _UnfitType(
-            path, f"has the field {extra[0]!r}, which is not in the table's type {target}. Drop the field."
+        raise _IncompatibleType(
+            path,
+            f"Column {path!r} has the field {extra[0]!r}, which is not in the table's type {target}. Drop the field.",
         )
-    fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
+    fitted = [_cast_array(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
     return pa.StructArray.from_arrays(fitted, fields=list(target), mask=_nulls(array))
 
 
-def _twice(kind: pa.DataType) -> str:
-    return f"has a field more than once: {kind}. Use each field name once."
+def _duplicate_field(path: str, kind: pa.DataType) -> str:
+    return f"Column {path!r} has a field more than once: {kind}. Use each field name once."
 
 
 def _fit_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     entries = as_list(array).flatten()
-    keys = _fit(entries.field(0), target.key_type, f"{path}.key")
-    items = _fit(entries.field(1), target.item_type, f"{path}.value")
+    keys = _cast_array(entries.field(0), target.key_type, f"{path}.key")
+    items = _cast_array(entries.field(1), target.item_type, f"{path}.value")
     return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, type=target, mask=_nulls(array))
 
 
@@ -227,19 +226,17 @@ def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     try:
         return same(array, target) if is_number(array.type) else array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise _UnfitValue(path, array, target) from None
+        raise _InexactValue(path, array, target) from None
 
 
-def _shown(problem: _UnfitValue) -> str:
-    """Format the value that cannot be cast, for an error message.
-
-    Values that Python cannot represent, such as distant years, use Arrow's format.
-    """
+def _format_inexact_value(problem: _InexactValue) -> str:
     values = problem.values
-    index = _first_unfit(len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), problem.target, ""))
+    index = _bisect_first_inexact(
+        len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), problem.target, "")
+    )
     try:
         return printable(values[index].as_py())
-    except (ValueError, OverflowError, TypeError, ImportError, pa.ArrowException):
+    except (ValueError, OverflowError, TypeError, ImportError, pa.ArrowException):  # such as a distant year
         return printable(str(values[index]))
 
 
@@ -247,8 +244,7 @@ def _family(kind: pa.DataType) -> int:
     return next((family for family, test in _FAMILIES if test(kind)), -1)
 
 
-def _remedy(kind: pa.DataType, target: pa.DataType) -> str:
-    """Return the advice in the error for a column of type `kind` that cannot be cast to the table's type `target`."""
+def _cast_advice(kind: pa.DataType, target: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(target):
         return (
             "Add the time zone of the values: pyarrow.compute.assume_timezone(column, 'UTC')."

@@ -42,7 +42,7 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     for column in config.columns.columns:
         if column.name not in names and column.name not in generated:
             require_fillable(column, column.name, config, missing)
-            data = data.append_column(pa.field(column.name, column.arrow), _constant(column, len(data)))
+            data = data.append_column(pa.field(column.name, column.arrow), _repeat_default(column, len(data)))
     return data
 
 
@@ -54,8 +54,10 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     """
     for index, field in enumerate(data.schema):
         column = config.columns.by_name.get(field.name)
-        if column is not None and _lacks(field.type, column):
-            chunks = [_grown(chunk, column, field.name, config, missing) for chunk in data.column(index).chunks]
+        if column is not None and _lacks_struct_field(field.type, column):
+            chunks = [
+                _add_struct_fields(chunk, column, field.name, config, missing) for chunk in data.column(index).chunks
+            ]
             data = data.set_column(index, field.name, pa.chunked_array(chunks or [pa.nulls(0, column.arrow)]))
     return data
 
@@ -74,14 +76,13 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
     description = (
         f"the source of partition column {generated[0]!r}" if generated and role == "table" else f"a {role} column"
     )
-    remedy = _remedy(column, path, fixed, missing)
+    remedy = _missing_column_advice(column, path, fixed, missing)
     if transform := config.transforms.get(path):
         remedy = f"Add it, or its source column {transform.column!r}."
     raise ColumnError(f"Column {path!r} ({description}) is not in the batch. {remedy}", column=path)
 
 
-def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
-    """Return the advice in the error about a required column that a batch lacks."""
+def _missing_column_advice(column: Column, path: str, fixed: bool, missing: str) -> str:
     if missing == NULL and column.required:
         return (
             "The column is not nullable. Add it to the batch. Or call alter.make_nullable(), so that the batch "
@@ -97,8 +98,7 @@ def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
     )
 
 
-def _constant(column: Column, rows: int) -> pa.Array:
-    """Return an array that repeats the default value of `column` for the given number of rows."""
+def _repeat_default(column: Column, rows: int) -> pa.Array:
     value = default_of(column)
     return pa.nulls(rows, column.arrow) if value is None else pa.repeat(pa.scalar(value, column.arrow), rows)
 
@@ -108,36 +108,39 @@ def default_of(column: Column) -> Any:
     return statistics.from_json(column.default, column.arrow) if column.has_default else None
 
 
-def _lacks(kind: pa.DataType, column: Column) -> bool:
-    """Return whether a batch column lacks a struct field, at any nesting level, that the table's column has."""
+def _lacks_struct_field(kind: pa.DataType, column: Column) -> bool:
     if column.kind == "struct" and pa.types.is_struct(kind):
         types = {field.name: field.type for field in kind}
         if len(types) < kind.num_fields:
             return False  # the cast raises an error for a duplicate field
-        return any(child.name not in types or _lacks(types[child.name], child) for child in column.children)
+        return any(
+            child.name not in types or _lacks_struct_field(types[child.name], child) for child in column.children
+        )
     if column.kind == "list" and is_list(kind):
-        return _lacks(kind.value_type, column.children[0])
-    return column.kind == "map" and pa.types.is_map(kind) and _lacks(kind.item_type, column.children[1])
+        return _lacks_struct_field(kind.value_type, column.children[0])
+    return column.kind == "map" and pa.types.is_map(kind) and _lacks_struct_field(kind.item_type, column.children[1])
 
 
-def _grown(array: pa.Array, column: Column, path: str, config: TableConfig, missing: str) -> pa.Array:
-    if not _lacks(array.type, column):
+def _add_struct_fields(array: pa.Array, column: Column, path: str, config: TableConfig, missing: str) -> pa.Array:
+    if not _lacks_struct_field(array.type, column):
         return array
     nulls = array.is_null() if array.null_count else None
     if column.kind == "struct":
         parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         for child in column.children:
             if child.name in parts:
-                parts[child.name] = _grown(parts[child.name], child, f"{path}.{child.name}", config, missing)
+                parts[child.name] = _add_struct_fields(
+                    parts[child.name], child, f"{path}.{child.name}", config, missing
+                )
             else:
                 require_fillable(child, f"{path}.{child.name}", config, missing)
                 parts[child.name] = pa.nulls(len(array), child.arrow)
         return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=nulls)
     if column.kind == "list":
-        items = _grown(array.flatten(), column.children[0], f"{path}[]", config, missing)
+        items = _add_struct_fields(array.flatten(), column.children[0], f"{path}[]", config, missing)
         return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
     entries = as_list(array).flatten()
-    items = _grown(entries.field(1), column.children[1], f"{path}{{}}", config, missing)
+    items = _add_struct_fields(entries.field(1), column.children[1], f"{path}{{}}", config, missing)
     return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
 
 
@@ -160,12 +163,12 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
     """
     if was.columns == now.columns:
         return rows
-    aligned = _aligned(was, settled, now)
+    aligned = _align_new_ids(was, settled, now)
     for column in aligned.columns:
         if column.id in absent:
             continue
         for chunk in rows[column.name].chunks:
-            _require_kept(chunk, column, now, column.name)
+            _require_no_dropped_values(chunk, column, now, column.name)
     try:
         converted = resolve(aligned, now).conform(rows, list(now.arrow))
     except UnsupportedTable as problem:
@@ -177,16 +180,13 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
     known_ids = aligned.by_id
     for index, column in enumerate(now.columns):
         if column.id not in known_ids and default_of(column) is not None:
-            converted = converted.set_column(index, column.name, _constant(column, len(converted)))
+            converted = converted.set_column(index, column.name, _repeat_default(column, len(converted)))
     return converted.add_column(0, RECORD_KEY, rows[RECORD_KEY])
 
 
-def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
-    """Update the ids of the columns that a batch adds, because another writer may have added the same columns.
-
-    A new column gets the id of the table's column with its name, or an unused id if there is no such column.
-
-    """
+def _align_new_ids(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
+    # Another writer may have added the same columns. A new column gets the id of the table's column with its name, or
+    # an unused id if there is no such column.
     unused = count(max(was.last, now.last) + 1)
 
     def aligned(column: Column, candidates: Iterable[Column]) -> Column:
@@ -200,7 +200,7 @@ def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
             None,
         )
         column_id = column.id if not is_new else match.id if match else next(unused)
-        if is_new and match and not column.children and not _fits(column.arrow, match.arrow):
+        if is_new and match and not column.children and not _is_convertible(column.arrow, match.arrow):
             raise ColumnError(
                 f"Column {column.name!r} is new in the batch with type {column.arrow}, but another writer added it "
                 f"with type {match.arrow}. Nothing was written. Convert the column to this type, or rename it.",
@@ -214,12 +214,11 @@ def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
     return replace(was, columns=tuple(aligned(column, now.columns) for column in was.columns))
 
 
-def _fits(kind: pa.DataType, now: pa.DataType) -> bool:
+def _is_convertible(kind: pa.DataType, now: pa.DataType) -> bool:
     return kind == now or is_automatic(kind, now)
 
 
-def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) -> None:
-    """Raise ColumnError if the batch has values for a column or nested field that was dropped in the meantime."""
+def _require_no_dropped_values(array: pa.Array, column: Column, now: TableSchema, path: str) -> None:
     if column.id not in now.by_id:
         if array.null_count < len(array):
             raise ColumnError(
@@ -229,11 +228,11 @@ def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) 
             )
     elif column.kind == "struct":
         for child, values in zip(column.children, array.flatten(), strict=True):
-            _require_kept(values, child, now, f"{path}.{child.name}")
+            _require_no_dropped_values(values, child, now, f"{path}.{child.name}")
     elif column.kind == "list":
-        _require_kept(array.flatten(), column.children[0], now, f"{path}[]")
+        _require_no_dropped_values(array.flatten(), column.children[0], now, f"{path}[]")
     elif column.kind == "map":
-        _require_kept(as_list(array).flatten().field(1), column.children[1], now, f"{path}{{}}")
+        _require_no_dropped_values(as_list(array).flatten().field(1), column.children[1], now, f"{path}{{}}")
 
 
 __all__ = ["FAIL", "KEEP", "NULL", "default_of", "filled", "fitted", "grown", "require_fillable"]

@@ -166,7 +166,7 @@ class NewValues:
         sound = sound_columns(with_keys, list(computed), self.config.key)
         new_values = {name: self._cast(sound[name], name, rows) for name in computed}
         if IS_DELETED in new_values:
-            _require_unflagged(new_values[IS_DELETED], rows, self.config)
+            _require_no_delete_flag(new_values[IS_DELETED], rows, self.config)
         return new_values
 
     def _evaluated(self, rows: pa.Table) -> dict[str, Any]:
@@ -212,13 +212,14 @@ class NewValues:
                     f"{len(rows)} rows: expected one value per row. Return the values in the order of the rows.",
                     column=name,
                 )
-        kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
+        kept = {
+            name: values for name, values in columns.items() if not self._is_unchanged_fixed_column(name, values, rows)
+        }
         for name in kept:
-            self._require_settable(name)
+            self._require_settable_result(name)
         return {name: columns[name] for name in kept}
 
-    def _require_settable(self, name: str) -> None:
-        """Raise ColumnError if a user function for an update or merge returned a column that must not change."""
+    def _require_settable_result(self, name: str) -> None:
         merging = self.merging is not None
         try:
             require_settable(name, self.config, orders=merging, places=merging)
@@ -230,11 +231,8 @@ class NewValues:
             message = f"The function for {'merge' if merging else 'set'} returned column {name!r}. {reason}"
             raise ColumnError(message, **problem.details) from None
 
-    def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
-        """Return whether a function returned a key, partition or ordering column with its stored values unchanged.
-
-        Such columns are ignored, because a function may return the table that it received.
-        """
+    def _is_unchanged_fixed_column(self, name: str, values: Any, rows: pa.Table) -> bool:
+        # A function may return the table that it received, so unchanged fixed columns are ignored.
         fixed = {*self.config.key, *self.config.placing, *self.config.order_by}
         return (
             name in fixed
@@ -262,8 +260,7 @@ class NewValues:
             raise ColumnError(f"{problem.message} The row has the key {key}.{hint}", **details) from None
 
 
-def _require_unflagged(flags: pa.ChunkedArray, rows: pa.Table, config: TableConfig) -> None:
-    """Raise ColumnError if an update would set the delete flag of a row, because such a row counts as deleted."""
+def _require_no_delete_flag(flags: pa.ChunkedArray, rows: pa.Table, config: TableConfig) -> None:
     flagged = np.flatnonzero(delete_flags(flags))
     if len(flagged):
         key = printable({name: rows[name][int(flagged[0])].as_py() for name in config.key})
@@ -332,14 +329,14 @@ def _value(
     try:
         expression = sql.read(given, seen, now, f"set[{name!r}]")
     except ExpressionError as problem:
-        quoting_hint, instead = _quoted(given, field, None)
+        quoting_hint, instead = _suggest_quotes(given, field, None)
         raise ExpressionError(
             f"{problem.message}{quoting_hint and chr(10)}{quoting_hint}", **{**problem.details, **instead}
         ) from None
     try:
         cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)
     except ColumnError as problem:
-        quoting_hint, instead = _quoted(given, field, expression)
+        quoting_hint, instead = _suggest_quotes(given, field, expression)
         raise ColumnError(
             f"{problem.message} The expression is {printable(given)}.{quoting_hint and ' '}{quoting_hint}",
             **{**problem.details, **instead},
@@ -347,12 +344,8 @@ def _value(
     return expression
 
 
-def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
-    """Return a hint for an SQL expression that is probably a string without quotes, and the corrected expression.
-
-    `expression` is the parsed expression, or None if it cannot be parsed.
-
-    """
+def _suggest_quotes(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
+    # The expression is None if `given` cannot be parsed.
     kind, text = field.type, given.strip()
     is_quoted = text[:1] == text[-1:] == "'"
     is_expression = expression is not None and expression.columns or "(" in given or _OF_A_ROW.fullmatch(text)

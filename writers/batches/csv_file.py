@@ -44,14 +44,14 @@ def csv_rows(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Ta
         return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
 
     try:
-        rows = _typed_csv(data, columns, reading, parsing, options)
+        rows = _parse_csv(data, columns, reading, parsing, options)
         if len(set(rows.schema.names)) < rows.num_columns:
             return rows
-        _require_decimal_digits(rows, columns, data, texts)
-        if codes := _codes(rows, columns, texts):
+        _require_no_hexadecimal(rows, columns, data, texts)
+        if codes := _digit_string_columns(rows, columns, texts):
             options.column_types = {**options.column_types, **dict.fromkeys(codes, pa.string())}
-            rows = _typed_csv(data, columns, reading, parsing, options)
-        _require_finite_texts(rows, texts)
+            rows = _parse_csv(data, columns, reading, parsing, options)
+        _require_no_overflow(rows, texts)
         return rows
     except pa.ArrowInvalid as problem:
         if not (location := _CSV_PLACE.match(str(problem))):
@@ -65,18 +65,14 @@ def csv_rows(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Ta
         ) from None
 
 
-def _typed_csv(
+def _parse_csv(
     data: pa.Buffer,
     columns: pa.Schema,
     reading: pa.csv.ReadOptions,
     parsing: pa.csv.ParseOptions,
     options: pa.csv.ConvertOptions,
 ) -> pa.Table:
-    """Parse a CSV file with the given column types. Times may have a UTC offset or not.
-
-    Arrow itself requires an offset in columns with a time zone, and rejects an offset in other columns.
-
-    """
+    # Arrow requires a UTC offset in columns with a time zone, and rejects an offset in other columns.
     try:
         return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
     except pa.ArrowInvalid as problem:
@@ -91,10 +87,10 @@ def _typed_csv(
     return rows
 
 
-def _require_decimal_digits(
+def _require_no_hexadecimal(
     rows: pa.Table, columns: pa.Schema, data: pa.Buffer, texts: Callable[[Sequence[str]], pa.Table]
 ) -> None:
-    """Raise ColumnError for a hexadecimal number in an integer column. Arrow would accept it."""
+    # Arrow would accept a hexadecimal number in an integer column.
     names = [field.name for field in rows.schema if field.name in columns.names and pa.types.is_integer(field.type)]
     if not names or _HEX.search(data) is None:
         return
@@ -108,12 +104,9 @@ def _require_decimal_digits(
             )
 
 
-def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
-    """Return the columns that look like numbers, but have to be read as strings to keep all digits.
-
-    A value in such a column begins with 0, like a zip code, or is an integer that a double cannot represent exactly.
-
-    """
+def _digit_string_columns(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], pa.Table]) -> list[str]:
+    # These columns look like numbers, but are read as strings to keep all digits. A value begins with 0, like a zip
+    # code, or is an integer that a double cannot represent exactly.
     numbers = [
         field.name
         for field in rows.schema
@@ -125,20 +118,20 @@ def _codes(rows: pa.Table, columns: pa.Schema, texts: Callable[[Sequence[str]], 
     return [
         name
         for name in numbers
-        if pc.any(pc.match_substring_regex(strings[name], _CODE)).as_py() or _is_rounded(rows[name], strings[name])
+        if pc.any(pc.match_substring_regex(strings[name], _CODE)).as_py()
+        or _has_rounded_integers(rows[name], strings[name])
     ]
 
 
-def _is_rounded(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
-    """Return whether a CSV column that was parsed as doubles contains an integer that lost digits."""
+def _has_rounded_integers(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(values.type):
         return False
     large = pc.and_(pc.greater_equal(pc.abs(values), EXACT_BELOW), pc.match_substring_regex(texts, _INTEGER))
     return any(loses_digits(text) for text in pc.unique(texts.filter(large)).to_pylist())
 
 
-def _require_finite_texts(rows: pa.Table, texts: Callable[[Sequence[str]], pa.Table]) -> None:
-    """Raise ColumnError if a number is too large for its column. Arrow would convert it to infinity."""
+def _require_no_overflow(rows: pa.Table, texts: Callable[[Sequence[str]], pa.Table]) -> None:
+    # Arrow converts a number that is too large for its column to infinity.
     floats = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
     for name in floats:
         if not pc.any(pc.is_inf(rows[name])).as_py():

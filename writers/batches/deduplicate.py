@@ -38,8 +38,8 @@ class DeduplicatedBatch:
 
 
 @dataclass(frozen=True)
-class _Chains:
-    """Rows of the keys that occur more than once in a batch, grouped by key and in batch order.
+class _DuplicateKeyRows:
+    """Rows of the keys that occur more than once in a batch, grouped by key, in batch order.
 
     Stale rows, and rows before a delete of their key, are not included.
 
@@ -58,13 +58,11 @@ class _Chains:
     stale: int
 
     @property
-    def lengths(self) -> np.ndarray:
-        """The number of remaining rows for each duplicate key."""
+    def rows_per_key(self) -> np.ndarray:
         return np.diff(np.append(self.starts, len(self.rows)))
 
     @property
-    def last(self) -> np.ndarray:
-        """The batch index of the last row of each duplicate key."""
+    def last_rows(self) -> np.ndarray:
         return self.rows[np.append(self.starts[1:], len(self.rows)) - 1]
 
 
@@ -82,22 +80,22 @@ def deduplicated(
     Returns:
         The batch with one row per key.
     """
-    chains = _chains(batch, config)
+    chains = _group_duplicate_keys(batch, config)
     if chains is None:
         return DeduplicatedBatch(batch, np.zeros(len(batch), bool))
-    kept = np.sort(np.append(chains.others, chains.last))
-    where = np.searchsorted(kept, chains.last)
+    kept = np.sort(np.append(chains.others, chains.last_rows))
+    where = np.searchsorted(kept, chains.last_rows)
     anew = np.zeros(len(kept), bool)
     anew[where] = chains.anew
     if merge_rows is None:
-        rows = _by_column(batch.rows, chains, kept, where, mode)
+        rows = _merge_by_column(batch.rows, chains, kept, where, mode)
     else:
-        rows = _replaced(take(batch.rows, kept), where, _by_function(batch.rows, chains, merge_rows))
+        rows = _with_replaced_rows(take(batch.rows, kept), where, _merge_by_function(batch.rows, chains, merge_rows))
     stale = batch.stale + chains.stale
     return DeduplicatedBatch(replace(batch.take(kept), rows=rows, stale=stale), anew)
 
 
-def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
+def _group_duplicate_keys(batch: Batch, config: TableConfig) -> _DuplicateKeyRows | None:
     suspects = repeated(batch.hashes)
     if not len(suspects):
         return None
@@ -110,26 +108,25 @@ def _chains(batch: Batch, config: TableConfig) -> _Chains | None:
     height = group * (rank.max() + 1) + rank  # larger than every height of the previous key
     live = height >= np.append(-1, np.maximum.accumulate(height)[:-1])
     rows, group = rows[live], group[live]
-    index, starts = np.arange(len(rows)), _starts(group)
+    index, starts = np.arange(len(rows)), _group_starts(group)
     ends = np.append(starts[1:], len(rows)) - 1
     deleted = np.maximum.reduceat(np.where(batch.delete[rows], index, -1), starts)
     counts = (index > deleted[group]) | (index == ends[group])
     others = np.setdiff1d(np.arange(len(batch)), suspects, assume_unique=True)
-    return _Chains(rows[counts], _starts(group[counts]), (deleted >= 0) & (deleted < ends), others, int((~live).sum()))
+    return _DuplicateKeyRows(
+        rows[counts], _group_starts(group[counts]), (deleted >= 0) & (deleted < ends), others, int((~live).sum())
+    )
 
 
-def _starts(group: np.ndarray) -> np.ndarray:
-    """Return the index of the first row of each group. `group` contains ascending group numbers from 0, one per row."""
+def _group_starts(group: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.append(True, group[1:] != group[:-1]))
 
 
-def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndarray, mode: MergeMode) -> pa.Table:
-    """Merge the rows of each duplicate key column by column, and return the batch rows at the indexes `kept`.
-
-    The rows at the indexes `where` of the result are the merged rows. In them, each column has the last value that the
-    merge mode accepts, or the first value if the mode accepts none.
-
-    """
+def _merge_by_column(
+    rows: pa.Table, chains: _DuplicateKeyRows, kept: np.ndarray, where: np.ndarray, mode: MergeMode
+) -> pa.Table:
+    # In a merged row, each column has the last value that the merge mode accepts, or the first value if it accepts
+    # none.
     index = np.arange(len(chains.rows))
     columns = []
     for column in rows.columns:
@@ -141,21 +138,16 @@ def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndar
     return pa.table(columns, schema=rows.schema)
 
 
-def _by_function(rows: pa.Table, chains: _Chains, merge_rows: MergeRows) -> pa.Table:
-    """Merge the rows of each duplicate key with the user's merge function.
-
-    The function merges the first row with the second, the result with the third, and so on.
-    """
-    merged, lengths = take(rows, chains.rows[chains.starts]), chains.lengths
+def _merge_by_function(rows: pa.Table, chains: _DuplicateKeyRows, merge_rows: MergeRows) -> pa.Table:
+    merged, lengths = take(rows, chains.rows[chains.starts]), chains.rows_per_key
     for number in range(1, int(lengths.max())):
         longer = np.flatnonzero(lengths > number)
         newer = take(rows, chains.rows[chains.starts[longer] + number])
-        merged = _replaced(merged, longer, merge_rows(take(merged, longer), newer))
+        merged = _with_replaced_rows(merged, longer, merge_rows(take(merged, longer), newer))
     return merged
 
 
-def _replaced(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
-    """Return a copy of `rows` with the rows at the indexes `where` replaced by the rows of `by`."""
+def _with_replaced_rows(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
     order = np.arange(len(rows))
     order[where] = len(rows) + np.arange(len(where))
     return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)

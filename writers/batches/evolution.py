@@ -40,7 +40,7 @@ class Evolution:
             SchemaError: A type is not supported in tables.
             ColumnError: Another column was given the name of a new column of the batch in the meantime.
         """
-        batch_columns = self._by_present_names(config.columns)
+        batch_columns = self._columns_by_current_name(config.columns)
         table_columns = set(config.schema.names)
         return by_batch(
             config,
@@ -48,12 +48,8 @@ class Evolution:
             lambda name: name in table_columns and self.fits(batch_columns[name][0], config.schema.field(name)),
         )
 
-    def _by_present_names(self, now: TableSchema) -> dict[str, tuple[str, pa.Field]]:
-        """Map each current column name of the table to the name and field of that column in the batch.
-
-        Columns that were dropped from the table since the batch was prepared are left out.
-
-        """
+    def _columns_by_current_name(self, now: TableSchema) -> dict[str, tuple[str, pa.Field]]:
+        # Columns that were dropped from the table since the batch was prepared are left out.
         columns: dict[str, tuple[str, pa.Field]] = {}
         for field in self.schema:
             if field.name.startswith("_hoodie_"):
@@ -63,7 +59,7 @@ class Evolution:
                 current = next((column for column in now.columns if column.id == known.id), None)
                 if current is None:
                     continue
-                field = field.with_type(_renamed(field.type, known, current))
+                field = field.with_type(_rename_struct_fields(field.type, known, current))
             name = current.name if current else field.name
             if name in columns and columns[name][0] == field.name:
                 raise ColumnError(
@@ -79,7 +75,7 @@ class Evolution:
         return columns
 
     def of(self, config: TableConfig) -> TableConfig:
-        """Return the table's configuration with the new columns and wider types that the batch requires.
+        """Return the table's configuration with the new columns and wider types that a batch requires.
 
         Returns `config` itself if the batch requires no changes.
         """
@@ -105,8 +101,7 @@ def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
     return Evolution(schema, known, lambda name, field: False)
 
 
-def _renamed(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
-    """Return the type of a batch column with the current names of its struct fields."""
+def _rename_struct_fields(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
     if was.kind != now.kind:
         return kind
     if was.kind == "struct" and pa.types.is_struct(kind):
@@ -119,14 +114,14 @@ def _renamed(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
             old = old_fields.get(field.name)
             new = new_fields.get(old.id) if old else None
             if old and new:
-                fields.append(pa.field(new.name, _renamed(field.type, old, new)))
+                fields.append(pa.field(new.name, _rename_struct_fields(field.type, old, new)))
             elif old is None:
                 fields.append(field)
         return pa.struct(fields)
     if was.kind == "list" and pa.types.is_list(kind):
-        return pa.list_(_renamed(kind.value_type, was.children[0], now.children[0]))
+        return pa.list_(_rename_struct_fields(kind.value_type, was.children[0], now.children[0]))
     if was.kind == "map" and pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _renamed(kind.item_type, was.children[1], now.children[1]))
+        return pa.map_(kind.key_type, _rename_struct_fields(kind.item_type, was.children[1], now.children[1]))
     return kind
 
 

@@ -56,9 +56,9 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
         PartitionValueError: A number is too small to be truncated.
         ColumnError: A partition column differs from the value computed from its source column.
     """
-    for name, transform, values, wrong in _looked_at(rows, config, deleted):
+    for name, transform, values, wrong in _compare_generated_columns(rows, config, deleted):
         if len(wrong_rows := np.flatnonzero(wrong)):
-            raise _refused(rows, config, name, transform, values, int(wrong_rows[0]), zones)
+            raise _wrong_partition_error(rows, config, name, transform, values, int(wrong_rows[0]), zones)
         if name not in rows.schema.names:
             rows = rows.append_column(config.schema.field(name), values)
     return rows
@@ -72,7 +72,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
     """
     mask = np.zeros(len(rows), bool)
-    for _, _, _, wrong in _looked_at(rows, config, deleted):
+    for _, _, _, wrong in _compare_generated_columns(rows, config, deleted):
         mask |= wrong
     return mask
 
@@ -85,10 +85,10 @@ def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     return rows
 
 
-def _looked_at(
+def _compare_generated_columns(
     rows: pa.Table, config: TableConfig, deleted: np.ndarray
 ) -> Iterator[tuple[str, Transform, pa.Array, np.ndarray]]:
-    """Yield each generated partition column with its transform, computed values and a boolean mask of wrong rows."""
+    # Yields each column with its transform, its computed values and a boolean mask of the wrong rows.
     for name, transform in config.transforms.items():
         if transform.column not in rows.schema.names:
             continue
@@ -100,7 +100,7 @@ def _looked_at(
         yield name, transform, values, wrong
 
 
-def _refused(
+def _wrong_partition_error(
     rows: pa.Table,
     config: TableConfig,
     name: str,
@@ -118,11 +118,11 @@ def _refused(
             row=row,
             key=key,
         )
-    actual, expected = (printable(_shown(column[row])) for column in (rows[name], values))
+    actual, expected = (printable(_printable_partition(column[row])) for column in (rows[name], values))
     return ColumnError(
         f"Partition column {name!r} is wrong in row {row} (key {key}): expected {expected} from {transform}, got "
         f"{actual}. Leave the column out, so that it is computed, or correct the row."
-        f"{_zone_hint(transform, rows, name, row, zones)}",
+        f"{_time_zone_hint(transform, rows, name, row, zones)}",
         column=name,
         row=row,
         key=key,
@@ -130,8 +130,7 @@ def _refused(
     )
 
 
-def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Collection[str]) -> str:
-    """Return a sentence that names the time zone behind a wrong partition value, or '' if no zone explains it."""
+def _time_zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Collection[str]) -> str:
     moment, given = rows[one.column][row], rows[made][row]
     if not (pa.types.is_timestamp(moment.type) and moment.type.tz and moment.is_valid and given.is_valid):
         return ""
@@ -148,8 +147,7 @@ def _zone_hint(one: Transform, rows: pa.Table, made: str, row: int, zones: Colle
     return ""
 
 
-def _shown(value: pa.Scalar) -> object:
-    """Convert a partition value for an error message. Dates become strings."""
+def _printable_partition(value: pa.Scalar) -> object:
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 

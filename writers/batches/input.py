@@ -82,46 +82,45 @@ def to_arrow(
         return pa.Table.from_batches([data])
     module = type(data).__module__.split(".")[0]
     if module == "pandas" and hasattr(data, "columns"):
-        return _of_pandas(data, columns)
+        return _from_pandas(data, columns)
     if module == "pandas" and type(data).__name__ == "Series":  # a row, such as frame.iloc[0]
-        return _of_items([cast("Any", data).to_dict()], columns, whole)
+        return _from_item_list([cast("Any", data).to_dict()], columns, whole)
     if module == "polars":
-        return _of_polars(data)
+        return _from_polars(data)
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
-        return _streamed(data)
+        return _read_arrow_stream(data)
     if hasattr(data, "__arrow_c_array__"):
-        return _taken(data, lambda: pa.Table.from_batches([pa.record_batch(data)]))
-    if isinstance(data, Mapping) and _is_row(data, columns):
-        return _of_items([data], columns, whole)
+        return _convert_to_arrow(data, lambda: pa.Table.from_batches([pa.record_batch(data)]))
+    if isinstance(data, Mapping) and _is_single_row(data, columns):
+        return _from_item_list([data], columns, whole)
     if isinstance(data, Mapping):
-        return _of_columns(data, columns)
+        return _from_column_dict(data, columns)
     if isinstance(data, (str, os.PathLike)):
         from hoodoo.writers.batches.row_files import rows_in  # imported on demand, because few batches come from files
 
         flag = pa.field(IS_DELETED, pa.bool_())
         return rows_in(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
     if isinstance(data, (list, tuple, Iterator)):
-        return _of_items(data, columns, whole)
+        return _from_item_list(data, columns, whole)
     raise ColumnError(f"Cannot read rows from {type(data).__name__}; {_TAKEN}.", type=type(data).__name__)
 
 
-def _streamed(data: Any) -> pa.Table:
-    return _taken(data, lambda: pa.RecordBatchReader.from_stream(data).read_all())
+def _read_arrow_stream(data: Any) -> pa.Table:
+    return _convert_to_arrow(data, lambda: pa.RecordBatchReader.from_stream(data).read_all())
 
 
-def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
-    """Call `take`, which converts `data` to Arrow. Convert its exceptions to a ColumnError with advice."""
+def _convert_to_arrow(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
     try:
         return take()
     except _PROBLEMS as problem:
         raise ColumnError(
-            f"Cannot read rows from {type(data).__name__}: {_line(problem)}. Cast its columns to plain types, "
+            f"Cannot read rows from {type(data).__name__}: {_first_line(problem)}. Cast its columns to plain types, "
             f"or {_TAKEN}.",
             type=type(data).__name__,
         ) from None
 
 
-def _of_polars(frame: Any) -> pa.Table:
+def _from_polars(frame: Any) -> pa.Table:
     frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
     for name, kind in getattr(frame, "schema", {}).items():
         if str(kind).startswith("Object"):  # polars would export memory addresses
@@ -132,10 +131,10 @@ def _of_polars(frame: Any) -> pa.Table:
             raise ColumnError(
                 f"Column {name!r} is {kind}, which Arrow does not support. Cast it to Int64 or Decimal.", column=name
             )
-    return _streamed(frame)
+    return _read_arrow_stream(frame)
 
 
-def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
+def _from_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     names = [str(name) for name in frame.columns]
     duplicate = next((name for n, name in enumerate(names) if name in names[:n]), None) if _repeats(names) else None
     if duplicate is not None:
@@ -153,14 +152,14 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     if kept := [name for name in frame.index.names if name in index_names]:
         frame = frame.reset_index([name for name in frame.index.names if name in kept])
     if any(_has_maps(field.type) and frame[field.name].dtype == object for field in columns if field.name in names):
-        return _of_columns({str(name): frame[name] for name in frame.columns}, columns)
+        return _from_column_dict({str(name): frame[name] for name in frame.columns}, columns)
     try:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except _PROBLEMS as problem:
-        arrays = {str(name): _array(str(name), frame[name], columns) for name in frame.columns}
+        arrays = {str(name): _column_to_arrow(str(name), frame[name], columns) for name in frame.columns}
         if not any(pa.types.is_decimal256(array.type) for array in arrays.values()):
             raise ColumnError(
-                f"Cannot convert the DataFrame to Arrow: {_line(problem)}. Cast its columns to plain types."
+                f"Cannot convert the DataFrame to Arrow: {_first_line(problem)}. Cast its columns to plain types."
             ) from None
         return pa.table(arrays)
 
@@ -169,8 +168,8 @@ def _repeats(names: Sequence[str]) -> bool:
     return len(set(names)) < len(names)
 
 
-def _of_columns(values_by_name: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
-    arrays = {_named(name): _array(name, values, columns) for name, values in values_by_name.items()}
+def _from_column_dict(values_by_name: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
+    arrays = {_named(name): _column_to_arrow(name, values, columns) for name, values in values_by_name.items()}
     lengths = {name: len(array) for name, array in arrays.items()}
     for name, length in lengths.items():
         if length != (first := next(iter(lengths.values()))):
@@ -195,13 +194,12 @@ def _named(name: Any) -> str:
     return name
 
 
-def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
-    """Convert a list of dicts, or a list of record batches, to an Arrow table."""
+def _from_item_list(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     items = list(data)
     if not items:
         return pa.table({})
     if all(isinstance(item, Mapping) for item in items):
-        return _of_rows(items, columns, whole)
+        return _from_row_dicts(items, columns, whole)
     parts: list[pa.Table] = []
     for number, item in enumerate(items):
         if not isinstance(item, (pa.RecordBatch, pa.Table)):
@@ -217,7 +215,7 @@ def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bo
     return pa.concat_tables([part.cast(parts[0].schema) for part in parts])
 
 
-def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
+def _from_row_dicts(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     names = dict.fromkeys(name for row in rows for name in row)
     for number, row in enumerate(rows):
         missing = (
@@ -231,14 +229,11 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
                 column=missing,
                 row=number,
             )
-    return _of_columns({name: [row.get(name) for row in rows] for name in names}, columns)
+    return _from_column_dict({name: [row.get(name) for row in rows] for name in names}, columns)
 
 
-def _is_row(data: Mapping[Any, Any], columns: pa.Schema) -> bool:
-    """Return whether a dict is one row instead of a dict of columns.
-
-    In a row, at least one value is not a list, and only columns with a nested type have lists.
-    """
+def _is_single_row(data: Mapping[Any, Any], columns: pa.Schema) -> bool:
+    # In a row, at least one value is not a list, and only columns with a nested type have lists.
     lists = [name for name, value in data.items() if not _is_value(value)]
     nested = {field.name for field in columns if pa.types.is_nested(field.type)}
     return len(lists) < len(data) and all(name in nested for name in lists)
@@ -248,8 +243,7 @@ def _is_value(value: object) -> bool:
     return isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__")
 
 
-def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
-    """Convert one input column to Arrow: a list of Python values, a numpy array or a pandas Series."""
+def _column_to_arrow(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
         raise ColumnError(
             f"Column {name!r} is invalid: expected a list of values, got {printable(values)}. Pass a list or an array.",
@@ -261,25 +255,25 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
     number = columns.get_field_index(name) if isinstance(name, str) else -1
     try:
         if number >= 0 and _has_maps(columns.field(number).type):
-            return pa.array(values, _type_of(values, columns.field(number).type), from_pandas=pandas)
+            return pa.array(values, _infer_type(values, columns.field(number).type), from_pandas=pandas)
         return pa.array(values, from_pandas=pandas)
     except _PROBLEMS as problem:
         kind = columns.field(number).type if number >= 0 else pa.null()
         large = pa.types.is_decimal(kind) or pa.types.is_floating(kind)
-        if large and (decimals := _as_decimals(values, pandas)) is not None:
+        if large and (decimals := _try_as_decimals(values, pandas)) is not None:
             return decimals
-        row = _first_refused(values, pandas)
+        row = _first_unconvertible_row(values, pandas)
         value = values.iloc[row] if pandas else values[row]
         raise ColumnError(
             f"Column {name!r}, row {row}: {printable(value)} does not match the type of the values before it, "
-            f"or has no Arrow type ({_line(problem)}). Use one type for all values of a column.",
+            f"or has no Arrow type ({_first_line(problem)}). Use one type for all values of a column.",
             column=name,
             row=row,
         ) from None
 
 
-def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
-    """Convert numbers that are too large for Arrow's default types to decimals. Returns None if this fails."""
+def _try_as_decimals(values: Any, pandas: bool) -> pa.Array | None:
+    # Numbers may be too large for Arrow's default types.
     for scale in (_DECIMAL.scale, 0):
         try:
             return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
@@ -292,11 +286,8 @@ def _has_maps(kind: pa.DataType) -> bool:
     return pa.types.is_map(kind) or any(_has_maps(kind.field(index).type) for index in range(kind.num_fields))
 
 
-def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
-    """Infer the Arrow type of a column of Python values.
-
-    The table's type `kind` determines whether dicts and lists of pairs become maps.
-    """
+def _infer_type(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
+    # The table's type `kind` determines whether dicts and lists of pairs become maps.
     values_without_nulls = [value for value in values if not _is_null(value)]
     if not values_without_nulls:
         return pa.null()
@@ -306,27 +297,26 @@ def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
         ]
         if not pairs:
             return kind
-        keys = _type_of([key for key, _ in pairs], kind.key_type)
-        return pa.map_(keys, _type_of([item for _, item in pairs], kind.item_type))
+        keys = _infer_type([key for key, _ in pairs], kind.key_type)
+        return pa.map_(keys, _infer_type([item for _, item in pairs], kind.item_type))
     if pa.types.is_list(kind):
-        return pa.list_(_type_of([item for value in values_without_nulls for item in value], kind.value_type))
+        return pa.list_(_infer_type([item for value in values_without_nulls for item in value], kind.value_type))
     if pa.types.is_struct(kind):
         names = dict.fromkeys(name for value in values_without_nulls for name in value)
-        return pa.struct([(name, _type_of_field(name, values_without_nulls, kind)) for name in names])
+        return pa.struct([(name, _infer_field_type(name, values_without_nulls, kind)) for name in names])
     return pa.array(values_without_nulls).type
 
 
-def _type_of_field(name: str, structs: Sequence[Mapping[str, Any]], kind: pa.DataType) -> pa.DataType:
+def _infer_field_type(name: str, structs: Sequence[Mapping[str, Any]], kind: pa.DataType) -> pa.DataType:
     values, number = [value.get(name) for value in structs], kind.get_field_index(name)
-    return _type_of(values, kind.field(number).type if number >= 0 else pa.null())
+    return _infer_type(values, kind.field(number).type if number >= 0 else pa.null())
 
 
 def _is_null(value: Any) -> bool:
     return value is None or isinstance(value, float) and math.isnan(value)
 
 
-def _first_refused(values: Any, pandas: bool) -> int:
-    """Return the index of the first value in a column that Arrow cannot convert together with the values before it."""
+def _first_unconvertible_row(values: Any, pandas: bool) -> int:
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
@@ -338,8 +328,7 @@ def _first_refused(values: Any, pandas: bool) -> int:
     return low
 
 
-def _line(problem: BaseException) -> str:
-    """Return the first line of an exception's message, for an error message."""
+def _first_line(problem: BaseException) -> str:
     text = str(problem.args[0]) if problem.args else str(problem)
     return printable(text.splitlines()[0] if text else type(problem).__name__).strip("'\"").rstrip(".")
 

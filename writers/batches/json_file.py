@@ -31,12 +31,8 @@ _LOOKS, _LINE = 10, 1 << 16  # maximum occurrences of a name to check, and bytes
 _ESCAPED = re.compile(rb"\\u|\\/")  # escapes that allow another encoding of a name
 
 
-def _is_in_text(content: bytes, match: re.Match[bytes]) -> bool:
-    """Return whether a regex match in a JSON file is inside a string value, so that it is not JSON syntax.
-
-    Detects only strings in objects that have their own line.
-
-    """
+def _is_inside_string(content: bytes, match: re.Match[bytes]) -> bool:
+    # Detects only strings in objects that have their own line.
     begin = content.rfind(b"\n", 0, match.start(1)) + 1
     try:
         json.loads(content[begin : match.end(1)])
@@ -52,7 +48,7 @@ def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool])
     if match is not None and match.re is _NO_OBJECT:
         content = data.to_pybytes()
         match = next(
-            (candidate for candidate in _NO_OBJECT.finditer(content) if not _is_in_text(content, candidate)), None
+            (candidate for candidate in _NO_OBJECT.finditer(content) if not _is_inside_string(content, candidate)), None
         )
     if match is not None:  # Arrow would crash the process
         row = bytes(data[: match.start(1)]).count(b"\n")
@@ -61,24 +57,26 @@ def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool])
         )
     require_shallow(data)
     require_local_times(data, list(columns), block_size(data))
-    rows = _parse_json(data, list(columns))
+    rows = _parse_json_lines(data, list(columns))
     require_finite(rows, data)
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
-    occurrence = {name: _occurs(name, data) for name in unsure}
+    occurrence = {name: _occurs_in_lines(name, data) for name in unsure}
     rows = rows.drop_columns([name for name in unsure if occurrence[name] is False])
     unsure = [name for name in unsure if occurrence[name] is None]
     if unsure:  # Arrow fills a missing column with nulls if its type is given, but not without its type
-        occurring = _parse_json(data, [field for field in columns if field.name not in unsure]).column_names
+        occurring = _parse_json_lines(data, [field for field in columns if field.name not in unsure]).column_names
         rows = rows.drop_columns([name for name in unsure if name not in occurring])
-    _require_in_each_line(data, [name for name in rows.column_names if whole(name) and rows[name].null_count])
+    _require_in_every_line(data, [name for name in rows.column_names if whole(name) and rows[name].null_count])
     for field in columns:
         if field.name in rows.column_names:
-            rows = rows.set_column(rows.column_names.index(field.name), field.name, _from_json(rows[field.name], field))
+            rows = rows.set_column(
+                rows.column_names.index(field.name), field.name, _convert_json_strings(rows[field.name], field)
+            )
     return rows
 
 
-def _occurs(name: str, data: pa.Buffer) -> bool | None:
-    """Return whether any line of a JSON file contains the column `name`. None: only parsing all lines can tell."""
+def _occurs_in_lines(name: str, data: pa.Buffer) -> bool | None:
+    # Returns None if only parsing all lines can tell.
     if _ESCAPED.search(data) is not None:
         return None  # the name may be encoded with escapes
     matches = re.finditer(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", data)
@@ -97,12 +95,8 @@ def _occurs(name: str, data: pa.Buffer) -> bool | None:
     return False
 
 
-def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
-    """Raise ColumnError if a line of a JSON file lacks one of the columns `names`. Arrow would read it as null.
-
-    Call it only for columns with nulls, because it parses the whole file.
-
-    """
+def _require_in_every_line(data: pa.Buffer, names: Sequence[str]) -> None:
+    # Arrow reads a missing column as null. Call this only for columns with nulls, because it parses the whole file.
     if not names:
         return
     text, decoder, offset, number = data.to_pybytes().decode(), json.JSONDecoder(), 0, 0
@@ -124,16 +118,12 @@ def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
                 )
 
 
-def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
-    """Parse JSON lines into an Arrow table. Columns in `fields` get the given types, and other types are inferred.
-
-    Raises ColumnError if a column has values and its type is not supported in JSON.
-
-    """
+def _parse_json_lines(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
+    # Raises ColumnError only if a column of an unsupported type has values.
     explicit, refused = list[pa.Field](), dict[str, ColumnError]()
     for field in fields:
         try:
-            explicit.append(pa.field(field.name, _json_type(field.type, field.name)))
+            explicit.append(pa.field(field.name, _json_parse_type(field.type, field.name)))
         except ColumnError as problem:
             refused[field.name] = problem
     reading = pa.json.ReadOptions(block_size=block_size(data))
@@ -145,19 +135,15 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
     return rows
 
 
-def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
-    """Return the type that Arrow's JSON reader uses to parse a table column of type `kind`.
-
-    Dates, times and bytes are parsed as strings, and `_from_json` converts them. Raises ColumnError for an unsupported
-    type.
-    """
+def _json_parse_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
+    # Dates, times and bytes are parsed as strings, and `_convert_json_strings` converts them.
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
         if top:
             return pa.string()
     elif pa.types.is_list(kind):
-        return pa.list_(_json_type(kind.value_type, name, top=False))
+        return pa.list_(_json_parse_type(kind.value_type, name, top=False))
     elif pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _json_type(field.type, name, top=False)) for field in kind])
+        return pa.struct([pa.field(field.name, _json_parse_type(field.type, name, top=False)) for field in kind])
     elif not pa.types.is_map(kind):
         return parsed_as(kind)
     raise ColumnError(
@@ -166,19 +152,16 @@ def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
     )
 
 
-def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Convert a string column of a JSON file to bytes, times of day or dates, according to the table's type.
-
-    Arrow can cast neither base64 nor times of day.
-    """
+def _convert_json_strings(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    # Arrow can cast neither base64 nor times of day.
     if pa.types.is_binary(field.type):
-        return _parsed(values, field, lambda text: base64.b64decode(text, validate=True))
+        return _parse_strings(values, field, lambda text: base64.b64decode(text, validate=True))
     if pa.types.is_time(field.type):
-        return _parsed(values, field, dt.time.fromisoformat)
+        return _parse_strings(values, field, dt.time.fromisoformat)
     return values.cast(field.type) if pa.types.is_date(field.type) else values  # a cast of a struct would cut fields
 
 
-def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any]) -> pa.ChunkedArray:
+def _parse_strings(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any]) -> pa.ChunkedArray:
     try:
         return pa.chunked_array(
             [pa.array([None if text is None else parse(text) for text in values.to_pylist()], field.type)]

@@ -29,14 +29,13 @@ def objects_in(text: pa.Buffer) -> int:
 
     """
     data = np.frombuffer(text, np.uint8)
-    starts, last = _lines(data)
+    starts, last = _line_bounds(data)
     last -= data[last] == ord("\r")
     sound = (data[starts] == ord("{")) & (data[last] == ord("}")) & (last > starts)
     return len(starts) if sound.all() else -1
 
 
-def _lines(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start and end positions of the non-empty lines of a text."""
+def _line_bounds(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     starts = np.append(0, ends[:-1] + 1)
     is_not_empty = ends > starts
@@ -57,18 +56,17 @@ def require_shallow(text: pa.Buffer) -> None:
         if brackets - lines < DEPTH_MAX:  # each line has at least one bracket, so no line can be too deep
             return
         opened = np.flatnonzero((data == _OPEN[0]) | (data == _OPEN[1]))
-        starts, last = _lines(data)
+        starts, last = _line_bounds(data)
         counts = np.searchsorted(opened, last, "right") - np.searchsorted(opened, starts)
         many = np.flatnonzero(counts > DEPTH_MAX)
         if not len(many):
             return
         data = np.concatenate([data[starts[line] : last[line] + 1] for line in many.tolist()])
-    if _depth(data) > DEPTH_MAX:
+    if _max_nesting_depth(data) > DEPTH_MAX:
         raise pa.ArrowInvalid(f"it has more than {DEPTH_MAX} nested levels")
 
 
-def _depth(data: np.ndarray) -> int:
-    """Return the maximum nesting depth of JSON text. Brackets inside strings do not count."""
+def _max_nesting_depth(data: np.ndarray) -> int:
     deepest = depth = 0
     inside, escaping = 0, False
     for start in range(0, len(data), _AT_ONCE):
@@ -106,9 +104,13 @@ def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
             continue
         infinite = np.flatnonzero(pc.is_inf(values).fill_null(False).to_numpy())
         if _INFINITY.search(text) is not None and objects_in(text) == len(rows):
-            starts, last = _lines(np.frombuffer(text, np.uint8))
+            starts, last = _line_bounds(np.frombuffer(text, np.uint8))
             infinite = np.array(
-                [row for row in infinite.tolist() if _is_number(text[starts[row] : last[row] + 1], field.name)]
+                [
+                    row
+                    for row in infinite.tolist()
+                    if _is_written_in_digits(text[starts[row] : last[row] + 1], field.name)
+                ]
             )
         elif _INFINITY.search(text) is not None:
             continue
@@ -116,8 +118,7 @@ def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
             raise pa.ArrowInvalid(f"a number is too large for column {field.name!r} in row {infinite[0]}")
 
 
-def _is_number(line: bytes, name: str) -> bool:
-    """Return whether column `name` of a JSON line is written in digits, and not as a word such as Infinity."""
+def _is_written_in_digits(line: bytes, name: str) -> bool:
     value = json.loads(bytes(line), parse_constant=str, parse_int=float).get(name)
     return isinstance(value, float)
 
@@ -140,14 +141,14 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
         ArrowInvalid: An integer would be rounded, at any level of a column.
     """
     for field, values in zip(rows.schema, rows.columns, strict=True):
-        if field.name in columns.names or not (large_rows := list(_large(values))):
+        if field.name in columns.names or not (large_rows := list(_rows_with_large_doubles(values))):
             continue
         if objects_in(text) != len(rows):
             continue
-        starts, last = _lines(np.frombuffer(text, np.uint8))
+        starts, last = _line_bounds(np.frombuffer(text, np.uint8))
         for row in np.unique(np.concatenate(large_rows)).tolist():
             line = json.loads(bytes(text[starts[row] : last[row] + 1]), parse_int=_Integer)
-            for number in _integers(line.get(field.name), field.type):
+            for number in _integers_in_doubles(line.get(field.name), field.type):
                 if loses_digits(number):
                     raise pa.ArrowInvalid(
                         f"the integer {number} cannot be stored exactly as a double in column {field.name!r}, "
@@ -162,20 +163,15 @@ def loses_digits(integer: str) -> bool:
     return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
 
 
-def _large(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
-    """Yield the numbers of the rows with doubles of 2^53 or more, including doubles in nested fields."""
+def _rows_with_large_doubles(values: pa.ChunkedArray) -> Iterator[np.ndarray]:
     before = 0
     for chunk in values.chunks:
-        yield from (before + rows for rows in _large_in(chunk, np.arange(len(chunk))))
+        yield from (before + rows for rows in _find_large_doubles(chunk, np.arange(len(chunk))))
         before += len(chunk)
 
 
-def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the numbers of the rows with doubles of 2^53 or more in one Arrow array.
-
-    `rows` contains the row number of each value, which differs from its position inside lists.
-
-    """
+def _find_large_doubles(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
+    # `rows` contains the row number of each value, which differs from its position inside lists.
     kind = values.type
     if pa.types.is_floating(kind):
         large = pc.greater_equal(pc.abs(values), EXACT_BELOW).fill_null(False).to_numpy(zero_copy_only=False)
@@ -183,22 +179,21 @@ def _large_in(values: pa.Array, rows: np.ndarray) -> Iterator[np.ndarray]:
             yield rows[large]
     elif pa.types.is_struct(kind):
         for index in range(kind.num_fields):
-            yield from _large_in(values.field(index), rows)
+            yield from _find_large_doubles(values.field(index), rows)
     elif pa.types.is_list(kind):
         parents = pc.list_parent_indices(values).to_numpy()
-        yield from _large_in(values.flatten(), rows[parents])
+        yield from _find_large_doubles(values.flatten(), rows[parents])
 
 
-def _integers(value: Any, kind: pa.DataType) -> Iterator[str]:
-    """Yield the integers in a parsed JSON value whose column or nested field has the type double."""
+def _integers_in_doubles(value: Any, kind: pa.DataType) -> Iterator[str]:
     if pa.types.is_floating(kind) and isinstance(value, _Integer):
         yield value
     elif pa.types.is_struct(kind) and isinstance(value, dict):
         for field in kind:
-            yield from _integers(value.get(field.name), field.type)
+            yield from _integers_in_doubles(value.get(field.name), field.type)
     elif pa.types.is_list(kind) and isinstance(value, list):
         for element in value:
-            yield from _integers(element, kind.value_type)
+            yield from _integers_in_doubles(element, kind.value_type)
 
 
 __all__ = [

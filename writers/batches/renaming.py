@@ -25,13 +25,12 @@ _IDS = b"hoodoo.ids"
 
 def ids_of(columns: Sequence[Column]) -> Ids:
     """Return the column ids of `columns`, including their nested fields, by name."""
-    return {column.name: (column.id, ids_of(_fields(column))) for column in columns}
+    return {column.name: (column.id, ids_of(_struct_fields(column))) for column in columns}
 
 
-def _fields(column: Column) -> Sequence[Column]:
-    """Return the fields of a struct column, or of the structs inside a list or map column."""
+def _struct_fields(column: Column) -> Sequence[Column]:
     if column.kind in ("list", "map"):
-        return _fields(column.children[-1])
+        return _struct_fields(column.children[-1])
     return column.children
 
 
@@ -41,11 +40,10 @@ def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
 
 
 def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
-    """Rename the columns of rows that `labelled` marked to the table's current names.
+    """Rename the columns of stored rows to the table's current names, by the column ids in the metadata of the rows.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
     a column whose name another column now has. If `leave_out` is True, such values are left out instead.
-
     """
     stored_ids = (rows.schema.metadata or {}).get(_IDS)
     rows = rows.replace_schema_metadata(None)
@@ -72,7 +70,7 @@ class _Renaming:
                 continue
             names.append(column.name if column else field.name)
             if column:
-                values = self._inner(values, ids[field.name][1], _fields(column), f"{path}{field.name}.")
+                values = self._rename_nested(values, ids[field.name][1], _struct_fields(column), f"{path}{field.name}.")
             parts.append(values)
         if not parts:
             return pa.array([{} if is_valid else None for is_valid in array.is_valid().to_pylist()], pa.struct([]))
@@ -84,19 +82,18 @@ class _Renaming:
                 f"Column {path!r} {reason} the table, but the row has a value for it. Leave the value out.", column=path
             )
 
-    def _inner(self, array: pa.Array, ids: Ids, now: Sequence[Column], path: str) -> pa.Array:
-        """Rename the struct fields of a column, including structs inside lists and maps. Other types stay unchanged."""
+    def _rename_nested(self, array: pa.Array, ids: Ids, now: Sequence[Column], path: str) -> pa.Array:
         nulls = array.is_null() if array.null_count else None
         if not ids:
             return array
         if pa.types.is_struct(array.type):
             return self.struct(array, ids, now, path)
         if is_list(array.type):
-            items = self._inner(array.flatten(), ids, now, path)
+            items = self._rename_nested(array.flatten(), ids, now, path)
             return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
         if pa.types.is_map(array.type):
             entries = as_list(array).flatten()
-            items = self._inner(entries.field(1), ids, now, path)
+            items = self._rename_nested(entries.field(1), ids, now, path)
             return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
         return array
 

@@ -86,7 +86,7 @@ def rows_in(
 
 def is_file_name(text: str) -> bool:
     """Return whether a string ends in the extension of a supported file format, such as '.csv' or '.json.gz'."""
-    return _suffix(text) in _KINDS
+    return _format_extension(text) in _KINDS
 
 
 def kind_of(file: str) -> str:
@@ -94,7 +94,7 @@ def kind_of(file: str) -> str:
 
     Raises CallError for an unknown extension.
     """
-    suffix = _suffix(file)
+    suffix = _format_extension(file)
     if suffix not in _KINDS:
         raise CallError(
             f"File {printable(file)} has an unknown format: expected a name that ends in {', '.join(_KINDS)}, "
@@ -104,8 +104,8 @@ def kind_of(file: str) -> str:
     return _KINDS[suffix]
 
 
-def _suffix(file: str) -> str:
-    """Return the format extension of a file name, such as '.csv' for 'a.csv.gz'."""
+def _format_extension(file: str) -> str:
+    # For 'a.csv.gz', the extension is '.csv'.
     stem, suffix = os.path.splitext(file.lower())
     return os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix
 
@@ -117,7 +117,7 @@ def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
     """
     if kind_of(file) != "parquet" or compression_of(file):
         return rows_in(file, nulls=nulls).schema
-    return _reported(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())
+    return _add_file_to_errors(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())
 
 
 def _files(path: str) -> list[str]:
@@ -135,19 +135,19 @@ def _files(path: str) -> list[str]:
         )
     if os.path.exists(path) or not _PATTERN.search(path):
         return [path]
-    _require_readable_folders(path)
+    _require_listable_folders(path)
     if not (matches := sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))):
         raise CallError(f"No file matches the pattern {printable(path)}. Correct the pattern.", file=path)
     return matches
 
 
-def _require_readable_folders(pattern: str) -> None:
-    """Raise CallError if a glob pattern matches a folder that this user may not list. glob would skip the folder."""
+def _require_listable_folders(pattern: str) -> None:
+    # glob would silently skip a folder that this user may not list.
     folder = os.path.dirname(pattern)
     if folder in ("", pattern):
         return
     if glob.has_magic(folder):
-        _require_readable_folders(folder)
+        _require_listable_folders(folder)
     for match in glob.glob(folder, recursive=True):
         try:
             os.scandir(match).close()
@@ -168,27 +168,27 @@ def compression_of(file: str) -> str | None:
 
 def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]) -> pa.Table:
     if kind == "parquet" and not compression_of(file):
-        return _reported(
+        return _add_file_to_errors(
             file,
             kind,
             lambda: pa.parquet.ParquetFile(
                 file, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
             ).read(),
         )
-    return _reported(file, kind, lambda: _content_rows(kind, _content(file), columns, whole, nulls))
+    return _add_file_to_errors(file, kind, lambda: _content_rows(kind, _content(file), columns, whole, nulls))
 
 
 def _content_rows(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]
 ) -> pa.Table:
-    rows = _legible(rows_of(kind, data, columns, whole, nulls))
+    rows = _require_utf8_names(rows_of(kind, data, columns, whole, nulls))
     if kind == "json":
         require_exact(rows, data, columns)
     return rows
 
 
-def _legible(rows: pa.Table) -> pa.Table:
-    """Return `rows` if all their column names are valid UTF-8, and raise UnicodeDecodeError otherwise."""
+def _require_utf8_names(rows: pa.Table) -> pa.Table:
+    # Access to the names raises UnicodeDecodeError if a name is not valid UTF-8.
     list(rows.schema.names)
     return rows
 
@@ -198,8 +198,7 @@ def _content(file: str) -> pa.Buffer:
         return pa.py_buffer(source.read())
 
 
-def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
-    """Call `read`, and convert its exceptions to errors that contain the file name."""
+def _add_file_to_errors(file: str, kind: str, read: Callable[[], Any]) -> Any:
     try:
         return read()
     except FileNotFoundError:
@@ -214,12 +213,12 @@ def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
         CorruptTable,
         UnsupportedTable,
     ) as problem:
-        raise DataError(f"Cannot read {printable(file)} as {kind}: {_line(problem)}", file=file) from None
+        raise DataError(f"Cannot read {printable(file)} as {kind}: {_first_message_line(problem)}", file=file) from None
     except (DataError, EngineError) as problem:
         raise type(problem)(f"{printable(file)}: {problem.message}", **problem.details, file=file) from None
 
 
-def _line(problem: BaseException) -> str:
+def _first_message_line(problem: BaseException) -> str:
     text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
     return printable(text, 500)
 

@@ -66,7 +66,7 @@ def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size
         return
     if not any(pattern.search(data) for pattern in _SHIFTED_IN_JSON):
         return
-    fields = [(field, kind) for field in columns if (kind := _as_text(field.type)) is not None]
+    fields = [(field, kind) for field in columns if (kind := _local_times_as_strings(field.type)) is not None]
     parsing = pa.json.ParseOptions(
         explicit_schema=pa.schema([(field.name, kind) for field, kind in fields]), unexpected_field_behavior="ignore"
     )
@@ -74,7 +74,7 @@ def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size
     rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
     for field, _ in fields:
         for chunk in rows[field.name].chunks:
-            for texts, kind in _texts(chunk, field.type):
+            for texts, kind in _iter_local_times(chunk, field.type):
                 _require_utc(field.name, texts.filter(pc.match_substring_regex(texts, _OFFSET)), kind)
 
 
@@ -97,24 +97,25 @@ def _is_local(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind)) and kind.tz is None
 
 
-def _as_text(kind: pa.DataType) -> pa.DataType | None:
-    """Reduce a column type to its timestamps without a time zone, as strings. Returns None for other types."""
+def _local_times_as_strings(kind: pa.DataType) -> pa.DataType | None:
     if not _is_local(kind):
         return None
     if pa.types.is_list(kind):
-        return pa.list_(_as_text(kind.value_type))
+        return pa.list_(_local_times_as_strings(kind.value_type))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, inner) for field in kind if (inner := _as_text(field.type)) is not None])
+        return pa.struct(
+            [(field.name, inner) for field in kind if (inner := _local_times_as_strings(field.type)) is not None]
+        )
     return pa.string()
 
 
-def _texts(values: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.DataType]]:
+def _iter_local_times(values: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.DataType]]:
     if pa.types.is_list(kind):
-        yield from _texts(values.flatten(), kind.value_type)
+        yield from _iter_local_times(values.flatten(), kind.value_type)
     elif pa.types.is_struct(kind):
         for field in kind:
             if values.type.get_field_index(field.name) >= 0:
-                yield from _texts(pc.struct_field(values, field.name), field.type)
+                yield from _iter_local_times(pc.struct_field(values, field.name), field.type)
     else:
         yield values, kind
 

@@ -38,19 +38,19 @@ def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> p
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
     """
-    columns = {name: _sound(data, name, key) for name in sorted(names, key=lambda name: name not in key)}
+    columns = {name: _validate_column(data, name, key) for name in sorted(names, key=lambda name: name not in key)}
     return pa.table([columns[name] for name in names], names=list(names))
 
 
-def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
-    column = _in_one(data[name])
-    if _holds(column):
+def _validate_column(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
+    column = _combine_nested_chunks(data[name])
+    if _is_fully_valid(column):
         return column
-    cleared = _cleared(column)
-    if cleared is not None and _holds(cleared):
+    cleared = _without_hidden_values(column)
+    if cleared is not None and _is_fully_valid(cleared):
         return cleared
-    row = _first_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)))
-    path, reason = _innermost_invalid(column.slice(row, 1), name)
+    row = _bisect_first_bad(len(column), lambda low, high: _is_visibly_valid(column.slice(low, high - low)))
+    path, reason = _locate_invalid_value(column.slice(row, 1), name)
     shown = "" if name in key else f" (key {printable({part: data[part][row].as_py() for part in key})})"
     raise ColumnError(f"Column {path!r}, row {row}{shown}: {reason}", column=path, row=row)
 
@@ -60,13 +60,13 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
     `sound_columns` raises an error for such rows.
     """
-    column = _in_one(column)
-    if _holds(column):
+    column = _combine_nested_chunks(column)
+    if _is_fully_valid(column):
         return []
-    cleared = _cleared(column)
-    if cleared is not None and _holds(cleared):
+    cleared = _without_hidden_values(column)
+    if cleared is not None and _is_fully_valid(cleared):
         return []
-    return every_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)), most)
+    return every_bad(len(column), lambda low, high: _is_visibly_valid(column.slice(low, high - low)), most)
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
@@ -89,8 +89,8 @@ def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> lis
     return bad
 
 
-def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Combine the chunks of a nested column into one, so that child values shared by chunks are checked only once."""
+def _combine_nested_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Chunks may share child values, which are then checked only once.
     if column.num_chunks < 2 or not pa.types.is_nested(column.type):
         return column
     try:
@@ -103,19 +103,18 @@ def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
 # ---------------------------------------------------------------- validity
 
 
-def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
-    """Return whether every value of a column is valid, including hidden values behind nulls."""
+def _is_fully_valid(column: pa.ChunkedArray | pa.Array) -> bool:
+    # Hidden values behind nulls count too.
     try:
         column.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowIndexError):
         return False
-    return not _has_times(column.type) or all(_in_range(part) for part in _chunks(column))
+    return not _has_times(column.type) or all(_has_valid_times(part) for part in _chunks(column))
 
 
-def _is_sound(column: pa.ChunkedArray) -> bool:
-    """Return whether every value of a column is valid, ignoring hidden values behind nulls."""
-    cleared = _cleared(column)
-    return cleared is not None and _holds(cleared)
+def _is_visibly_valid(column: pa.ChunkedArray) -> bool:
+    cleared = _without_hidden_values(column)
+    return cleared is not None and _is_fully_valid(cleared)
 
 
 def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
@@ -130,33 +129,26 @@ def _has_times(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
-def _in_range(array: pa.Array) -> bool:
-    """Return whether all dates and timestamps are in the years 1 to 9999, and all time zones exist.
-
-    Hidden values behind nulls count too.
-    """
+def _has_valid_times(array: pa.Array) -> bool:
+    # Dates must be in the years 1 to 9999, and time zones must exist. Hidden values behind nulls count too.
     kind = array.type
     if not _has_times(kind):
         return True
     if is_packed(kind):
-        return _in_range(packed(array))
+        return _has_valid_times(packed(array))
     if pa.types.is_nested(kind):
-        return all(map(_in_range, _all_inside(array)))
+        return all(map(_has_valid_times, _children_with_hidden(array)))
     per_day = 1 if pa.types.is_date32(kind) else _PER_DAY["ms" if pa.types.is_date64(kind) else kind.unit]
     bounds = pc.min_max(array.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()))
     smallest, largest = bounds["min"].as_py(), bounds["max"].as_py()
     if smallest is None:
         return True
-    zone_exists = not pa.types.is_timestamp(kind) or _is_zone(kind.tz)
+    zone_exists = not pa.types.is_timestamp(kind) or _is_valid_zone(kind.tz)
     return zone_exists and FIRST_DAY * per_day <= smallest and largest < (LAST_DAY + 1) * per_day
 
 
-def _is_zone(name: str | None) -> bool:
-    """Return whether a time zone exists. Returns True if no time zone database is installed.
-
-    Only points in time are stored, so an unknown zone does no harm.
-
-    """
+def _is_valid_zone(name: str | None) -> bool:
+    # Only points in time are stored, so an unknown zone does no harm if no time zone database is installed.
     return name in (None, "UTC") or _is_known(str(name)) or not _is_known("Europe/Paris")
 
 
@@ -172,66 +164,56 @@ def _is_known(zone: str) -> bool:
 # ---------------------------------------------------------------- removal of values below nulls
 
 
-def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Push the nulls of structs, lists and maps down to their child values, and drop child values without a row.
-
-    Fixed-size lists and list views become lists, and packed arrays become plain arrays. Returns None if the structure
-    of the column is broken.
+def _without_hidden_values(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Drop the hidden values of a column: child values behind the nulls of structs, lists and maps, and without a row.
+    Fixed-size lists and list views become lists, and packed arrays become plain arrays. Returns None if the Arrow
+    structure of the column is broken.
     """
     try:
         column.validate()
-        parts = [_clear(part) for part in column.chunks]
+        parts = [_remove_hidden_values(part) for part in column.chunks]
     except (pa.ArrowInvalid, pa.ArrowIndexError):
         return None
     return pa.chunked_array(parts, parts[0].type) if parts else column
 
 
-def _clear(array: pa.Array) -> pa.Array:
-    """Push the nulls of one array down to its child values. See `_cleared`.
-
-    Raises pa.ArrowInvalid for offsets or indices outside of their array.
-    """
+def _remove_hidden_values(array: pa.Array) -> pa.Array:
+    # Raises pa.ArrowInvalid for offsets or indices outside of their array.
     kind = array.type
     if is_packed(kind):
-        return _clear(unpacked(array))
+        return _remove_hidden_values(unpacked(array))
     if pa.types.is_struct(kind):
-        parts = [_clear(child) for child in array.flatten()]
+        parts = [_remove_hidden_values(child) for child in array.flatten()]
         fields = [pa.field(kind.field(n).name, part.type) for n, part in enumerate(parts)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
-        keys, items = (_clear(child) for _, child in _children(array))
+        keys, items = (_remove_hidden_values(child) for _, child in _visible_children(array))
         return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, mask=array.is_null())
     if is_list(kind):
-        [(_, items)] = _children(array)
+        [(_, items)] = _visible_children(array)
         large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
         array_class = pa.LargeListArray if large else pa.ListArray
         return array_class.from_arrays(
-            ends(array, pa.int64() if large else pa.int32()), _clear(items), mask=array.is_null()
+            ends(array, pa.int64() if large else pa.int32()), _remove_hidden_values(items), mask=array.is_null()
         )
-    _require_offsets(array)
+    _require_ascending_offsets(array)
     return array
 
 
-def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
-    """Return the child arrays of a nested array by name, without the hidden values behind its nulls.
-
-    The names are the parts of dotted column paths in error messages.
-    """
+def _visible_children(array: pa.Array) -> list[tuple[str, pa.Array]]:
+    # The names are the parts of dotted column paths in error messages.
     kind = array.type
     if pa.types.is_struct(kind):
         return [(kind.field(n).name, child) for n, child in enumerate(array.flatten())]
-    _require_offsets(array)
+    _require_ascending_offsets(array)
     if pa.types.is_map(kind):
         entries = as_list(array).flatten()
         return [("key", entries.field(0)), ("value", entries.field(1))]
     return [("item", array.flatten())] if is_list(kind) else []
 
 
-def _all_inside(array: pa.Array) -> list[pa.Array]:
-    """Return the child arrays of a nested array without copying.
-
-    They include hidden values behind nulls, and values outside of a slice.
-    """
+def _children_with_hidden(array: pa.Array) -> list[pa.Array]:
+    # Nothing is copied. The arrays include hidden values behind nulls, and values outside of a slice.
     kind = array.type
     if pa.types.is_map(kind):
         return [array.keys, array.items]
@@ -240,11 +222,8 @@ def _all_inside(array: pa.Array) -> list[pa.Array]:
     return [array.values] if is_list(kind) else []  # unsupported types raise an error elsewhere
 
 
-def _require_offsets(array: pa.Array) -> None:
-    """Raise pa.ArrowInvalid if the offsets of a string, list or map array decrease or are negative.
-
-    Arrow copies arrays without checking them.
-    """
+def _require_ascending_offsets(array: pa.Array) -> None:
+    # Arrow copies arrays without checking them.
     kind = array.type
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind)
     narrow = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) or pa.types.is_map(kind)
@@ -264,13 +243,12 @@ def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
     """
     [piece] = [chunk for chunk in column.slice(row, 1).chunks if len(chunk)]
     piece.validate()
-    value = _clear(piece)
+    value = _remove_hidden_values(piece)
     plain = _without_views(value.type)
     return (value.cast(plain) if plain != value.type else value).take(pa.array([0]))
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Replace string views and binary views in a type, at every level, by plain strings and binaries."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
@@ -287,8 +265,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 # ---------------------------------------------------------------- search for the invalid value
 
 
-def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
-    """Bisect `count` positions for the first one for which `is_sound(begin, end)` is False."""
+def _bisect_first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2
@@ -299,24 +276,22 @@ def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
     return low
 
 
-def _innermost_invalid(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
-    """Return the dotted path of the innermost invalid value in a row, and the reason why it is invalid."""
-    cleared = _cleared(row)
+def _locate_invalid_value(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
+    cleared = _without_hidden_values(row)
     if cleared is None:
         return path, "its Arrow structure is invalid: offsets, indices or buffers are inconsistent. Recreate the array."
     return _innermost(cleared.chunk(0), path)
 
 
 def _innermost(array: pa.Array, path: str) -> tuple[str, str]:
-    for name, child in _children(array) if pa.types.is_nested(array.type) else []:
-        if not _holds(child):
+    for name, child in _visible_children(array) if pa.types.is_nested(array.type) else []:
+        if not _is_fully_valid(child):
             return _innermost(child, f"{path}.{name}")
-    index = _first_bad(len(array), lambda low, high: _holds(array.slice(low, high - low)))
-    return path, _reason(array.slice(index, 1))
+    index = _bisect_first_bad(len(array), lambda low, high: _is_fully_valid(array.slice(low, high - low)))
+    return path, _describe_invalid_value(array.slice(index, 1))
 
 
-def _reason(value: pa.Array) -> str:
-    """Return why the single value in the array `value` is invalid, as a sentence for an error message."""
+def _describe_invalid_value(value: pa.Array) -> str:
     kind = value.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         shown = printable(value.cast(pa.binary())[0].as_py())
@@ -325,7 +300,7 @@ def _reason(value: pa.Array) -> str:
         value.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowIndexError) as problem:
         return f"the value is not a valid {kind}: {str(problem).rstrip('.')}. Correct it, or write null."
-    if pa.types.is_timestamp(kind) and not _is_zone(kind.tz):
+    if pa.types.is_timestamp(kind) and not _is_valid_zone(kind.tz):
         return f"its type {kind} has an unknown time zone. Use a name from the IANA database, or UTC."
     if _has_times(kind):
         count = value.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())[0].as_py()

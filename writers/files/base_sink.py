@@ -130,7 +130,7 @@ class BaseSink:
         if same and self._keys.before:
             self._keys.dropped, self._known_hashes = same.dropped, same.hashes
             self._passed = same.base.rows - len(same.dropped)
-        self._footer: dict[str, str] | None = _extended(store, grown) if grown else None
+        self._footer: dict[str, str] | None = _derive_footer_entries(store, grown) if grown else None
         self._made = FooterEntries(expected.capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
         self._writer = base_file.Writer(
@@ -218,12 +218,8 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
     )
 
 
-def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
-    """Derive Hudi's footer entries of a new base file from the previous file and the added keys.
-
-    Returns None if the entries must be computed from all keys.
-
-    """
+def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
+    # Returns None if the entries must be computed from all keys.
     if not has_room(grown.base.rows, len(grown.added)):
         return None  # decided without reading the file
     try:

@@ -63,17 +63,17 @@ class Rewritten:
             columns[change_log_block.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(effective))
         if change_log_block.BEFORE in wanted:
             columns[change_log_block.BEFORE] = change_log_block.images(
-                _taken(self.base.select(column_names), partner), partner < 0
+                _take_or_null(self.base.select(column_names), partner), partner < 0
             )
         if change_log_block.AFTER in wanted:
             columns[change_log_block.AFTER] = change_log_block.images(
-                _taken(self.changes.rows.select(column_names), np.where(delete, -1, effective)), delete
+                _take_or_null(self.changes.rows.select(column_names), np.where(delete, -1, effective)), delete
             )
         return pa.table([columns[name] for name in wanted], names=list(wanted))
 
 
-def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows at `positions`. A negative position gives an arbitrary row, because its image is null."""
+def _take_or_null(rows: pa.Table, positions: np.ndarray) -> pa.Table:
+    # A negative position gives an arbitrary row, because its image is null.
     if rows.nbytes >= WHOLE_BYTES:
         return take(rows, np.maximum(positions, 0))
     return rows.take(pa.array(positions, mask=positions < 0))
@@ -100,14 +100,16 @@ def put_change_log(
         for piece in change_log_block.encode(instant, config.name, config.schema, config.change_log, changes):
             spool.write(piece)
     if not spool.tell():
-        for piece in change_log_block.encode(instant, config.name, config.schema, config.change_log, _nothing(config)):
+        for piece in change_log_block.encode(
+            instant, config.name, config.schema, config.change_log, _empty_changes(config)
+        ):
             spool.write(piece)
     path = target.change_log_path
     data = store_once(store, path, spool.buffer())
     return {path: [len(data), digest(data)]}
 
 
-def _nothing(config: TableConfig) -> pa.Table:
+def _empty_changes(config: TableConfig) -> pa.Table:
     image = pa.struct(list(config.schema))
     kinds = {change_log_block.BEFORE: image, change_log_block.AFTER: image}
     return pa.schema(

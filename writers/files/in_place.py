@@ -85,7 +85,7 @@ class Rewriter:
             CorruptTable: `old` is damaged.
         """
         if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
-            raise CannotCopy("the file is small, or was written by another engine or under other columns")
+            raise CannotCopy(f"File {old.path} is small, or was written by another engine or with other columns.")
         data = slices.read_verified(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
         return _Rewrite(self, old, instant, CopySource.of(data), changes).run()
 
@@ -103,30 +103,29 @@ class _Rewrite:
         self._starts = np.cumsum([0, *map(group_rows, self._groups)])
         self._in_rows = self._index.keys_of_rows(old)
         self._changes = self._config.merge_policy.collapse(changes)
-        self._pending = self._to_meet()
+        self._pending = self._match_changes()
 
     def run(self) -> tuple[DataFile, PendingChanges]:
         if max(map(group_bytes, self._groups), default=0) > self._memory:
-            raise CannotCopy("a row group is too large")
+            raise CannotCopy(f"File {self._old.path} has a row group that is too large to rewrite in memory.")
         sample = self._encoded(self._config.stored_schema.empty_table())
         require_fit([self._source, sample], with_ids=False)
-        matches = self._meet()
+        matches = self._match_row_groups()
         new_rows = np.flatnonzero(~self._pending.found & ~self._changes.delete & ~self._changes.partial)
-        joins_last_group = self._joins(len(new_rows))
+        joins_last_group = self._joins_last_group(len(new_rows))
 
         spool = Spool(min(IN_MEMORY, self._memory))
         copier = Copier(spool, self._target.base_name, self._config.options.compression, sample)
         for number, (rows, change) in enumerate(matches):
             self._step()
             appended = new_rows if joins_last_group and number == len(matches) - 1 else new_rows[:0]
-            self._copy(copier, number, rows, change, appended)
+            self._copy_row_group(copier, number, rows, change, appended)
         if len(new_rows) and not joins_last_group:
             copier.add(self._encoded(self._rows(new_rows)))
-        return self._stored(copier, spool, new_rows, matches), self._pending
+        return self._store_new_file(copier, spool, new_rows, matches), self._pending
 
     # ---- the old file
-    def _to_meet(self) -> PendingChanges:
-        """Return the changes to be matched with stored rows, with row positions if the index has them."""
+    def _match_changes(self) -> PendingChanges:
         policy, rows = self._config.merge_policy, self._changes.at
         if self._in_rows.before and rows is None:
             rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
@@ -134,13 +133,13 @@ class _Rewrite:
             return policy.apply_streaming([self._changes])
         return policy.apply_by_row(self._changes, rows)
 
-    def _meet(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each row group the replaced or deleted rows, and the index of the change of each of these rows."""
+    def _match_row_groups(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        # Each pair has the replaced or deleted rows of a row group, and the index of the change of each of these rows.
         names = self._pending.needed_columns
         if not self._in_rows.before:
             names = tuple(dict.fromkeys([RECORD_KEY, *names]))
         matches = []
-        parts = self._narrow(names) if names else iter([pa.table({})] * len(self._groups))
+        parts = self._decode_columns(names) if names else iter([pa.table({})] * len(self._groups))
         for part, start, end in zip(parts, self._starts[:-1], self._starts[1:], strict=True):
             rows, change = self._pending.meet(part, int(start), int(end - start))
             matches.append((rows, change))
@@ -151,16 +150,11 @@ class _Rewrite:
                 self._in_rows.add(_without(part, deleted)[RECORD_KEY])
         return matches
 
-    def _narrow(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield only the columns `names` of each row group of the old base file."""
-        groups = self._opened(slices.schema_of(self._config, names))
+    def _decode_columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        groups = self._open_row_groups(slices.schema_of(self._config, names))
         return (groups.decode(number) for number in range(len(self._groups)))
 
-    def _wide(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
-        """Decode a row group of the old base file, with the columns `names` or with all stored columns.
-
-        Columns with dictionary encoding stay dictionaries.
-        """
+    def _decode_with_dictionaries(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
         dictionary_columns = group_dictionaries(self._groups[number])
         if dictionary_columns not in self._readers:
             fields = [
@@ -169,27 +163,21 @@ class _Rewrite:
                 else field
                 for field in self._config.stored_schema
             ]
-            self._readers[dictionary_columns] = self._opened(pa.schema(fields))
+            self._readers[dictionary_columns] = self._open_row_groups(pa.schema(fields))
         return self._readers[dictionary_columns].decode(number, names)
 
-    def _opened(self, schema: pa.Schema) -> base_file.RowGroups:
+    def _open_row_groups(self, schema: pa.Schema) -> base_file.RowGroups:
         return base_file.RowGroups(
             pa.BufferReader(self._source.data), self._old.path, schema, slices.footer_of(self._old)
         )
 
     @cached_property
     def _columns_determined_by_key(self) -> frozenset[str]:
-        """Columns whose values are equal in all versions of a row, because its record key contains them."""
         kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
         names = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
         return frozenset([RECORD_KEY, *names])
 
-    def _joins(self, fresh: int) -> bool:
-        """Return whether `fresh` new rows join the last row group, which is then rewritten, or form a new one.
-
-        Raises CannotCopy if the file would have too many row groups.
-
-        """
+    def _joins_last_group(self, fresh: int) -> bool:
         max_rows = self._config.options.row_group_rows
         by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
         room = _TOO_MANY * max(1, -(-(self._source.rows + fresh) // max_rows), by_bytes) - len(self._groups)
@@ -199,28 +187,24 @@ class _Rewrite:
             has_room = 2 * rows < max_rows and rows + fresh <= max_rows and 2 * size < self._memory
             joins = has_room and (rows <= _WORTH_JOINING * fresh or room <= 0)
         if room < (fresh > 0 and not joins):
-            raise CannotCopy("the file would have too many row groups")
+            raise CannotCopy(f"The new version of file {self._old.path} would have too many row groups.")
         return joins
 
     # ---- the new file
-    def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, appended: np.ndarray) -> None:
-        """Write row group `number` to the new base file, changed where necessary.
-
-        `rows` are its changed rows, `change` is the index of the change of each row, and `appended` are the new rows to
-        add.
-
-        """
+    def _copy_row_group(
+        self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, appended: np.ndarray
+    ) -> None:
+        # `change` is the index of the change of each row in `rows`, and `appended` are the new rows to add.
         group = self._groups[number]
         is_deleted = self._changes.delete[change]
         if len(appended) or is_deleted.any():
-            copier.add(self._encoded(self._anew(number, rows, change, is_deleted, appended)))
+            copier.add(self._encoded(self._decode_changed_group(number, rows, change, is_deleted, appended)))
         elif len(rows):
-            copier.add_group(self._source, group, self._columns(number, rows, change))
+            copier.add_group(self._source, group, self._encode_changed_columns(number, rows, change))
         else:
             copier.add_group(self._source, group)
 
-    def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
-        """Encode the columns of a row group that the changes modify. Returns None if no value differs."""
+    def _encode_changed_columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
         unchanged = self._columns_determined_by_key | self._changes.as_stored
         chosen = {name: self._changes.setting(name, change) for name in self._config.stored_schema.names}
         names = [
@@ -228,17 +212,16 @@ class _Rewrite:
             for name, positions in chosen.items()
             if name not in unchanged and (positions is None or len(positions))
         ]
-        base, new = self._wide(number, names), self._rows(change)
+        base, new = self._decode_with_dictionaries(number, names), self._rows(change)
         columns = {name: replaced(base[name], rows, new[name], chosen[name]) for name in names}
         changed = {name: column for name, column in columns.items() if column is not None}
-        return self._parquet(pa.table(changed), all_columns=False) if changed else None
+        return self._encode_parquet(pa.table(changed), all_columns=False) if changed else None
 
-    def _anew(
+    def _decode_changed_group(
         self, number: int, rows: np.ndarray, change: np.ndarray, is_deleted: np.ndarray, appended: np.ndarray
     ) -> pa.Table:
-        """Return a decoded row group after updates, without deleted rows, and with the new rows at the end."""
         remaining = change[~is_deleted]
-        base, new = self._wide(number), self._rows(remaining)
+        base, new = self._decode_with_dictionaries(number), self._rows(remaining)
         columns = [
             replaced(base[name], rows[~is_deleted], new[name], self._changes.setting(name, remaining))
             for name in base.schema.names
@@ -259,14 +242,10 @@ class _Rewrite:
         return take(self._changes.rows.select(self._config.stored_schema.names), positions)
 
     def _encoded(self, rows: pa.Table) -> CopySource:
-        return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))
+        return self._encode_parquet(with_constants(rows, self._old.partition, self._target.base_name))
 
-    def _parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
-        """Encode `rows` as a Parquet file in memory.
-
-        If `all_columns` is False, some columns of a row group are encoded into a single row group.
-
-        """
+    def _encode_parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
+        # Some columns of a row group must be encoded into a single row group.
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
         writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
@@ -275,37 +254,33 @@ class _Rewrite:
         return CopySource.of(sink.getvalue(), whole=all_columns)
 
     # ---- storing the new file
-    def _stored(
+    def _store_new_file(
         self, copier: Copier, spool: Spool, new_rows: np.ndarray, matches: list[tuple[np.ndarray, np.ndarray]]
     ) -> DataFile:
         keys = self._changes.rows.select([RECORD_KEY])
         changed = np.concatenate([change for _, change in matches] or [new_rows[:0]])
         deleted = changed[self._changes.delete[changed]]
         added = take(keys, new_rows)[RECORD_KEY]
-        footer = self._extended(added, take(keys, deleted)[RECORD_KEY])
+        footer = self._extend_footer_entries(added, take(keys, deleted)[RECORD_KEY])
         if not copier.rows or not footer:
-            footer = self._footer(added, copier.rows, matches)
+            footer = self._compute_footer_entries(added, copier.rows, matches)
         self._in_rows.add(added, self._changes.hashes_at(new_rows))
         entry = store_entry(self._index, self._target, footer, self._in_rows)
         stats = copier.close(with_order(footer, entry))
         return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
 
-    def _extended(self, added: pa.ChunkedArray, deleted: pa.ChunkedArray) -> dict[str, str]:
-        """Derive Hudi's footer entries from the old base file and the added keys. Its bloom filter keeps its bits.
-
-        Returns {} if the filter has no capacity left, or if the smallest or largest key was deleted.
-
-        """
+    def _extend_footer_entries(self, added: pa.ChunkedArray, deleted: pa.ChunkedArray) -> dict[str, str]:
+        # Hudi's bloom filter keeps its bits. Returns {} if the filter has no capacity left, or if the smallest or
+        # largest key was deleted.
         entries = self._source.key_values()
         ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
         return {} if pc.any(pc.is_in(ends, value_set=deleted)).as_py() else extended_entries(entries, added)
 
-    def _footer(
+    def _compute_footer_entries(
         self, added: pa.ChunkedArray, rows: int, matches: list[tuple[np.ndarray, np.ndarray]]
     ) -> dict[str, str]:
-        """Compute Hudi's footer entries for the new base file from all of its keys."""
         entries = FooterEntries(rows)
-        for keys, (positions, change) in zip(self._narrow([RECORD_KEY]), matches, strict=True):
+        for keys, (positions, change) in zip(self._decode_columns([RECORD_KEY]), matches, strict=True):
             entries.add(_without(keys, positions[self._changes.delete[change]])[RECORD_KEY])
         entries.add(added)
         return entries.entries()

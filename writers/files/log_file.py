@@ -39,7 +39,7 @@ def put_log(
             key and the table's columns. Rows of a partial update have only the columns that it sets, and none or all of
             the key columns.
         base: The base file of the log. If the changes have row positions in this file, the log records the positions
-            (see `over_rows`).
+            (see `with_row_positions`).
         version: The number of the log among the logs that the instant writes to the file group, from 1.
 
     Returns:
@@ -77,7 +77,7 @@ def put_log(
         deletes=deletes,
         previous=base.path if base else "",
         index=index,
-        stats=_stats(config, blocks, parts),
+        stats=_log_statistics(config, blocks, parts),
         schema=config.schema_id,
         decoded=sum(block.rows.nbytes for block in blocks) if parquet else 0,
         order=base.order if base is not None and has_positions and digest(stored) == digest(data) else "",
@@ -85,18 +85,14 @@ def put_log(
     )
 
 
-def sets_of_columns(config: TableConfig, changes: KeyedChanges) -> int:
+def count_data_blocks(config: TableConfig, changes: KeyedChanges) -> int:
     """Return the number of data blocks in a log file of `changes`: one for each set of columns that rows set."""
-    return sum(1 for _ in _alike(config, changes))
+    return sum(1 for _ in _group_by_columns(config, changes))
 
 
 def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> Iterator[DataBlock]:
-    """Yield the data blocks of a log file. The rows of a block are all whole rows, or all set the same columns.
-
-    Deletes are not included.
-
-    """
-    for chosen, names in _alike(config, changes):
+    # The rows of a block are all whole rows, or all set the same columns. Deletes are not included.
+    for chosen, names in _group_by_columns(config, changes):
         rows = changes.rows if len(chosen) == len(changes) else take(changes.rows, chosen)
         rows = with_constants(rows, target.partition, target.file_id)
         positions = None if changes.at is None else changes.at[chosen]
@@ -105,13 +101,9 @@ def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges)
         )
 
 
-def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndarray, list[str] | None]]:
-    """Group the upserts in `changes` by the columns that they set.
-
-    Yields the positions of the rows and the column names, or None for whole rows. Key and partition columns never
-    differ between versions of a row, so a partial update does not contain them.
-
-    """
+def _group_by_columns(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndarray, list[str] | None]]:
+    # Yields the positions of the rows and the column names, or None for whole rows. Key and partition columns never
+    # differ between versions of a row, so a partial update does not contain them.
     upserts = np.flatnonzero(~changes.delete)
     fixed = {*config.key, *config.partition_by}
     settable = [name for name in config.schema.names if name not in fixed]
@@ -135,12 +127,11 @@ def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndar
         )
 
 
-def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[KeyedChanges]) -> statistics.Stats:
-    """Return the column statistics of a log file.
-
-    For partial updates, they include every column that an update sets, with or without bounds. They include key columns
-    if a single part contains them.
-    """
+def _log_statistics(
+    config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[KeyedChanges]
+) -> statistics.Stats:
+    # For partial updates, the statistics include every column that an update sets, with or without bounds. They include
+    # key columns if a single part contains them.
     if not blocks:
         return {}
     names = [COMMIT_TIME, *config.schema.names]
@@ -161,7 +152,7 @@ def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[Key
     return stats
 
 
-def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
+def with_row_positions(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
     """Sort the changes of a log file by the position of their stored row in the base file, and record the positions.
 
     Returns the changes without positions if the index cannot find one of the rows. Existing positions in `changes` are
@@ -185,7 +176,7 @@ def _instant_of(base: DataFile) -> str:
 
 
 def _delete_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> list[DeleteBlock]:
-    """Return the delete blocks of a log file: one for deletes with ordering values, one for unconditional deletes."""
+    # One block contains the deletes with ordering values, and one the unconditional deletes.
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
         if mask.any():

@@ -35,7 +35,7 @@ from hoodoo.writers.files.base_sink import ExpectedRows, ExtendedKeys, SameRows,
 from hoodoo.writers.files.change_log import Rewritten, put_change_log
 from hoodoo.writers.files.file_target import FileTarget
 from hoodoo.writers.files.in_place import Rewriter
-from hoodoo.writers.files.log_file import over_rows, put_log
+from hoodoo.writers.files.log_file import put_log, with_row_positions
 from hoodoo.writers.routing.route import Mode
 
 _NO_TOKEN = "0-0-0"
@@ -87,7 +87,7 @@ class WriteTask:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """The paths of all files that a failed task may leave behind and that must be cleaned up."""
+        """Paths of all files that a failed write task may leave behind and that must be cleaned up."""
         return (
             self.path,
             entry_name(self.file_id, self.instant),
@@ -145,13 +145,13 @@ def run(task: WriteTask) -> Written | Unwritten:
     changes = task.load()
     if changes.mistaken or (task.from_stored and not len(changes)):
         return Unwritten(changes.stale, changes.mistaken)
-    _mark(task)
+    _write_markers(task)
     if task.mode == Mode.APPEND:
-        return _append(task, changes)
-    return _new(task, changes) if task.mode == Mode.NEW else _rewrite(task, changes)
+        return _write_log(task, changes)
+    return _write_new_group(task, changes) if task.mode == Mode.NEW else _rewrite(task, changes)
 
 
-def _mark(task: WriteTask) -> None:
+def _write_markers(task: WriteTask) -> None:
     kind = "MERGE" if task.group and task.mode != Mode.APPEND else "CREATE"
     task.store.write_once(f"{MARKERS}{task.instant}/{task.path}.marker.{kind}", b"", durable=False)
     if task.logs_changes:
@@ -179,18 +179,18 @@ def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
 
 
-def _keys_named(task: WriteTask, suffix: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
+def _save_keys(task: WriteTask, suffix: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
     return keyset.save(task.store, f"{task.instant}-{task.number}-{suffix}", hashes)
 
 
-def _new(task: WriteTask, changes: KeyedChanges) -> Written:
+def _write_new_group(task: WriteTask, changes: KeyedChanges) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
     hashes = changes.key_hashes()
     expected = ExpectedRows(len(rows), hashes)
     file = put_base(task.store, task.config, task.index, task.target, rows, expected)
     file = replace(file, inserts=file.rows)
-    inserted_keys = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
+    inserted_keys = (keyset.of_index(file.index),) if file.index else _save_keys(task, "in", hashes)
     return Written(file, inserted_keys, (), file.rows, 0, 0, 0, True)
 
 
@@ -202,7 +202,7 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     if changes.at is None:
         changes = replace(changes, hashes=changes.key_hashes())  # hashes are needed several times
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
-    file, found, won = _in_place(task, stamped) or _merged(task, stamped)
+    file, found, won = _rewrite_in_place(task, stamped) or _rewrite_merged(task, stamped)
     inserted = ~found & ~changes.delete
     deleted = found & won & changes.delete
     updated = found & won & ~changes.delete
@@ -216,8 +216,8 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     file = in_order(task.config, old, file)
     return Written(
         file,
-        _keys_named(task, "in", changes.hashes_at(np.flatnonzero(inserted))),
-        _keys_named(task, "out", changes.hashes_at(np.flatnonzero(deleted))),
+        _save_keys(task, "in", changes.hashes_at(np.flatnonzero(inserted))),
+        _save_keys(task, "out", changes.hashes_at(np.flatnonzero(deleted))),
         file.inserts,
         file.updates,
         file.deletes,
@@ -230,13 +230,9 @@ _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
 """New base file, mask of the changes with a stored row, and mask of the changes that did not lose against it."""
 
 
-def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
-    """Rewrite only the changed parts of the base file. Returns None if all its rows must be merged instead.
-
-    A file group with logs is merged, and so is one whose change log needs whole rows. A purge also merges, because no
-    trace of its keys may remain, even in Hudi's bloom filter.
-
-    """
+def _rewrite_in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
+    # A file group with logs is merged instead, and so is one whose change log needs whole rows. A purge also merges,
+    # because no trace of its keys may remain, even in Hudi's bloom filter.
     assert task.group is not None and task.group.base is not None
     if task.group.logs or task.logs_changes or task.silent:
         return None
@@ -248,8 +244,7 @@ def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
     return file, pending.found, pending.won
 
 
-def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
-    """Write a new base file from all stored rows of the file group, merged with the changes."""
+def _rewrite_merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     merged = task.config.merge_policy.apply(base, changes)
@@ -269,30 +264,24 @@ def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
     return replace(file, changes=logged), merged.found, merged.won
 
 
-def _append(task: WriteTask, changes: KeyedChanges) -> Written:
-    """Write the changes to a log file of the file group, without reading its stored rows.
-
-    An update may therefore lose against a stored row with a larger ordering value, so the counts are not exact.
-    """
+def _write_log(task: WriteTask, changes: KeyedChanges) -> Written:
+    # The stored rows are not read. An update may therefore lose against a stored row with a larger ordering value, so
+    # the counts are not exact.
     assert task.group is not None
     base = task.group.base.file if task.group.base else None
-    changes = over_rows(task.index, base, changes)
+    changes = with_row_positions(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file = put_log(task.store, task.config, task.target, [stamped], base)
     deleted_hashes = changes.hashes_at(np.flatnonzero(changes.delete))
-    exact = task.from_stored or _cannot_lose(task, file, changes)
+    exact = task.from_stored or _changes_cannot_lose(task, file, changes)
     return Written(
-        file, (), _keys_named(task, "out", deleted_hashes), 0, file.updates, file.deletes, changes.stale, exact
+        file, (), _save_keys(task, "out", deleted_hashes), 0, file.updates, file.deletes, changes.stale, exact
     )
 
 
-def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
-    """Return whether column statistics prove that no change in the log file loses against a stored row.
-
-    This is so if the smallest ordering value of the changes is at least the largest one of the stored files
-    (MergePolicy.cannot_lose).
-
-    """
+def _changes_cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
+    # No change loses if the smallest ordering value of the changes is at least the largest one of the stored files
+    # (MergePolicy.cannot_lose).
     policy = task.config.merge_policy
     if changes.delete.any() or policy.bounded is None:
         return not changes.delete.any()

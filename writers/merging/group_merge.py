@@ -125,8 +125,7 @@ class GroupMerge:
         return self.rules.config
 
     @cached_property
-    def _columns(self) -> list[str]:
-        """The stored columns that the merge reads: all written columns, and the columns that its clauses need."""
+    def _columns_to_read(self) -> list[str]:
         names = self._config.schema.names
         if not self.sets:
             return names
@@ -136,7 +135,7 @@ class GroupMerge:
 
     @property
     def _names(self) -> list[str]:
-        return [RECORD_KEY, *self._columns]
+        return [RECORD_KEY, *self._columns_to_read]
 
     def _stored(self, matched_source: MatchedRows | None, whole: bool) -> pa.Table:
         schema = slices.schema_of(self._config, self._names)
@@ -147,36 +146,34 @@ class GroupMerge:
         )
 
     def _target(self, stored: pa.Table) -> pa.Table:
-        return stored.select(self._columns)
+        return stored.select(self._columns_to_read)
 
     def _apply_clauses(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
-        """Apply the merge clauses to stored rows, and return the changes. seen: the columns for expressions."""
+        # `seen` contains the columns that expressions use.
         chosen, changes = first_true_clause(clauses, seen), []
         for number, clause in enumerate(clauses):
             positions = np.flatnonzero(chosen == number)
             if not len(positions):
                 continue
-            stale = self._stale(stored, seen, positions) if clause.by_order else positions[:0]
+            stale = self._stale_pairs(stored, seen, positions) if clause.by_order else positions[:0]
             effective = pa.array(np.setdiff1d(positions, stale, assume_unique=True))
             rows = stored.take(effective)
             if clause.values is None:
                 part = deletes_of(rows, self._config)
             else:
                 changed, as_stored = clause.values.changed(rows, seen.take(effective))
-                part = self._winning(replace(upserts(changed), as_stored=as_stored), rows)
+                part = self._drop_stale_updates(replace(upserts(changed), as_stored=as_stored), rows)
             changes.append(replace(part, stale=part.stale + len(stale)))
         return changes
 
-    def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Return the positions of the pairs whose source row has a smaller ordering value than the stored row."""
+    def _stale_pairs(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
         policy = self._config.merge_policy
         if not policy.order_by:
             return positions[:0]
         newer = pa.table({name: seen[f"{SOURCE}.{name}"].take(pa.array(positions)) for name in policy.order_by})
         return positions[~policy.wins(newer, stored.take(pa.array(positions)))]
 
-    def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
-        """Remove the updates whose new ordering value is smaller than the stored one, because the stored row wins."""
+    def _drop_stale_updates(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
         policy = self._config.merge_policy
         if changes.as_stored.issuperset(policy.order_by) or not len(changes):
             return changes

@@ -84,7 +84,7 @@ class InMemory:
     source: MergeSource
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Return the write plan of the merge. See `SourceRows`."""
+        """Return the write plan of a merge whose source rows are in memory."""
         return plan_in_memory(context, view, rules, replace(self.source, keys=self.source.keys.fitted(rules.config)))
 
 
@@ -118,7 +118,7 @@ class MergeRows(Protocol[S]):
     """Interface to the source rows of a merge after routing. The rows are in memory or staged as files."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return a sample of `count` new rows, so that the planner can estimate file sizes. See `ChunkRows`."""
+        """Return a sample of `count` new rows, so that the planner can estimate file sizes."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
         """Return a function that loads source rows with matching stored rows, in the task of their file group."""
@@ -136,15 +136,15 @@ class _RowsInMemory:
         return BatchRows(self.inserts).sample(new, count)
 
     def met(self, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], MatchedRows]:
-        return _MatchedInMemory(self.source, np.concatenate([part.source[part.start : part.stop] for part in parts]))
+        return _SelectMatchedRows(self.source, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
         return BatchRows(self.inserts).load(mode, parts)
 
 
 @dataclass(frozen=True)
-class _MatchedInMemory:
-    """Function that selects the matching source rows when the task of a file group runs, which saves memory."""
+class _SelectMatchedRows:
+    # Selecting the rows only when the task of a file group runs saves memory.
 
     source: MergeSource
     positions: Positions
@@ -174,37 +174,34 @@ def planned(
         rows: Access to the rows of the chunks.
         written: The part of the plan that routing has determined.
     """
-    chunks: list[Chunk[_Part[S]]] = []
+    chunks: list[Chunk[_GroupChunk[S]]] = []
     for chunk in met:
-        chunks.append(chunk.at(_Part(chunk.source, view.group(chunk.partition, chunk.file_id))))
+        chunks.append(chunk.at(_GroupChunk(chunk.source, view.group(chunk.partition, chunk.file_id))))
     by_source = bool(rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
     if by_source:
         matched_groups = {chunk.file_id for chunk in chunks}
         unmatched = [group for group in view.groups() if group.file_id not in matched_groups]
-        chunks += [Chunk(_Part[S](None, group), group.partition, 0, 0, group.file_id) for group in unmatched]
+        chunks += [Chunk(_GroupChunk[S](None, group), group.partition, 0, 0, group.file_id) for group in unmatched]
     read = frozenset(chunk.file_id for chunk in chunks)
-    chunks += [chunk.at(_Part(chunk.source)) for chunk in new]
-    parts = _Parts(context, rules, rows)
+    chunks += [chunk.at(_GroupChunk(chunk.source)) for chunk in new]
+    parts = _MergeTaskLoader(context, rules, rows)
     assignments = plan(chunks, parts, view, rules.config, context.timeline.environment.token)
     return replace(
         written,
-        assignments=[_made_of_stored(assignment) for assignment in assignments],
+        assignments=[_mark_from_stored(assignment) for assignment in assignments],
         exclusive=by_source,
         derived=Derived(read, lambda file: False) if read else None,
     )
 
 
-def _made_of_stored(assignment: Assignment) -> Assignment:
+def _mark_from_stored(assignment: Assignment) -> Assignment:
     return replace(assignment, from_stored=assignment.group is not None)
 
 
 @dataclass(frozen=True)
-class _Part(Generic[S]):
-    """Chunk of source rows for the planner, with the file group whose rows they match.
-
-    Attributes:
-        rows: The source of the chunk's rows, or None if no source row matches a row of `group`.
-        group: The file group with the matching stored rows, or None for new rows.
+class _GroupChunk(Generic[S]):
+    """Chunk of source rows for the planner, with the file group whose rows they match, or None for new rows. `rows` is
+    None if no source row matches a row of `group`.
     """
 
     rows: S | None
@@ -212,21 +209,17 @@ class _Part(Generic[S]):
 
 
 @dataclass(frozen=True)
-class _Parts(Generic[S]):
-    """Loader of source rows for the planner, which creates the merge task of each file group."""
-
+class _MergeTaskLoader(Generic[S]):
     context: Context
     rules: MergeRules
     rows: MergeRows[S]
 
-    def sample(self, chunks: Sequence[Chunk[_Part[S]]], count: int) -> pa.Table:
-        """Return a sample of the source rows in `chunks`. See `ChunkRows`."""
+    def sample(self, chunks: Sequence[Chunk[_GroupChunk[S]]], count: int) -> pa.Table:
         return self.rows.sample(
             [chunk.at(chunk.source.rows) for chunk in chunks if chunk.source.rows is not None], count
         )
 
-    def load(self, mode: Mode, parts: Sequence[ChunkSlice[_Part[S]]]) -> Callable[[], KeyedChanges]:
-        """Return the function that computes the merge changes of one file group. See `ChunkRows`."""
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[_GroupChunk[S]]]) -> Callable[[], KeyedChanges]:
         group = next((part.source.group for part in parts if part.source.group), None)
         matched = _rows_of(part for part in parts if part.source.group)
         new_parts = _rows_of(part for part in parts if not part.source.group)
@@ -242,7 +235,7 @@ class _Parts(Generic[S]):
         return GroupMerge(self.context.store, self.context.index, self.rules, group, source, new, sets)
 
 
-def _rows_of(parts: Iterable[ChunkSlice[_Part[S]]]) -> list[ChunkSlice[S]]:
+def _rows_of(parts: Iterable[ChunkSlice[_GroupChunk[S]]]) -> list[ChunkSlice[S]]:
     return [ChunkSlice(part.source.rows, part.start, part.stop) for part in parts if part.source.rows is not None]
 
 

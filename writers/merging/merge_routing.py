@@ -116,9 +116,9 @@ def routed(
     if rules.new_keys is NewKeys.FAIL and missing.any():
         no_rows = keys.take(np.zeros(0, np.int64))
         return Routed([], no_rows, [], exists, frozenset(), frozenset(), some_of(keys, missing))
-    inserts, positions = _inserts(source, np.flatnonzero(~exists), rules)
+    inserts, positions = _create_new_rows(source, np.flatnonzero(~exists), rules)
     return Routed(
-        _met(located, exists) if meets else [],
+        _matched_chunks(located, exists) if meets else [],
         inserts,
         split(inserts, located.take(positions), config, index, part_of_more) if len(inserts) else [],
         exists,
@@ -127,7 +127,7 @@ def routed(
     )
 
 
-def _met(located: Located, exists: np.ndarray) -> list[Chunk[Positions]]:
+def _matched_chunks(located: Located, exists: np.ndarray) -> list[Chunk[Positions]]:
     chunks = []
     for number in np.unique(located.group[exists]).tolist():
         group, positions = located.groups[number], np.flatnonzero(exists & (located.group == number))
@@ -135,12 +135,8 @@ def _met(located: Located, exists: np.ndarray) -> list[Chunk[Positions]]:
     return chunks
 
 
-def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[Batch, Positions]:
-    """Create the new rows of a merge with its insert clauses. Returns them with their positions in the source.
-
-    `fresh` are the positions of the source rows without a stored row.
-
-    """
+def _create_new_rows(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[Batch, Positions]:
+    # `fresh` are the positions of the source rows without a stored row.
     clauses, config, keys = rules.of_kind(Kind.NOT_MATCHED), rules.config, source.keys
     seen = both(take(source.rows, fresh), None)
     chosen = first_true_clause(clauses, seen)
@@ -156,17 +152,15 @@ def _inserts(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[
         inserts.append(pa.table({name: columns[name] for name in config.schema.names if name in columns}))
         positions.append(fresh[selected])
     options = WriteOptions(missing=NULL)
-    batches = [_prepared(rows, source.rows.schema.names, config, options) for rows in inserts]
+    batches = [_prepare_new_rows(rows, source.rows.schema.names, config, options) for rows in inserts]
     if not batches:
         return keys.take(fresh[:0]), fresh[:0]
-    return _together(batches), np.concatenate(positions)
+    return _concat_batches(batches), np.concatenate(positions)
 
 
-def _prepared(rows: pa.Table, source_columns: Sequence[str], config: TableConfig, options: WriteOptions) -> Batch:
-    """Validate the new rows of an insert clause, and convert them to a batch.
-
-    Raises ColumnError for a column that the clause has to set, which may be among the columns `given` of the source.
-    """
+def _prepare_new_rows(
+    rows: pa.Table, source_columns: Sequence[str], config: TableConfig, options: WriteOptions
+) -> Batch:
     try:
         return prepare(rows, config, options, checks.of(config))
     except ColumnError as problem:
@@ -180,7 +174,7 @@ def _prepared(rows: pa.Table, source_columns: Sequence[str], config: TableConfig
         ) from None
 
 
-def _together(batches: Sequence[Batch]) -> Batch:
+def _concat_batches(batches: Sequence[Batch]) -> Batch:
     partitions = list(dict.fromkeys(partition for batch in batches for partition in batch.partitions))
     index = {partition: code for code, partition in enumerate(partitions)}
     codes = [np.array([index[name] for name in batch.partitions], np.int32)[batch.codes] for batch in batches]

@@ -132,12 +132,11 @@ def one_per_key(
     """
     current_batch = fitted(batch, config)
     _require_ordering_sent(current_batch, config, mode)
-    without_stale = _without_stale(store, index, current_batch, view, config)
-    return deduplicated(without_stale, config, mode, _merging(config, mode))
+    without_stale = _drop_stale_rows(store, index, current_batch, view, config)
+    return deduplicated(without_stale, config, mode, _batch_merge_function(config, mode))
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
-    """Raise OrderingError if an ordering column contains the placeholder for a value that the database did not send."""
     for name in config.merge_policy.order_by:
         unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
         if len(unknown):
@@ -151,13 +150,9 @@ def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -
             )
 
 
-def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
-    """Drop batch rows of duplicate keys that are older than the stored row, unless all batch rows of the key are older.
-
-    Stale rows must not contribute to the merged row of a key. If all batch rows of a key are stale, the merge drops
-    their result later.
-
-    """
+def _drop_stale_rows(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
+    # Stale rows must not contribute to the merged row of a key. If all batch rows of a key are stale, the merge drops
+    # their result later.
     order_by, suspects = config.merge_policy.order_by, repeated(batch.hashes)
     if not order_by or not len(suspects):
         return batch
@@ -179,12 +174,7 @@ def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, conf
     return replace(batch.take(kept), stale=batch.stale + int(stale.sum()))
 
 
-def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
-    """Return a function that merges two batch rows of a key with the user's merge function. None: no merge function.
-
-    The rules for merging with a stored row apply.
-
-    """
+def _batch_merge_function(config: TableConfig, mode: MergeMode) -> MergeRows | None:
     if mode.custom is None:
         return None
     values = NewValues(config, {}, merging=mode.custom)
@@ -221,7 +211,7 @@ def rules_of(
     mode = how.mode
     fixed = {RECORD_KEY, *config.key, *config.partition_by}
     changing = [name for name in names if name not in fixed]
-    new_columns = {name: _NewColumn(name, mode, config.key) for name in changing}
+    new_columns = {name: _NewRowColumn(name, mode, config.key) for name in changing}
     other_columns = [column for column in config.columns.columns if column.name not in {*fixed, *changing}]
     defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in other_columns}
     is_upsert = _IsUpsert() if deletes else None
@@ -232,23 +222,21 @@ def rules_of(
         clauses.append(Clause(Kind.MATCHED, is_upsert, NewValues(config, {}, merging=mode.custom), True))
     else:
         clauses.append(
-            Clause(Kind.MATCHED, is_upsert, NewValues(config, {name: _Column(name, mode) for name in changing}), True)
+            Clause(
+                Kind.MATCHED, is_upsert, NewValues(config, {name: _MergedColumn(name, mode) for name in changing}), True
+            )
         )
     if is_upsert:
         clauses.append(Clause(Kind.MATCHED, None, None, by_order=True))
     if how.new_keys is NewKeys.INSERT:
         clauses.append(Clause(Kind.NOT_MATCHED, is_upsert, NewValues(config, new_columns)))
-    partial = None if deletes else _partial(changing, config, mode)
+    partial = None if deletes else _partial_log_update(changing, config, mode)
     return MergeRules(config, tuple(clauses), how.new_keys, how.compares, partial)
 
 
-def _partial(changing: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
-    """Return the partial update that the upsert may write to log files, or None if it must log whole rows.
-
-    Whole rows are logged if the mode may keep stored values, or if the batch sets all columns. If the table has checks,
-    stored rows have to be read, because checks need whole rows. `changing` are the columns that may change.
-
-    """
+def _partial_log_update(changing: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
+    # Whole rows are logged if the mode may keep stored values, or if the batch sets all columns. If the table has
+    # checks, stored rows have to be read, because checks need whole rows.
     if not config.logs_partial_rows or not mode.replaces_rows:
         return None
     sets = tuple(name for name in config.schema.names if name in changing)
@@ -258,14 +246,11 @@ def _partial(changing: Sequence[str], config: TableConfig, mode: MergeMode) -> P
 
 
 @dataclass(frozen=True)
-class _Column:
-    """New value of a column in a partial upsert: the batch value, or the stored value if the merge mode keeps it."""
-
+class _MergedColumn:
     name: str
     mode: MergeMode
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the merged value of the column for each pair of batch row and stored row."""
         newer = rows[f"{SOURCE}.{self.name}"]
         counts = self.mode.counts(newer)
         if counts.all():
@@ -275,19 +260,12 @@ class _Column:
 
 
 @dataclass(frozen=True)
-class _NewColumn:
-    """Value of a column in a new row. Raises an error for a value that the database did not send."""
-
+class _NewRowColumn:
     name: str
     mode: MergeMode
     key: tuple[str, ...]
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the batch value of the column for each new row.
-
-        Raises:
-            ColumnError: A value is the placeholder for an unavailable value.
-        """
         newer = rows[f"{SOURCE}.{self.name}"]
         unknown = np.flatnonzero(self.mode.stands_for_unavailable(newer))
         if len(unknown):
@@ -305,15 +283,11 @@ class _NewColumn:
 
 @dataclass(frozen=True)
 class _IsUpsert:
-    """Condition that selects the inserts and updates of a batch, and not its deletes.
-
-    With `anew`, a row must also follow a delete of its key.
-    """
+    # With `anew`, a row must also follow a delete of its key.
 
     anew: bool = False
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Evaluate the condition for each row: True or False."""
         stays = pc.invert(rows[f"{SOURCE}.{IS_DELETED}"])
         return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 

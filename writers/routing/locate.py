@@ -29,7 +29,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.batch import Batch
 
-_Look = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
+_KeySearch = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 
 
 def locate_by_key(
@@ -42,23 +42,19 @@ def locate_by_key(
     """
     located = index.locate(view.partitions, batch.keys)
     rows = np.flatnonzero(located.group != NOWHERE if compare_all else located.doubtful)
-    return _compared(store, config, index, batch, located, rows) if len(rows) else located
+    return _compare_keys(store, config, index, batch, located, rows) if len(rows) else located
 
 
-def _compared(
+def _compare_keys(
     store: Store, config: TableConfig, index: KeyIndex, batch: Batch, located: Located, rows: np.ndarray
 ) -> Located:
-    """Resolve uncertain hash matches by comparing the keys of `rows` with the stored keys of the matching file groups.
-
-    Base files are searched first, and then logs, which may contain a key that was mistaken for another one.
-
-    """
+    # Base files are searched first, and then logs, which may contain a key that was mistaken for another one.
     group, unsure = located.group.copy(), located.unsure.copy()
     group[rows], unsure[rows] = NOWHERE, False
     to_compare = np.zeros(len(batch), bool)
     to_compare[rows] = True
 
-    for look in (_in_base, _in_logs):
+    for look in (_keys_in_base, _keys_in_logs):
         unresolved = to_compare & (group == NOWHERE)
         candidates = [
             (number, candidate_rows)
@@ -69,13 +65,13 @@ def _compared(
             (located.groups[number], batch.rows[RECORD_KEY].take(pa.array(candidate_rows)))
             for number, candidate_rows in candidates
         ]
-        masks = LocalEngine().map(partial(_looked, store, config, look), lookups)
+        masks = LocalEngine().map(partial(_match_keys, store, config, look), lookups)
         for (number, candidate_rows), is_match in zip(candidates, masks, strict=True):
             located_rows = candidate_rows[is_match]
             group[located_rows] = number
             # the next version of a key that is only in logs goes into the base file, where Hudi also finds it
             deleted = index.deleted_by_logs(located.groups[number], batch.hashes[located_rows])
-            unsure[located_rows] = deleted if look is _in_base else True
+            unsure[located_rows] = deleted if look is _keys_in_base else True
     absent = to_compare & (group == NOWHERE)
     searched_groups = frozenset(
         located.groups[number].file_id for number, matching_rows in located.matches if absent[matching_rows].any()
@@ -83,19 +79,19 @@ def _compared(
     return replace(located, group=group, unsure=unsure, searched=searched_groups)
 
 
-def _looked(store: Store, config: TableConfig, look: _Look, lookup: tuple[FileGroup, pa.ChunkedArray]) -> np.ndarray:
+def _match_keys(
+    store: Store, config: TableConfig, look: _KeySearch, lookup: tuple[FileGroup, pa.ChunkedArray]
+) -> np.ndarray:
     return look(store, config, lookup[0], lookup[1].combine_chunks())
 
 
-def _in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the keys that have a row in the base file of the file group."""
+def _keys_in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     assert group.base is not None  # the hash was found in the base file's index entry
     rows = slices.read_keys(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
     return slices.among(pa.chunked_array([keys]), rows[RECORD_KEY].combine_chunks())
 
 
-def _in_logs(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the keys that occur in the file group's logs, in a row or a delete."""
+def _keys_in_logs(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     mask = np.zeros(len(keys), bool)
     for logged_keys in _logged_keys(store, config, group):
         mask |= slices.among(pa.chunked_array([keys]), logged_keys)

@@ -123,9 +123,7 @@ class Assignment:
 
 
 @dataclass
-class _Share(Generic[S]):
-    """Changes that the planner has assigned to a file group so far. More rows may follow."""
-
+class _GroupAssignment(Generic[S]):
     partition: str
     file_id: str
     group: FileGroup | None
@@ -140,18 +138,21 @@ class _Share(Generic[S]):
         return Mode.REWRITE if self.rewrite else Mode.APPEND
 
     def add(self, parts: Sequence[ChunkSlice[S]], new: bool) -> None:
-        """Assign more rows to the file group. New rows require a rewrite of its base file."""
         self.parts += parts
         self.rewrite |= new
-        self.inserts += _count(parts) if new else 0
+        self.inserts += _count_rows(parts) if new else 0
 
     def done(self, rows: ChunkRows[S]) -> Assignment:
         load = rows.load(self.mode, self.parts)
-        return Assignment(self.mode, self.partition, self.file_id, self.group, load, _count(self.parts), self.inserts)
+        return Assignment(
+            self.mode, self.partition, self.file_id, self.group, load, _count_rows(self.parts), self.inserts
+        )
 
 
 class UnderPlan(Exception):
-    """Internal exception: a file group must be rewritten, but has an open compaction plan, which must run first."""
+    """Internal exception for a file group that must be rewritten, but has an open compaction plan, which must run
+    first.
+    """
 
 
 def new_file_id(token: Callable[[], str]) -> str:
@@ -177,7 +178,7 @@ def plan(
     If `fill` is True, new rows may join existing small file groups.
     """
     planned, target = view.planned_ids(), config.options.target_file_bytes
-    shares: dict[str, _Share[S]] = {}
+    shares: dict[str, _GroupAssignment[S]] = {}
     anywhere: dict[str, list[Chunk[S]]] = {}
     for chunk in chunks:
         if not chunk.file_id:
@@ -200,7 +201,7 @@ def plan(
     return [share.done(rows) for share in shares.values()]
 
 
-def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
+def require_no_plan(assignments: Iterable[_GroupAssignment[S] | Assignment], planned: set[str]) -> None:
     """Raise UnderPlan if a file group to rewrite has an open compaction plan, which must run first.
 
     This is protocol rule 6.
@@ -210,10 +211,12 @@ def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[
             raise UnderPlan(assignment.file_id)
 
 
-def _share_of(shares: dict[str, _Share[S]], view: View, config: TableConfig, partition: str, file_id: str) -> _Share[S]:
+def _share_of(
+    shares: dict[str, _GroupAssignment[S]], view: View, config: TableConfig, partition: str, file_id: str
+) -> _GroupAssignment[S]:
     if file_id not in shares:
         group = view.group(partition, file_id)
-        shares[file_id] = _Share(partition, file_id, group, rewrite=not config.merge_on_read)
+        shares[file_id] = _GroupAssignment(partition, file_id, group, rewrite=not config.merge_on_read)
     return shares[file_id]
 
 
@@ -286,5 +289,5 @@ def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSli
     return slices
 
 
-def _count(parts: Sequence[ChunkSlice[S]]) -> int:
+def _count_rows(parts: Sequence[ChunkSlice[S]]) -> int:
     return sum(part.stop - part.start for part in parts)

@@ -32,45 +32,40 @@ def split(
     """
     existing = np.flatnonzero(located.group != NOWHERE)
     chunks = []
-    for number, positions in _by_value(existing, located.group):
+    for number, positions in _group_by_value(existing, located.group):
         group = located.groups[number]
         in_base = needs_base(batch, located, positions, config)
         chunks.append(Chunk(positions, group.partition, len(positions), 0, group.file_id, needs_base=in_base))
     new_rows = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
     if len(new_rows):
-        chunks += _new(batch, new_rows, 0 if part_of_more else config.options.target_file_bytes, index)
+        chunks += _new_row_chunks(batch, new_rows, 0 if part_of_more else config.options.target_file_bytes, index)
     return chunks
 
 
-def _new(batch: Batch, new_rows: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
-    """Divide the new rows of a batch into chunks by partition, and by file group if the index requires one."""
+def _new_row_chunks(batch: Batch, new_rows: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
     keys = batch.keys
     required_groups = index.required_group(
         Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[new_rows], new_rows)
     )
     parts = []
-    for code, positions in _by_value(new_rows, batch.codes):
+    for code, positions in _group_by_value(new_rows, batch.codes):
         if required_groups is None:
             parts.append((batch.partitions[code], "", positions))
             continue
         ids, inverse = np.unique(np.asarray(required_groups)[np.searchsorted(new_rows, positions)], return_inverse=True)
         parts += [
             (batch.partitions[code], str(ids[n]), group_positions)
-            for n, group_positions in _by_value(positions, inverse, own=True)
+            for n, group_positions in _group_by_value(positions, inverse, own=True)
         ]
-    sizes = _bytes_of(batch.rows, [positions for *_, positions in parts], target)
+    sizes = _estimate_bytes(batch.rows, [positions for *_, positions in parts], target)
     return [
         Chunk(positions, partition, len(positions), size, file_id, new=True)
         for (partition, file_id, positions), size in zip(parts, sizes, strict=True)
     ]
 
 
-def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Positions]]:
-    """Group row positions by their value in `values`, and yield each value with its positions.
-
-    If `own` is True, `values` has one value per position. Otherwise it has one value per row of the batch.
-
-    """
+def _group_by_value(positions: Positions, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Positions]]:
+    # If `own` is True, `values` has one value per position. Otherwise it has one value per row of the batch.
     position_values = values if own else values[positions]
     if len(position_values) and position_values.min() >= 0 and position_values.max() < 1 << 16:
         position_values = position_values.astype(np.uint16)  # allows a radix sort, which is several times as fast
@@ -97,13 +92,9 @@ def needs_base(batch: Batch, located: Located, positions: Positions, config: Tab
     return not all(map(loggable_ordering, kinds)) or kinds == [pa.int32()]
 
 
-def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
-    """Estimate the memory in bytes that the rows of each part need.
-
-    The result does not depend on how the rows are divided into parts. The estimate is rough if all rows together do not
-    fill a file.
-
-    """
+def _estimate_bytes(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
+    # The result does not depend on how the rows are divided into parts. It is rough if all rows together do not fill a
+    # file.
     if 2 * rows.nbytes < target:
         return [rows.nbytes * len(part) // len(rows) for part in parts]
     fixed, lengths, others = 0, np.zeros(len(rows), np.int64), []

@@ -61,10 +61,10 @@ def staged(
     """
     if options.delete:
         frame = only(frame, (*config.key, *config.placing))
-    schema = _schema_of(frame, config)
+    schema = _frame_schema(frame, config)
     if options.columns is not None:
         frame = only(frame, taken_of(schema, config, options.columns))
-        schema = _schema_of(frame, config)
+        schema = _frame_schema(frame, config)
     evolution = of_schema(schema, config.columns) if options.evolve else None
     context, options = replace(context, evolution=evolution), replace(options, zone=zone_of(frame))
     staging_config, checks = asked(schema, evolution.of(config) if evolution else config, options, checks)
@@ -87,7 +87,7 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
     Raises ColumnError for an invalid or missing column, before any task starts.
 
     """
-    empty = source_rows(_schema_of(frame, config).empty_table(), config)
+    empty = source_rows(_frame_schema(frame, config).empty_table(), config)
     MergeSource.of(empty, config)
     return empty.schema
 
@@ -98,7 +98,7 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
 
     Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
     """
-    job = MergeStagingJob(context.store, config, new_folder(), _schema_of(frame, config), zone_of(frame))
+    job = MergeStagingJob(context.store, config, new_folder(), _frame_schema(frame, config), zone_of(frame))
     try:
         collected = _prepare_on_spark(job, frame)
         if bytes_of(collected) <= IN_PROCESS_BYTES:
@@ -106,14 +106,13 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
             rows.append(source_rows(job.schema.empty_table(), config))
             yield context, InMemory(MergeSource.of(pa.concat_tables(rows), config))
         else:
-            source = StagedMerge(job.folder, _pieces(job.store, job.folder, collected), MergeRowsStaged(config))
+            source = StagedMerge(job.folder, _stage_all(job.store, job.folder, collected), MergeRowsStaged(config))
             yield replace(context, engine=SparkEngine(frame.sparkSession)), source
     finally:
         discard(context.store, job.folder)
 
 
-def _schema_of(frame: Any, config: TableConfig) -> pa.Schema:
-    """Return the Arrow schema of a Spark DataFrame, or the table's schema if it has no columns and no rows."""
+def _frame_schema(frame: Any, config: TableConfig) -> pa.Schema:
     is_nothing = not frame.columns and frame.isEmpty()
     return config.schema if is_nothing else arrow_schema_of(frame.schema)
 
@@ -159,7 +158,7 @@ class MergeStagingJob:
     zone: str
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Convert the source rows of a task, and add their record keys. See `TaskJob`."""
+        """Convert the source rows of a Spark task to plain types, and add their record keys."""
         sound = source_rows(rows, self.config)
         keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each", zone=self.zone))
         return marked_with_keys(sound, keys), 0, none_of(0)
@@ -202,10 +201,9 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        """Create the Spark job, after validating the columns of the DataFrame.
+        """Create the Spark job that stages a DataFrame, after validating the columns of the DataFrame.
 
         `settled` is the largest column id that the table has assigned. Raises DataError for an invalid column.
-
         """
         check_columns(schema, config, options.delete, options.missing)
         for field in schema:
@@ -220,12 +218,12 @@ class StagingJob:
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Prepare the rows of a task as a batch. See `TaskJob`."""
+        """Validate the input rows of a Spark task, and convert the valid rows to a table for staging."""
         batch, bad = self.sifted(rows)
         return to_table(batch), batch.stale, bad
 
     def is_refused(self, bad: BadRows) -> bool:
-        """Return whether there are more invalid rows than the limits allow. See `TaskJob`."""
+        """Return whether there are more invalid rows than the limits of the write allow."""
         return bad.partial or (self.options.limits is not None and bad.count > self.options.limits.rows)
 
 
@@ -267,7 +265,7 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
     """Return the rows that Spark tasks prepared as a staged source. Stages the rows that were returned inline."""
-    pieces = _pieces(job.store, job.folder, collected)
+    pieces = _stage_all(job.store, job.folder, collected)
     stale = sum(task_rows.stale for task_rows in collected)
     deletes = job.options.delete or IS_DELETED in job.schema.names
     return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks, deletes)
@@ -358,8 +356,7 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(pending)
 
 
-def _pieces(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
-    """Return all prepared rows as staged pieces. Stages the rows that tasks returned inline."""
+def _stage_all(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
     return [piece for task_rows in collected for piece in (task_rows.pieces or _stage_inline(store, folder, task_rows))]
 
 

@@ -98,13 +98,12 @@ def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
 
 def to_batch(table: pa.Table, terms: Terms) -> Batch:
     """Convert a staged table, or a concatenation of staged tables, back to a batch."""
-    codes, partitions = _paths(table)
+    codes, partitions = _partition_codes(table)
     rows = compact(unmarked(table))
     return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
 
 
-def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """Return the partition code of each staged row, and the list of partition paths that the codes refer to."""
+def _partition_codes(table: pa.Table) -> tuple[np.ndarray, list[str]]:
     if not len(table):
         return np.array([], np.int32), []
     paths = table[PARTITION].unify_dictionaries().combine_chunks()
@@ -116,7 +115,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
 
     A retried task writes a new file.
     """
-    row_codes, partitions = _paths(table)
+    row_codes, partitions = _partition_codes(table)
     order_ = np.lexsort((table[HASH].to_numpy(), row_codes))
     codes, starts = np.unique(row_codes[order_], return_index=True)
     parts, piece_fields = [], []

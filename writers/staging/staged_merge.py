@@ -81,7 +81,7 @@ class MergeRowsStaged:
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """Return the staged rows as the source of a merge, without stale rows. See `StagedReading`."""
+        """Return the staged rows as the source of a merge, without stale rows."""
         merge_source = MergeSource.of(unmarked(rows), self.config)
         return MergeSource(merge_source.rows, merge_source.keys.fitted(config)), 0
 
@@ -154,7 +154,7 @@ class StagedMerge:
     reading: StagedReading
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Route the staged source rows and return the write plan of the merge. See `SourceRows`."""
+        """Route the staged source rows to file groups, and return the write plan of the merge."""
         tasks = [
             MergeTask(context.store, rules, self.folder, part, self.reading)
             for part in parts_of(self.pieces, view, context)
@@ -176,13 +176,11 @@ class StagedMerge:
             searched=frozenset().union(*(result.searched for result in results)),
             stale=sum(result.stale for result in results),
         )
-        return planned(context, view, rules, met, new, _RowsStaged(context.store, rules.config), written)
+        return planned(context, view, rules, met, new, _StagedMergeRows(context.store, rules.config), written)
 
 
 @dataclass(frozen=True)
-class _RowsStaged:
-    """Access of the planner to staged source rows that were routed to file groups."""
-
+class _StagedMergeRows:
     store: Store
     config: TableConfig
 
@@ -190,7 +188,7 @@ class _RowsStaged:
         return self._new.sample(new, count)
 
     def met(self, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], MatchedRows]:
-        return _MatchedStaged(self.store, tuple(parts))
+        return _LoadMatchedRows(self.store, tuple(parts))
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
         return self._new.load(mode, parts)
@@ -201,9 +199,7 @@ class _RowsStaged:
 
 
 @dataclass(frozen=True)
-class _MatchedStaged:
-    """Function that reads the staged source rows for one file group, in the task that writes the group."""
-
+class _LoadMatchedRows:
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
 
@@ -221,17 +217,15 @@ class PartialStaged:
     rows: StagedSource
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the write plan of the partial upsert. See `PartialRows`."""
-        rows, reading = self.rows, _PartialReading(self.rows.terms, how.mode)
+        """Return the write plan of a partial upsert whose rows are staged."""
+        rows, reading = self.rows, _StagedPartialReading(self.rows.terms, how.mode)
         rules = rules_of(names_of(rows.terms, config), config, how, rows.deletes, rows.deletes)
         plan = StagedMerge(rows.folder, rows.pieces, reading).plan(context, view, rules)
         return replace(plan, stale=plan.stale + rows.stale)
 
 
 @dataclass(frozen=True)
-class _PartialReading:
-    """Conversion of the staged rows of a partial upsert to the source of a merge."""
-
+class _StagedPartialReading:
     terms: Terms
     mode: MergeMode
 

@@ -63,7 +63,7 @@ def _some_at_once(works: Sequence[Callable[[], object]]) -> None:
         except BaseException as problem:  # the caller's thread raises it
             problems[number] = problem
 
-    threads = [_started(partial(run, number)) for number in range(len(works) - 1)]
+    threads = [_start_thread(partial(run, number)) for number in range(len(works) - 1)]
     run(len(works) - 1)
     for thread in threads:
         if thread:
@@ -72,11 +72,8 @@ def _some_at_once(works: Sequence[Callable[[], object]]) -> None:
         raise problems[min(problems)]
 
 
-def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """Start a thread for `work` and return it.
-
-    If no thread can be started, as at process exit, run `work` in the current thread and return None.
-    """
+def _start_thread(work: Callable[[], None]) -> threading.Thread | None:
+    # If no thread can be started, as at process exit, `work` runs in the current thread.
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()

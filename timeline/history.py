@@ -68,15 +68,15 @@ class History:
             if view is None:
                 view = self._start(None)
                 self.checkpointed = view.seq
-            after = self._after(view.seq)
+            after = self._slots_after(view.seq)
             if after is None:
                 view = self._start(None)
-                after = self._after(view.seq)
+                after = self._slots_after(view.seq)
             if after is None:
                 raise SnapshotExpired(
                     "Newest slot was not found, because slots were archived at the same time. Try again."
                 )
-            with self._fetching(after):
+            with self._prefetch_slots(after):
                 for seq, version in after.items():
                     view, self._version = self._apply(view, seq), version
             if not view.seq:
@@ -91,7 +91,7 @@ class History:
             self._head, self._table = view, view.table
             return view
 
-    def took(self, slot: Slot, data: bytes, version: str) -> None:
+    def add_written_slot(self, slot: Slot, data: bytes, version: str) -> None:
         """Add a slot that this process has just written to the cache, so that it need not be read from the store.
 
         Args:
@@ -118,7 +118,7 @@ class History:
                     self._head = reloaded if reloaded.sha == head.sha else head
 
     def known(self) -> bool:
-        """Return whether this process has already loaded the newest state of the table."""
+        """Return whether this process has already loaded a state of the table."""
         return self._head is not None
 
     def known_head(self) -> View:
@@ -149,9 +149,9 @@ class History:
             if seq not in self._views:
                 cached = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None)
                 try:
-                    view = self._follow(cached or self._start(seq), seq)
+                    view = self._apply_slots_until(cached or self._start(seq), seq)
                 except SnapshotExpired:  # slots after the known view were archived in the meantime
-                    view = self._follow(self._start(seq), seq)
+                    view = self._apply_slots_until(self._start(seq), seq)
                 self._views[seq] = view
                 while len(self._views) > _VIEWS_KEPT:
                     self._views.popitem(last=False)
@@ -265,19 +265,15 @@ class History:
             )
         return latest or View()
 
-    def _follow(self, view: View, seq: int) -> View:
-        """Return the state of the table as of slot `seq`, by applying the slots after `view` one by one."""
-        with self._fetching(range(view.seq + 1, seq + 1)):
+    def _apply_slots_until(self, view: View, seq: int) -> View:
+        with self._prefetch_slots(range(view.seq + 1, seq + 1)):
             for number in range(view.seq + 1, seq + 1):
                 view = self._apply(view, number)
         return view
 
     @contextmanager
-    def _fetching(self, seqs: Iterable[int]) -> Iterator[None]:
-        """Fetch the given slots concurrently before the body reads them one by one.
-
-        The body then waits for one request instead of many. At most 64 slots that are not cached are fetched.
-        """
+    def _prefetch_slots(self, seqs: Iterable[int]) -> Iterator[None]:
+        # The body then waits for one request instead of many.
         missing = [seq for seq in seqs if seq not in self._slots][:_FETCHED]
         try:
             if len(missing) > 1:
@@ -290,13 +286,9 @@ class History:
         with suppress(FileNotFoundError):  # the reader of the slot handles this
             self._fetched[seq] = self.store.get(slot_key(seq))
 
-    def _after(self, seq: int) -> dict[int, str] | None:
-        """Find the slots after `seq`, with the version of each file in the store.
-
-        Returns None if a checkpoint must be loaded, because slots after `seq` were archived, or the table was restored
-        from a backup. Raises SnapshotExpired if a slot was archived between two requests, so that newer slots exist
-        after the gap.
-        """
+    def _slots_after(self, seq: int) -> dict[int, str] | None:
+        # The values are the versions of the files in the store. Returns None if a checkpoint must be loaded, because
+        # slots after `seq` were archived, or the table was restored from a backup.
         if not self.store.lists_by_prefix:
             after, last = dict[int, str](), seq
             # read the version before the bytes, so that the next call notices a replaced slot
@@ -306,7 +298,7 @@ class History:
             # Archiving deletes the oldest slot first. If a slot still exists after the next one was not found, it is
             # the newest.
             own_version = self.store.version(slot_key(seq)) if seq else ""
-            if not self._is_head(seq, own_version):
+            if not self._is_head_unchanged(seq, own_version):
                 return None
             last_version = self.store.version(slot_key(last)) if after else own_version
             return after if last_version or watermark.deleted_up_to(self.store) <= last else None
@@ -316,7 +308,7 @@ class History:
         versions = {
             int(key[len(SLOTS) :]): version for key, version in listed.items() if not key.startswith(TURN_REQUESTS)
         }
-        if not self._is_head(seq, versions.pop(seq, "")):
+        if not self._is_head_unchanged(seq, versions.pop(seq, "")):
             return None
         versions = {number: version for number, version in versions.items() if number > seq}
         for expected, number in enumerate(versions, seq + 1):
@@ -330,16 +322,10 @@ class History:
                 )
         return versions
 
-    def _is_head(self, seq: int, version: str) -> bool:
-        """Return whether the store still contains the slot of the cached newest state.
-
-        Otherwise, the table was restored from a backup, or that slot and later slots were archived. The caches are then
-        cleared.
-
-        Args:
-            seq: The slot that the caller has read up to. Only the slot of the head is checked.
-            version: The version of this slot in the store, or '' if the slot was not found.
-        """
+    def _is_head_unchanged(self, seq: int, version: str) -> bool:
+        # Otherwise, the table was restored from a backup, or the slots from the head on were archived, and the caches
+        # are cleared. `seq` is the slot that the caller has read up to, and `version` is its version, or '' if it was
+        # not found.
         if self._head is None or seq != self._head.seq:
             return True  # the view of a checkpoint, whose slot may be archived
         if version and version == self._version:

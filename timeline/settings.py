@@ -32,7 +32,7 @@ def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[O
         check(table_options.with_options(given, config.options))
         return SlotDraft("SET_OPTIONS", settings=table_options.changes(config.options, given), needs=(SETTINGS,))
 
-    return _settled(timeline, draft)
+    return _commit_settings(timeline, draft)
 
 
 def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
@@ -48,11 +48,11 @@ def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mappi
         gone = dict.fromkeys(table_checks.to_properties(table_checks.stored(config.raw)), "")
         return SlotDraft("SET_CHECKS", settings=gone | table_checks.to_properties(checks(config)), needs=(SETTINGS,))
 
-    return _settled(timeline, draft)
+    return _commit_settings(timeline, draft)
 
 
-def _settled(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
-    """Commit the slot that `draft` returns. An invalid change raises an error before any write."""
+def _commit_settings(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
+    # An invalid change raises an error before any write.
     state = timeline.ready()
     draft(state.config)
     return timeline.settle(OPTIONS, lambda view: draft(timeline.known().config), state)

@@ -48,7 +48,7 @@ class TableTimeline:
         adopt: Callable[[CompletedInstant], None] | None = None,
     ) -> None:
         self.store, self.entry_keys, self.environment = store, entry_keys, environment
-        self.adopt = adopt or _refuse
+        self.adopt = adopt or _refuse_external_commit
         # on a local disk, a request is faster than starting a thread
         self.history = History(store, environment.together if store.lists_by_prefix else in_order)
         self.publisher = Publisher(store, self.history)
@@ -182,10 +182,7 @@ class TableTimeline:
         return Transaction(self, state, action, instant, nonce)
 
     def _require_right_clock(self) -> None:
-        """Raise StoreRefused if this machine's clock differs by more than 15 minutes from the store's clock.
-
-        Instants only grow, so one instant in the future would shift the later instants of all writers.
-        """
+        # Instants only grow, so one instant in the future would shift the later instants of all writers.
         store_ms = self.store.clock_ms()
         if store_ms is not None and abs(difference := self.environment.now_ms() - store_ms) > _CLOCK_MS:
             raise StoreRefused(
@@ -212,11 +209,7 @@ class TableTimeline:
         return state
 
     def _publish_through(self, state: TableState) -> bool:
-        """Write the instant files in Hudi's timeline for every slot up to the newest slot of `state`.
-
-        Returns False if another engine rolled back one of the slots, and a new slot has undone it. Raises LockHeld if
-        Hudi's lock is not available.
-        """
+        # Returns False if another engine rolled back one of the slots, and a new slot has undone it.
         shared: AbstractContextManager[None] = nullcontext()
         config = state.config
         if (
@@ -314,7 +307,7 @@ class TableTimeline:
         return Retry(spent=f"Instant {instant} is still pending. Try again.").run(self.environment, once)
 
 
-def _refuse(found: CompletedInstant) -> None:
+def _refuse_external_commit(found: CompletedInstant) -> None:
     raise UnsupportedTable(
         f"Instant {found.time} was committed by another engine after the table was opened. Open the table again.",
         instant=found.time,

@@ -121,7 +121,7 @@ def _entry(slot: Slot) -> Entry:
         sum(file.size for file in slot.files),
         slot.counts.get("inserts", 0),
         slot.counts.get("updates", 0),
-        _deleted(slot),
+        _deleted_rows(slot),
         slot.writer,
     )
 
@@ -283,7 +283,7 @@ def commits(history: History, newest: int | None = None) -> Commits:
 def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool) -> Commit:
     counts, (application, version) = slot.counts, slot.transaction or ("", 0)
     completed = dt.datetime.fromtimestamp(slot.completed_at / 1000, dt.timezone.utc)
-    rows = counts.get("inserts", 0), counts.get("updates", 0), _deleted(slot)
+    rows = counts.get("inserts", 0), counts.get("updates", 0), _deleted_rows(slot)
     size = sum(file.size for file in slot.files)
     return Commit(
         f"hoodoo:{slot.table}:{slot.seq}{digest and ':'}{digest[:16]}",
@@ -298,20 +298,16 @@ def _commit(slot: Slot, digest: str, savepoints: tuple[str, ...], readable: bool
         slot.reached,
         savepoints,
         readable,
-        _is_exact(slot),
+        _has_exact_counts(slot),
     )
 
 
-def _deleted(slot: Slot) -> int:
-    """Return the number of rows that a commit deleted, including the rows of dropped file groups."""
+def _deleted_rows(slot: Slot) -> int:
     return slot.counts.get("deletes", 0) + slot.counts.get("removed", 0)
 
 
-def _is_exact(slot: Slot) -> bool:
-    """Return whether the numbers of inserted, updated and deleted rows in a slot are exact.
-
-    Slots of older releases do not record this, so the kinds of their files determine it.
-    """
+def _has_exact_counts(slot: Slot) -> bool:
+    # Slots of older releases do not record this, so the kinds of their files determine it.
     if "exact" in slot.counts:
         return bool(slot.counts["exact"])
     if slot.published or any(file.external for file in slot.files) or slot.replaced:

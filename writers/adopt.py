@@ -269,7 +269,7 @@ class Adopter:
         columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
-            return ExternalPositions(view).told(columns.told(slot, record), record)
+            return ExternalPositions(view).add_commit(columns.add_commit(slot, record), record)
         # the record of a restore has no schemas, but earlier commits have; hoodoo's schema ids differ from Hudi's
         hudi_config = replace(hoodie_properties.load(self.store), created=theirs.created()).with_schemas(
             theirs.known_head().schemas

@@ -28,7 +28,7 @@ from hoodoo.timeline.properties import hoodie_properties, original_names, table_
 from hoodoo.timeline.properties.check_properties import to_properties
 from hoodoo.timeline.properties.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.hoodie_properties import CHANGE_LOGS
-from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
+from hoodoo.timeline.properties.nesting import require_no_outer_table, require_no_table_inside
 
 if TYPE_CHECKING:
     from hoodoo.table.partitioning import PartitionBy
@@ -160,7 +160,7 @@ def create(
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     if if_exists == "open" and create_table.exists(store):
         return _opened(store, properties)
-    require_place_of_its_own(store)
+    require_no_outer_table(store)
     require_no_table_inside(store)
     require_conforming(store)
     try:

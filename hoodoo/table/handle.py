@@ -41,7 +41,7 @@ from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.nesting import require_place_of_its_own
+from hoodoo.timeline.properties.nesting import require_no_outer_table
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
@@ -213,7 +213,7 @@ class TableHandle:
         self.config.require_writable()
         require_conforming_once(self.store)
         if not self._alone:
-            require_place_of_its_own(self.store)
+            require_no_outer_table(self.store)
             self._alone = True
         ours = self.timeline.history
         if self.history is not ours:

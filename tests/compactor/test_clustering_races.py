@@ -27,7 +27,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.commits.conflicts import WriteSet, conflict, no_keys
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi.publish import final_key, taken_back
+from hoodoo.timeline.hudi.publish import final_key, is_rolled_back_externally
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import CLUSTER
@@ -383,10 +383,10 @@ def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_
     table = opened(store, clock)
     clustered(table)
     slot = table.handle.history.slot(table.cursor.seq)
-    assert slot.operation == CLUSTER and not taken_back(store, slot)
+    assert slot.operation == CLUSTER and not is_rolled_back_externally(store, slot)
     store.delete(Instant(slot.instant, slot.action, State.INFLIGHT).key)
     store.delete(final_key(slot))
-    assert taken_back(store, slot)
+    assert is_rolled_back_externally(store, slot)
 
 
 def test_a_unit_that_somebody_rolled_back_yields_although_its_own_index_entries_are_gone(tmp_path: Path) -> None:

@@ -30,14 +30,14 @@ def older_change_wins(patch: Patch) -> None:
 
 @bug("S2", "a write goes on although the columns changed since its base", _ALTERERS)
 def old_columns_written(patch: Patch) -> None:
-    check = Transaction._check
+    check = Transaction._require_no_conflict
 
     def unaware(self: Transaction, state: Any, draft: Any) -> Any:
         if draft.operation == "ALTER_SCHEMA":
             return check(self, state, draft)
         return check(self, replace(state, config=state.config.with_schemas(self.base.schemas)), draft)
 
-    patch(Transaction, "_check", unaware)
+    patch(Transaction, "_require_no_conflict", unaware)
 
 
 @bug("S3", "a compaction writes the columns of whoever runs the plan", _BESIDE_PLANS)

@@ -47,7 +47,7 @@ def conflicts_unchecked(patch: Patch) -> None:
 
 @bug("H6, complete 1", "after a lost slot the next one is taken without reading the winner")
 def no_second_check(patch: Patch) -> None:
-    check = Transaction._check
+    check = Transaction._require_no_conflict
 
     def once(self: Transaction, state: Any, draft: Any) -> Any:
         if not self._tried:
@@ -55,7 +55,7 @@ def no_second_check(patch: Patch) -> None:
         self._checked = state.view.seq
         return None
 
-    patch(Transaction, "_check", once)
+    patch(Transaction, "_require_no_conflict", once)
 
 
 @bug(
@@ -64,7 +64,7 @@ def no_second_check(patch: Patch) -> None:
     Scene(("sweeper", "cleaner"), (("reply_lost", 0.08),)),
 )
 def own_slot_taken_for_a_loss(patch: Patch) -> None:
-    check = Transaction._check
+    check = Transaction._require_no_conflict
 
     def strangers_only(self: Transaction, state: Any, draft: Any) -> Any:
         nonce, self.nonce = self.nonce, ""
@@ -73,7 +73,7 @@ def own_slot_taken_for_a_loss(patch: Patch) -> None:
         finally:
             self.nonce = nonce
 
-    patch(Transaction, "_check", strangers_only)
+    patch(Transaction, "_require_no_conflict", strangers_only)
     patch(Transaction, "_holds", lambda self, key, data: False)
 
 
@@ -245,10 +245,10 @@ def delta_order_unchecked(patch: Patch) -> None:
 
 @bug("5", "a plan's slot may come after commits that are newer than its instant")
 def plan_without_its_time(patch: Patch) -> None:
-    check = Transaction._check
+    check = Transaction._require_no_conflict
     patch(
         Transaction,
-        "_check",
+        "_require_no_conflict",
         lambda self, state, draft: check(
             self, state, replace(draft, outcome=COMPLETED) if draft.outcome == PLANNED else draft
         ),
@@ -355,7 +355,7 @@ def cleaned_before_publication(patch: Patch) -> None:
     def hasty(self: Transaction, slot: Any) -> Any:
         if slot.action == "clean":
             self.timeline.history.head()
-            for path in {path for path, _ in slot.victims} - self.timeline.publisher._leased(slot):
+            for path in {path for path, _ in slot.victims} - self.timeline.publisher._leased_files(slot):
                 self.store.delete(path)
         return finish(self, slot)
 
@@ -382,4 +382,4 @@ _PLEADING = Scene(("slow_writer", "slow_writer", "busy_writer"), UNSURE, pleads_
 
 @bug("pleas", "a plea never grows old", _PLEADING)
 def pleas_never_old(patch: Patch) -> None:
-    patch(Fairness, "_is_old", lambda self, key: False)
+    patch(Fairness, "_is_expired", lambda self, key: False)

@@ -88,13 +88,13 @@ def logged_meanwhile_unnoticed(patch: Patch) -> None:
     Scene(("merger", "merger", "cleaner", "reader", "consumer")),
 )
 def merged_logs_stay(patch: Patch) -> None:
-    place = view._Change.put_files
+    place = view._SlotChange.put_files
 
     def keep(self: Any) -> None:
         self.slot = replace(self.slot, merged=())
         place(self)
 
-    patch(view._Change, "put_files", keep)
+    patch(view._SlotChange, "put_files", keep)
 
 
 # ---- purging

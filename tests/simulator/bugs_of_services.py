@@ -113,8 +113,8 @@ def sliced_by_instant(patch: Patch) -> None:
                     self.open[partition][file_id] = replace(group, logs=logs)
             self.partitions[partition] = self.open[partition]
 
-    original = view._Change.put_files
-    patch(view._Change, "put_files", place)
+    original = view._SlotChange.put_files
+    patch(view._SlotChange, "put_files", place)
 
 
 @bug("H13, incremental", "changes since a slot are those with larger instants", Scene(("consumer",) * 3, SLOW))

@@ -26,7 +26,7 @@ _UPDATERS = Scene(("updater",) * 3, SLOW)
 
 @bug("conflict: rows that were read", "an update completes although a row that it read was changed since", _UPDATERS)
 def read_rows_unchecked(patch: Patch) -> None:
-    patch(conflicts, "_read_since", lambda derived, slot: "")
+    patch(conflicts, "_derived_conflict", lambda derived, slot: "")
 
 
 @bug("conflict: rows that were read", "an update looks at the file groups that it read, and at no new one", _UPDATERS)

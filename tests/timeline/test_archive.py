@@ -339,7 +339,7 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     from hoodoo.timeline.commits.draft import SlotDraft
 
     slot = attempt._slot(stale, SlotDraft("UPSERT"))
-    assert attempt._put(slot, 0) and attempt._was_archived(slot, 0)
+    assert attempt._write_slot(slot, 0) and attempt._was_archived(slot, 0)
     assert not table.handle.store.exists(layout.slot_key(slot.seq))
     attempt._tried = slot.seq
     with pytest.raises(CommitUnknown) as unknown:

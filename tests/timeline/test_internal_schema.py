@@ -161,7 +161,7 @@ def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:
         apply(View(), commit(1, "20260101000000000"), ""), commit(2, "20260101000000009", "clean", "CLEAN"), ""
     )
     columns = ExternalColumns(TableSchema.first(flat("a")), view)
-    slot = columns.told(commit(3, "20260101000000005"), record(flat("a", "n")))
+    slot = columns.add_commit(commit(3, "20260101000000005"), record(flat("a", "n")))
     assert columns.now and columns.now.arrow == flat("a", "n")
     assert (slot.columns["id"], slot.files[0].schema) == (2, 2)
 
@@ -169,11 +169,11 @@ def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:
 def test_a_commit_that_overlapped_a_change_counts_no_more_and_its_files_have_the_columns_that_it_knew() -> None:
     """Its files were taken to have the columns of now: an int was looked for in a file that has text."""
     columns = ExternalColumns(TableSchema.first(flat("a")), View())
-    columns.told(commit(1, "20260101000000009"), record(pa.schema([("a", pa.string())])))
-    slot = columns.told(commit(2, "20260101000000005"), record(flat("a")))
+    columns.add_commit(commit(1, "20260101000000009"), record(pa.schema([("a", pa.string())])))
+    slot = columns.add_commit(commit(2, "20260101000000005"), record(flat("a")))
     assert columns.now and columns.now.arrow == pa.schema([("a", pa.string())])
     assert (slot.columns, slot.files[0].schema) == ({}, 0)
-    assert columns.told(commit(3, "20260101000000010"), record(columns.now.arrow)).files[0].schema == 2
+    assert columns.add_commit(commit(3, "20260101000000010"), record(columns.now.arrow)).files[0].schema == 2
 
 
 @pytest.mark.parametrize(

@@ -191,32 +191,31 @@ class _Altering:
             case DropColumn(name):
                 self._edit(name, lambda beside, at: self._without(beside, at, name))
             case RenameColumn(name, to):
-                self._require_free(name, "renamed")
+                self._require_no_role(name, "renamed")
                 self._edit(name, lambda beside, at: self._renamed(beside, at, to, name))
             case MoveColumn():
                 self._move(one)
             case WidenColumn(name, kind):
-                self._require_free(name, "given another type")
-                self._require_no_source(name, "given another type")
-                self._edit(name, lambda beside, at: _with(beside, at, self._widened(beside[at], kind, name)))
+                self._require_no_role(name, "given another type")
+                self._require_not_source(name, "given another type")
+                self._edit(name, lambda beside, at: _replace_column(beside, at, self._widened(beside[at], kind, name)))
             case RetypeColumn(name, kind):
-                self._require_free(name, "given another type")
-                self._require_no_source(name, "given another type")
-                self._edit(name, lambda beside, at: _with(beside, at, self._retyped(beside[at], kind, name)))
+                self._require_no_role(name, "given another type")
+                self._require_not_source(name, "given another type")
+                self._edit(name, lambda beside, at: _replace_column(beside, at, self._retyped(beside[at], kind, name)))
             case MakeNullable(name):
                 if name in (*self._config.key, *self._config.order_by):
                     raise SchemaError(
                         f"Column {name!r} is a key, partition or ordering column and cannot be made nullable.",
                         column=name,
                     )
-                self._edit(name, lambda beside, at: _with(beside, at, replace(beside[at], required=False)))
+                self._edit(name, lambda beside, at: _replace_column(beside, at, replace(beside[at], required=False)))
 
     # ---- finding
     def _edit(self, path: str, edit: Callable[[Siblings, int], Siblings]) -> None:
-        self.columns = _edited(self.columns, _steps(path), edit, path)
+        self.columns = _edit_at_path(self.columns, _split_path(path), edit, path)
 
-    def _require_free(self, name: str, what: str) -> None:
-        """Raise SchemaError for a key, partition or ordering column, which cannot be changed."""
+    def _require_no_role(self, name: str, what: str) -> None:
         config = self._config
         for role, names in (
             ("key", config.key),
@@ -230,8 +229,7 @@ class _Altering:
                     column=name,
                 )
 
-    def _require_no_source(self, name: str, what: str) -> None:
-        """Raise SchemaError for the source column of a generated partition column, which cannot be changed."""
+    def _require_not_source(self, name: str, what: str) -> None:
         column = next((one for one in self.columns if one.name == name), None)
         for made, one in self._config.transforms.items():
             if column is not None and self._config.columns.by_name[one.column].id == column.id:
@@ -243,16 +241,16 @@ class _Altering:
 
     # ---- each change
     def _add(self, one: AddColumn) -> None:
-        _steps(one.name)
+        _split_path(one.name)
         parent, _, name = one.name.rpartition(".")
         require_name(name, one.name)
         kind = normalise(pa.schema([pa.field(name, _type(one.type, one.name))])).field(0).type
         [column], self.last = numbered([pa.field(name, kind)], self.last + 1)
         if one.default is not NO_DEFAULT:
-            column = replace(column, has_default=True, default=_default(one.default, kind, one.name))
+            column = replace(column, has_default=True, default=_default_to_json(one.default, kind, one.name))
         if not parent:
             self._require_new(self.columns, 0, name, one.name)
-            self.columns = _placed(self.columns, column, one.after, one.first)
+            self.columns = _insert_column(self.columns, column, one.after, one.first)
             return
 
         def into(beside: Siblings, at: int) -> Siblings:
@@ -266,8 +264,8 @@ class _Altering:
                 raise SchemaError(
                     f"Field {one.name!r} of a struct cannot have a default. Pass default=None.", column=name
                 )
-            children = _placed(struct.children, column, one.after, one.first)
-            return _with(beside, at, replace(struct, children=children))
+            children = _insert_column(struct.children, column, one.after, one.first)
+            return _replace_column(beside, at, replace(struct, children=children))
 
         self._edit(parent, into)
 
@@ -284,8 +282,8 @@ class _Altering:
             )
 
     def _without(self, beside: Siblings, at: int, path: str) -> Siblings:
-        self._require_free(path, "dropped")
-        self._require_no_source(path, "dropped")
+        self._require_no_role(path, "dropped")
+        self._require_not_source(path, "dropped")
         if len(beside) == 1:
             raise SchemaError(f"Column {path!r} cannot be dropped, because it is the only column left.", column=path)
         return beside[:at] + beside[at + 1 :]
@@ -296,10 +294,10 @@ class _Altering:
         own = _parent_id(self.columns, around) if around else 0
         if to != beside[at].name:
             self._require_new(beside, own, to, f"{around}.{to}" if around else to)
-        return _with(beside, at, replace(beside[at], name=to))
+        return _replace_column(beside, at, replace(beside[at], name=to))
 
     def _move(self, one: MoveColumn) -> None:
-        _steps(one.name)
+        _split_path(one.name)
         if "." in one.name or one.name.endswith(("]", "}")):
             raise SchemaError(
                 f"Field {one.name!r} of a struct cannot be moved, because some readers match fields by position. Move "
@@ -317,7 +315,7 @@ class _Altering:
             )
         at = _index_of(self.columns, one.name, one.name)
         rest = self.columns[:at] + self.columns[at + 1 :]
-        self.columns = _placed(rest, self.columns[at], one.after, one.first)
+        self.columns = _insert_column(rest, self.columns[at], one.after, one.first)
 
     def _widened(self, column: Column, kind: pa.DataType, path: str) -> Column:
         if isinstance(column.kind, str):
@@ -372,15 +370,15 @@ def _parent_id(columns: Siblings, path: str) -> int:
         ids.append(beside[at].id)
         return beside
 
-    _edited(columns, _steps(path), look, path)
+    _edit_at_path(columns, _split_path(path), look, path)
     return ids[0]
 
 
 # ---------------------------------------------------------------- paths
 
 
-def _steps(path: str) -> list[str]:
-    """Split a column path into steps, such as 's.l[].f' into ['s', 'l', '[]', 'f']. Raises SchemaError."""
+def _split_path(path: str) -> list[str]:
+    # For example, 's.l[].f' becomes ['s', 'l', '[]', 'f'].
     if not isinstance(path, str) or not path:
         raise SchemaError(
             f"Column name must be a string that is not empty, got {printable(path)}.", column=printable(path)
@@ -398,7 +396,9 @@ def _steps(path: str) -> list[str]:
     return steps
 
 
-def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str) -> Siblings:
+def _edit_at_path(
+    beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str
+) -> Siblings:
     """Change the column at the end of a path with `edit`, and return the changed columns.
 
     Args:
@@ -418,14 +418,15 @@ def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, in
         rest = [column.children[inner].name, *rest[1:]]
     elif column.kind != "struct":
         raise SchemaError(f"Column path {path!r} is invalid: {column.name!r} is not a struct.", column=path)
-    children = _edited(column.children, rest, _not_a_part(edit, column, path) if len(rest) == 1 else edit, path)
-    return _with(beside, at, replace(column, children=children))
+    children = _edit_at_path(
+        column.children, rest, _forbid_item_renames(edit, column, path) if len(rest) == 1 else edit, path
+    )
+    return _replace_column(beside, at, replace(column, children=children))
 
 
-def _not_a_part(
+def _forbid_item_renames(
     edit: Callable[[Siblings, int], Siblings], around: Column, path: str
 ) -> Callable[[Siblings, int], Siblings]:
-    """Wrap `edit` so that it raises SchemaError if it drops or renames the item of a list or the value of a map."""
     if around.kind == "struct":
         return edit
 
@@ -449,11 +450,11 @@ def _index_of(beside: Siblings, name: str, path: str) -> int:
     )
 
 
-def _with(beside: Siblings, at: int, column: Column) -> Siblings:
+def _replace_column(beside: Siblings, at: int, column: Column) -> Siblings:
     return (*beside[:at], column, *beside[at + 1 :])
 
 
-def _placed(beside: Siblings, column: Column, after: str | None, first: bool) -> Siblings:
+def _insert_column(beside: Siblings, column: Column, after: str | None, first: bool) -> Siblings:
     if first and after is not None:
         raise SchemaError(
             f"Position of column {column.name!r} is ambiguous. Pass either first=True or after={after!r}.",
@@ -484,13 +485,12 @@ def _type(kind: object, path: str) -> pa.DataType:
     return kind
 
 
-def _default(value: object, kind: pa.DataType, path: str) -> Any:
-    """Convert the default value of a column to JSON. Raises SchemaError if the column or JSON cannot represent it."""
+def _default_to_json(value: object, kind: pa.DataType, path: str) -> Any:
     if value is None:
         return None
     try:
-        held = _held(value, kind)
-        if _is_lost(value, held):
+        held = _convert_default(value, kind)
+        if _is_lossy(value, held):
             raise ValueError
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise SchemaError(
@@ -508,19 +508,16 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
     return stored
 
 
-def _held(value: object, kind: pa.DataType) -> object:
-    """Return the value that the column would store for a default value, by conversion to Arrow and back.
-
-    Numbers are converted as in batches.
-    """
+def _convert_default(value: object, kind: pa.DataType) -> object:
+    # Numbers are converted as in batches.
     if not is_number(kind) or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return pa.scalar(value, kind).as_py()
     number = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
     return same(number, kind)[0].as_py()
 
 
-def _is_lost(value: object, held: object) -> bool:
-    """Return whether the conversion of a default by Arrow lost a fraction, a time of day or a time zone."""
+def _is_lossy(value: object, held: object) -> bool:
+    # Arrow may drop a fraction, a time of day or a time zone without an error.
     if isinstance(value, dt.datetime):
         return not isinstance(held, dt.datetime) or (value.tzinfo is None) != (held.tzinfo is None)
     return isinstance(value, float) and isinstance(held, int) and held != value

@@ -27,7 +27,7 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
 
     Raises SchemaError for an unsupported type, and for invalid names. The error lists all invalid names.
     """
-    require_allowed(_misnamed_beside(config.columns.columns, schema, ""))
+    require_allowed(_misnamed_columns(config.columns.columns, schema, ""))
     changes: list[Alteration] = []
     key_columns = {*config.key, *config.placing, *config.order_by}
     for field in schema:
@@ -44,20 +44,14 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
             require_name(field.name, field.name)  # a name with dots would be read as a path
             changes.append(AddColumn(field.name, new_type, default=None))
         else:
-            changes += _grown(column, new_type, field.name)
+            changes += _new_struct_fields(column, new_type, field.name)
             if not isinstance(column.kind, str) and _may_widen(column.kind, new_type) and not fits(field.name):
                 changes.append(WidenColumn(field.name, new_type))
     return changes
 
 
-def _misnamed_beside(columns: Sequence[Column], fields: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
-    """Yield the new columns and struct fields of a batch that have invalid names, at any level.
-
-    Args:
-        columns: The table's columns at this level.
-        fields: The batch's columns at this level.
-        around: The prefix for paths of columns at this level, such as 's.'.
-    """
+def _misnamed_columns(columns: Sequence[Column], fields: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
+    # `around` is the prefix for paths of columns at this level, such as 's.'.
     by_name, fields = {column.name: column for column in columns}, list(fields)
     yield from misnamed([field for field in fields if field.name not in by_name], around, by_name)
     for field in fields:
@@ -67,27 +61,26 @@ def _misnamed_beside(columns: Sequence[Column], fields: Iterable[pa.Field], arou
 
 def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misnamed]:
     if column.kind == "struct" and pa.types.is_struct(kind):
-        yield from _misnamed_beside(column.children, kind, f"{path}.")
+        yield from _misnamed_columns(column.children, kind, f"{path}.")
     elif column.kind == "list" and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         yield from _misnamed_in(column.children[0], kind.value_type, f"{path}[]")
     elif column.kind == "map" and pa.types.is_map(kind):
         yield from _misnamed_in(column.children[1], kind.item_type, f"{path}{{}}")
 
 
-def _grown(column: Column, kind: pa.DataType, path: str) -> Iterable[Alteration]:
-    """Yield the column changes that add new struct fields, at any level. Existing fields are not widened."""
+def _new_struct_fields(column: Column, kind: pa.DataType, path: str) -> Iterable[Alteration]:
     if column.kind == "struct" and pa.types.is_struct(kind):
         by_name = {child.name: child for child in column.children}
         for field in kind:
             if field.name in by_name:
-                yield from _grown(by_name[field.name], field.type, f"{path}.{field.name}")
+                yield from _new_struct_fields(by_name[field.name], field.type, f"{path}.{field.name}")
             else:
                 require_name(field.name, f"{path}.{field.name}")
                 yield AddColumn(f"{path}.{field.name}", field.type, default=None)
     elif column.kind == "list" and pa.types.is_list(kind):
-        yield from _grown(column.children[0], kind.value_type, f"{path}[]")
+        yield from _new_struct_fields(column.children[0], kind.value_type, f"{path}[]")
     elif column.kind == "map" and pa.types.is_map(kind):
-        yield from _grown(column.children[1], kind.item_type, f"{path}{{}}")
+        yield from _new_struct_fields(column.children[1], kind.item_type, f"{path}{{}}")
 
 
 def _may_widen(old: pa.DataType, new: pa.DataType) -> bool:

@@ -1,6 +1,6 @@
 """Conflict detection between a write and the slots that were committed since the write began. The first committer wins.
 
-transaction.py (`_check`) checks the table itself: columns, checks, type, commits of other engines, and the age of the
+transaction.py (`_require_no_conflict`) checks the table itself: columns, checks, type, commits of other engines, and the age of the
 instant. docs/protocol.md (Operations) lists the rules.
 
 A false conflict only costs a retry, so comparing key hashes instead of keys is sufficient. A missed conflict would lose
@@ -130,7 +130,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     }  # a log that is carried over is not lost
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
-    if mine.derived and (why := _read_since(mine.derived, slot)):
+    if mine.derived and (why := _derived_conflict(mine.derived, slot)):
         return why
     removed = mine.rewrites | mine.replaces
     if shared := (removed | mine.searched) & (written | replaced):
@@ -152,12 +152,9 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     return ""
 
 
-def _read_since(derived: Derived, slot: Slot) -> str:
-    """Return the reason why a newer slot may have changed the stored rows that a write was computed from, or ''.
-
-    The order of instants does not matter. Two concurrent updates `n = n + 1` would each log a row, and the later log
-    would hide the earlier log.
-    """
+def _derived_conflict(derived: Derived, slot: Slot) -> str:
+    # The order of instants does not matter. Two concurrent updates `n = n + 1` would each log a row, and the later log
+    # would hide the earlier log.
     if slot.columns:
         return "the table's columns were changed"
     if not slot.writes_rows:

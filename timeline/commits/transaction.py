@@ -1,4 +1,4 @@
-"""Transaction: one attempt at a commit under one instant. This module defines the order of its steps.
+"""One attempt at a commit under one instant (transaction). This module defines the order of its steps.
 
     begin      claim the instant by put-if-absent; it is larger than the head's completion time (protocol rule 2)
     start      from here on data files may be written, with the instant in their names
@@ -46,8 +46,8 @@ from hoodoo.timeline.hudi.publish import (
     SLOW_WRITE_MS,
     Publisher,
     RolledBackExternally,
+    is_rolled_back_externally,
     remove_markers,
-    taken_back,
 )
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
@@ -79,7 +79,7 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    """One attempt at a commit under one instant. `base` is the table's view that the attempt started from."""
+    """Attempt at a commit under one instant. `base` is the table's view that the attempt started from."""
 
     def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
@@ -154,7 +154,7 @@ class Transaction:
     def _complete(self, draft: Draft, deadline: float) -> Slot:
         while True:
             try:
-                slot = self._try(draft, deadline)
+                slot = self._try_slot(draft, deadline)
             except (HoodooError, OSError, Conflict) as problem:
                 if self._sealed and not isinstance(
                     problem, CommitUnknown
@@ -164,36 +164,32 @@ class Transaction:
             if slot:
                 return self._finish(slot)
 
-    def _try(self, draft: Draft, deadline: float) -> Slot | None:
-        """Read the current state of the table and, if no other commit conflicts, try to write the slot once.
-
-        Returns the slot if it was written, now or earlier. Returns None if another writer took the slot number.
-        """
-        state = self._look_in_turn()
+    def _try_slot(self, draft: Draft, deadline: float) -> Slot | None:
+        # Returns the slot if it was written, now or earlier, or None if another writer took the slot number.
+        state = self._look_after_pause()
         view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
         if current is None:
             raise Conflict("another worker completed this instant")
-        if mine := self._check(state, current):
+        if mine := self._require_no_conflict(state, current):
             return mine
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
-        if self._put(slot, deadline):
+        if self._write_slot(slot, deadline):
             late = Deferred(lambda: self._was_archived(slot, deadline))
-            stands = Deferred(lambda: self._known_not_rolled_back(slot))
+            stands = Deferred(lambda: self._is_not_rolled_back(slot))
             self.timeline.history.together([late, stands, self._turn_request.withdraw])
             if late.result:
                 return None  # an earlier request may be among the archived slots, so the attempt stays sealed
             self._stands = stands.result
-            self.timeline.history.took(slot, encode(slot), self._version)
+            self.timeline.history.add_written_slot(slot, encode(slot), self._version)
             return slot
         archived = Deferred(lambda: watermark.deleted_up_to(self.store))
         self.timeline.history.together([archived, self._turn_request.record_lost_race])
         self._sealed = slot.seq <= archived.result  # an archived slot may have been the slot of this attempt
         return None
 
-    def _look_in_turn(self) -> TableState:
-        """Read the current state of the table, after a pause if a slower writer has a turn request."""
+    def _look_after_pause(self) -> TableState:
         state = self.timeline.look()
         turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
         if state.turn_requests and not (turns or self._gave_way or self._turn_request.made):
@@ -202,7 +198,7 @@ class Transaction:
         return state
 
     def _was_archived(self, slot: Slot, deadline: float) -> bool:
-        """Return whether the slot number is already archived. If so, delete the slot, because no reader sees it."""
+        # If the slot is archived, it is deleted, because no reader sees it.
         environment = self.timeline.environment
         while True:
             try:
@@ -216,30 +212,15 @@ class Transaction:
         self.store.delete(slot_key(slot.seq))
         return True
 
-    def _known_not_rolled_back(self, slot: Slot) -> bool:
-        """Return True if the instant of the slot is known not to be rolled back by another engine.
-
-        If False, the publisher checks it again.
-        """
+    def _is_not_rolled_back(self, slot: Slot) -> bool:
+        # If False, the publisher checks it again.
         try:
-            return slot.commits and not taken_back(self.store, slot)
+            return slot.commits and not is_rolled_back_externally(self.store, slot)
         except (HoodooError, OSError):
             return False
 
-    def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
-        """Raise Conflict or Fenced if a newer slot or a change of the table prevents this attempt from committing.
-
-        conflicts.py has the rules for slots. The table itself prevents the commit if it was restored from a backup,
-        another engine committed, the instant is too old, a file group is in an open plan, concurrent writes by Apache
-        Hudi were enabled, or the columns, checks or table type have changed since the attempt began.
-
-        Returns:
-            The slot of this attempt if it already exists, otherwise None.
-
-        Raises:
-            Conflict: The attempt has to start again under a new instant.
-            Fenced: Another process rolled back the attempt.
-        """
+    def _require_no_conflict(self, state: TableState, draft: SlotDraft) -> Slot | None:
+        # conflicts.py has the rules for slots. Returns the slot of this attempt if it already exists.
         view, config = state.view, state.config
         if state.backup_restores != self._backup_restores:
             raise Conflict("the table was restored from a backup")
@@ -335,7 +316,7 @@ class Transaction:
             else max(self.timeline.environment.now_ms(), view.completed_at + 1, instant_ms + 1, target_ms + 1)
         )
         body = {body_field.name: getattr(draft, body_field.name) for body_field in fields(SlotBody)}
-        body["needs"] = tuple(dict.fromkeys((*draft.needs, *_features(draft))))
+        body["needs"] = tuple(dict.fromkeys((*draft.needs, *_required_features(draft))))
         slot = Slot(
             seq=view.seq + 1,
             prev=view.sha,
@@ -352,11 +333,8 @@ class Transaction:
         )
         return with_hudi_checkpoint(slot, view, draft.place)
 
-    def _put(self, slot: Slot, deadline: float) -> bool:
-        """Write the slot if its number is free. Returns False if another writer took the number.
-
-        If the outcome is unknown, the slot is read, and written again if it is missing.
-        """
+    def _write_slot(self, slot: Slot, deadline: float) -> bool:
+        # If the outcome is unknown, the slot is read, and written again if it is missing.
         key, data, environment, sent = slot_key(slot.seq), encode(slot), self.timeline.environment, False
         while True:
             try:
@@ -408,11 +386,8 @@ class Transaction:
                 self._heartbeat.stop()
 
     def _publish(self, slot: Slot) -> Slot:
-        """Publish a committed slot to Hudi's timeline.
-
-        The commit is already final. If the store fails repeatedly, the next process that opens the table publishes the
-        slot.
-        """
+        # The commit is already final. If the store fails repeatedly, the next process that opens the table publishes
+        # the slot.
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
                 if self.timeline.history.known_head().seq < slot.seq:
@@ -462,8 +437,7 @@ class Transaction:
             log.warning("failed to delete the files of instant %s: %s", self.instant, redact(str(problem)))
 
 
-def _features(draft: SlotDraft) -> list[str]:
-    """Return the format features that a reader must support to read the columns and files of a slot."""
+def _required_features(draft: SlotDraft) -> list[str]:
     needed = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
     return [*needed, *features(draft.files)]
 

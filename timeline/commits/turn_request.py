@@ -72,7 +72,7 @@ class Fairness:
             state: The state of the table, with its turn requests.
             look: Reads the current state.
         """
-        if self._paused or not self._any_fresh(state.turn_requests):
+        if self._paused or not self._has_fresh_request(state.turn_requests):
             self._paused = False
             return state
         self._paused = True
@@ -83,19 +83,18 @@ class Fairness:
                 break
         return state
 
-    def _any_fresh(self, turn_requests: Sequence[str]) -> bool:
-        """Delete expired turn requests, and return whether a recent one is left."""
+    def _has_fresh_request(self, turn_requests: Sequence[str]) -> bool:
+        # Expired turn requests are deleted.
         fresh = False
         for key in turn_requests:
             with suppress(HoodooError, OSError):
-                if self._is_old(key):
+                if self._is_expired(key):
                     self.store.delete(key)
                 else:
                     fresh = True
         return fresh
 
-    def _is_old(self, key: str) -> bool:
-        """Return whether a turn request is over a minute old or in the future, by the store's clock if possible."""
+    def _is_expired(self, key: str) -> bool:
         modified, store_now = self.store.modified_ms(key), self.store.clock_ms()
         now = self.environment.now_ms() if store_now is None else store_now
         return modified is None or abs(now - modified) > _OLD_MS

@@ -102,7 +102,7 @@ def held(store: Store) -> set[int]:
     now_ms = store.modified_ms(_CLOCK) or 0
     slots = set()
     for key in keys:
-        at, terms = store.modified_ms(key), _terms(store, key)
+        at, terms = store.modified_ms(key), _read_lease(store, key)
         if at is None or terms is None:
             continue
         seq, hours = terms
@@ -114,8 +114,7 @@ def held(store: Store) -> set[int]:
     return slots
 
 
-def _terms(store: Store, key: str) -> tuple[int, float] | None:
-    """Read the slot and the duration in hours from a lease file, or return None if the file is missing or invalid."""
+def _read_lease(store: Store, key: str) -> tuple[int, float] | None:
     try:
         body = strict_json(store.get(key), key)
         return int(body["seq"]), float(body["hours"])

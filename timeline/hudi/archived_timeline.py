@@ -126,7 +126,7 @@ def append(store: Store, instants: Sequence[Archived]) -> bool:
     if not added:
         return True
     names = [*_files(store, version), _put(store, added, 0)]
-    names, merged = _merge(store, names)
+    names, merged = _merge_levels(store, names)
     sizes = {name: store.size(HISTORY + name) for name in names}
     body = {"files": [{"fileName": name, "fileLen": sizes[name]} for name in names]}
     try:
@@ -157,11 +157,8 @@ def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
     return name
 
 
-def _merge(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
-    """Merge ten or more Parquet files of one level of the archived timeline into one file of the next level.
-
-    Returns the names of the current files, and the names of the merged files, which are no longer needed.
-    """
+def _merge_levels(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
+    # Returns the names of the current files, and the names of the merged files, which are no longer needed.
     merged: list[str] = []
     level = 0
     while True:

@@ -36,11 +36,10 @@ _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # ope
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
-def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
-    """Return the write statistics of a data file for Hudi's commit metadata (HoodieWriteStat).
-
-    `below` is the file group that the file was added to, which Hudi's change queries need for a log.
-    """
+def _write_stat(
+    file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None
+) -> dict[str, Any]:
+    # `below` is the file group that the file was added to, which Hudi's change queries need for a log.
     previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
     stat: dict[str, Any] = {
         **_NOTHING_COUNTED,
@@ -99,7 +98,7 @@ def commit_metadata(
     logs = {group.file_id: len(group.logs) for group in planned}
 
     def stat(file: DataFile) -> dict[str, Any]:
-        return _stat(
+        return _write_stat(
             file,
             slot.instant,
             logs.get(file.file_id, 0),
@@ -109,7 +108,7 @@ def commit_metadata(
     record: dict[str, Any] = {
         "partitionToWriteStats": _by_partition(map(stat, slot.files)),
         "compacted": slot.action == "compaction",
-        "extraMetadata": {"schema": schema_text} | _told_beside(slot),
+        "extraMetadata": {"schema": schema_text} | _extra_metadata(slot),
         "version": None,
         "operationType": _OPERATIONS.get(slot.operation, slot.operation),
     }
@@ -121,8 +120,7 @@ def commit_metadata(
     return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": replaced_ids})
 
 
-def _told_beside(slot: Slot) -> dict[str, str]:
-    """Return the entries of a commit's `extraMetadata` besides the schema: merged logs and source positions."""
+def _extra_metadata(slot: Slot) -> dict[str, str]:
     entries = {MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}
     if slot.transaction and slot.reached:
         application, number = slot.transaction
@@ -136,7 +134,7 @@ def _told_beside(slot: Slot) -> dict[str, str]:
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
     """Return the commit metadata of a deltacommit in Hudi's metadata table that added `log`."""
     record: dict[str, Any] = {
-        "partitionToWriteStats": {log.partition: [_stat(log, instant)]},
+        "partitionToWriteStats": {log.partition: [_write_stat(log, instant)]},
         "compacted": False,
         "extraMetadata": {"schema": schema_text},
         "version": None,

@@ -43,36 +43,36 @@ class ExternalColumns:
         Args:
             created: The first columns of the table, if they are known.
             before: The table's view before the first commit. None (default): a table without slots.
-            store: The store whose timeline also contains commits that are not passed to `told`, including hoodoo's
+            store: The store whose timeline also contains commits that are not passed to `add_commit`, including hoodoo's
                 commits.
         """
         self._store = store
         before = before or View()
         self.first, self.schemas = created, before.schemas
-        self._said = before.told
+        self._newest_instant = before.told
 
     @property
     def now(self) -> TableSchema | None:
-        """Columns as of the newest commit that was passed to `told`, or None before the first commit."""
+        """Columns as of the newest commit that was passed to `add_commit`, or None before the first commit."""
         return self.schemas.newest or self.first
 
-    def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
+    def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
         """Add the column changes of a commit, and the schema id of each file, to the slot of the commit.
 
         `record` is the metadata of the commit.
         """
         extra = record.get("extraMetadata") or {}
         text = str(extra.get("schema") or "")
-        if not text or not slot.tells_columns:
-            return self._written_under(slot, self.now)
+        if not text or not slot.has_current_schema:
+            return self._with_schema_ids(slot, self.now)
         schema = own_columns(arrow_schema(text))
-        if slot.instant <= self._said:  # a concurrent commit that began later has newer columns
-            return self._overlapped(slot, schema)
-        self._said = slot.instant
+        if slot.instant <= self._newest_instant:  # a concurrent commit that began later has newer columns
+            return self._with_schemas_in_files(slot, schema)
+        self._newest_instant = slot.instant
         internal = str(extra.get("latest_schema") or "")
         if not internal:
             return self.changed(slot, schema)
-        anew = bool(self._store and self.now and self.now.hudi and _ids_ended(self._store, slot.instant))
+        anew = bool(self._store and self.now and self.now.hudi and _has_new_ids(self._store, slot.instant))
         return self.changed(slot, schema, internal_schema.ids_by_path(internal), anew)
 
     def changed(
@@ -104,7 +104,7 @@ class ExternalColumns:
             columns, before = after.to_json(), {} if self.schemas else now.to_json()
             self.schemas = self.schemas.after(slot.seq, columns, before)
             slot = replace(slot, columns=columns, columns_before=before)
-        return self._written_under(slot, self.now)
+        return self._with_schema_ids(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
         """Return the newest schema of the table with the columns `schema`, or else the current schema."""
@@ -112,26 +112,22 @@ class ExternalColumns:
         types = _flat_types(schema)
         return next((candidate for candidate in candidates if _flat_types(candidate.arrow) == types), self.now)
 
-    def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
-        """Add the schema id of each file to the slot of a commit that overlapped a later commit.
-
-        The schemas are read from the files, because a commit of overlapping Hudi writers may contain the columns of
-        another commit. `schema` is the schema in the commit.
-        """
+    def _with_schemas_in_files(self, slot: Slot, schema: pa.Schema) -> Slot:
+        # A commit of overlapping Hudi writers may contain the columns of another commit. `schema` is the schema in the
+        # commit.
         if self._store is None or not self.schemas:
-            return self._written_under(slot, self.like(schema))
+            return self._with_schema_ids(slot, self.like(schema))
         numbers = {}
         for file in slot.files:
-            file_columns = _columns_in(self._store, file)
+            file_columns = _read_file_columns(self._store, file)
             file_schema = self.like(schema if file_columns is None else file_columns)
             numbers[file.path] = file_schema.id if file_schema else 1
-        return self._written_under(slot, self.now, numbers)
+        return self._with_schema_ids(slot, self.now, numbers)
 
-    def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
-        """Record in a slot the schema id of each of its files.
-
-        `numbers` contains the id of each file by path. None (default): all files have the id of `schema`.
-        """
+    def _with_schema_ids(
+        self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None
+    ) -> Slot:
+        # `numbers` contains the schema id of each file by path. None: all files have the id of `schema`.
         number = schema.id if schema else 1
         ids = [numbers[file.path] if numbers else number for file in slot.files]
         files = tuple(replace(file, schema=0 if n == 1 else n) for file, n in zip(slot.files, ids, strict=True))
@@ -140,18 +136,11 @@ class ExternalColumns:
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Return the type of each column as a string, for comparison.
-
-    All nested types become 'nested', because engines describe them differently.
-    """
+    # All nested types become 'nested', because engines describe them differently.
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 
 
-def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
-    """Read the columns in the footer of a base file, or in the first data block of a log file.
-
-    Returns None for a log without a data block, and for a missing or damaged file.
-    """
+def _read_file_columns(store: Store, file: DataFile) -> pa.Schema | None:
     try:
         if file.kind == BASE:
             with store.open_input(file.path) as source:
@@ -162,11 +151,8 @@ def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
         return None
 
 
-def _ids_ended(store: Store, instant: str) -> bool:
-    """Return whether Hudi assigned new column ids at `instant`, instead of continuing the earlier ids.
-
-    Hudi does so if the newest commit at that time contains no internal schema.
-    """
+def _has_new_ids(store: Store, instant: str) -> bool:
+    # Hudi assigns new ids if the newest commit at that time contains no internal schema.
     names = (found for name in store.names(TIMELINE) if (found := parse_instant(name)))
     before = [one for one in names if one.state is State.COMPLETED and one.action in WRITES and one.time < instant]
     before = [one for one in before if one.completed < instant]

@@ -295,13 +295,13 @@ class ExternalHistory(History):
             view = apply(view, slot, "")
         return view
 
-    def _found(self) -> Iterable[CompletedInstant]:
-        """Return the instants that become slots, in any order. Later entries replace earlier entries of an instant."""
+    def _find_instants(self) -> Iterable[CompletedInstant]:
+        # Later entries replace earlier entries of an instant.
         names = self.store.names(TIMELINE)
         return (*open_plans(names), *completed_in(names), *archived(self.store))
 
     def _load(self) -> list[Slot]:
-        done = {(found.time, found.action == SAVEPOINT): found for found in self._found()}
+        done = {(found.time, found.action == SAVEPOINT): found for found in self._find_instants()}
         ordered = sorted(
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
@@ -310,7 +310,7 @@ class ExternalHistory(History):
         for found in ordered:
             previous, record = slots[-1].completed_at if slots else 0, self._record(found)
             slot = self._slot(len(slots) + 1, previous, found, record, _Listed(slots))
-            slots.append(places.told(self._columns.told(slot, record), record))
+            slots.append(places.add_commit(self._columns.add_commit(slot, record), record))
         return slots
 
     def _record(self, found: CompletedInstant) -> dict[str, Any]:
@@ -333,7 +333,7 @@ class Overlay(History):
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """Create the history on top of `ours`. `created` contains the columns that the table was created with."""
+        """Create the history from the slots in `ours`. `created` contains the columns that the table was created with."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []
@@ -362,7 +362,7 @@ class Overlay(History):
                 slot = slot_of(
                     self.store, view.table, view.seq + 1, view.completed_at, one, record, ExistingSlots(self)
                 )
-                slot = places.told(columns.told(slot, record), record)
+                slot = places.add_commit(columns.add_commit(slot, record), record)
                 self._more.append(slot)
                 view = self._head = apply(view, slot, "")
             return view
@@ -382,13 +382,13 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Return whether the slot of a hoodoo commit was lost, because its instant is newer than the newest slot."""
+        """Return whether a slot of hoodoo is missing, although Hudi's timeline contains its commit."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 
 @dataclass(frozen=True)
 class ExistingSlots:
-    """Implementation of `Before` that searches the existing slots of a table."""
+    """Search for the slots that precede an external commit, among the existing slots of a table."""
 
     history: History
 

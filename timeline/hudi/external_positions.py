@@ -30,7 +30,7 @@ class ExternalPositions:
         """Start a sequence of external commits after the table state `before`."""
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
-    def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
+    def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
         """Add the source position in the metadata of a commit to the slot of the commit.
 
         `record` is the metadata of the commit. Raises CorruptTable if the position is invalid.
@@ -39,7 +39,7 @@ class ExternalPositions:
             return slot
         extra = record.get("extraMetadata") or {}
         text = str(extra.get(PLACE) or extra.get(_EARLIER_PLACE) or "")
-        if said := self._ours(extra, slot.published):
+        if said := self._own_position(extra, slot.published):
             application, number, position = said
             self._streamed = self._streamed.after(application, text)
             slot = self._of(slot, application, number, position)
@@ -54,11 +54,8 @@ class ExternalPositions:
         self._versions[application] = number
         return replace(slot, transaction=(application, number), reached=position)
 
-    def _ours(self, extra: Mapping[str, Any], key: str) -> tuple[str, int, str] | None:
-        """Return the application, version number and source position in the metadata of a hoodoo commit.
-
-        Returns None for a commit without a source position, or with a position that another writer repeated.
-        """
+    def _own_position(self, extra: Mapping[str, Any], key: str) -> tuple[str, int, str] | None:
+        # Returns None for a commit without a source position, or with a position that another writer repeated.
         text = extra.get(REACHED)
         if not text:
             return None

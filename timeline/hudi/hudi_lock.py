@@ -35,7 +35,7 @@ def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iter
                 ),
                 file=HUDI_LOCK,
             )
-        _drop_stale(store)
+        _delete_stale_lock(store)
         environment.sleep(0.1 + environment.fraction() * 0.2)
     try:
         yield
@@ -58,8 +58,8 @@ def _holder(store: Store) -> bytes:
         return b""
 
 
-def _drop_stale(store: Store) -> None:
-    """Delete Hudi's lock if a crashed hoodoo process left it. Locks of Hudi's own writers are never deleted."""
+def _delete_stale_lock(store: Store) -> None:
+    # Locks of Hudi's own writers are never deleted.
     locked_at, clock = store.modified_ms(HUDI_LOCK), f"{HUDI_LOCK}.clock"
     if locked_at is None or not _holder(store).startswith(_OURS):
         return

@@ -109,9 +109,9 @@ def look(store: Store, instant: str) -> MetadataTable | None:
     completed_times = {one.time for one in completed}
     if any(one.action not in _HARMLESS and one.time not in completed_times for one in instants):
         return None  # a compaction or a change of its partitions is running
-    if not _has_room(store, instant):
+    if not _has_log_capacity(store, instant):
         return None
-    schema = _schema(store, completed)
+    schema = _record_schema(store, completed)
     if schema is None:
         return None
     other_instants = (one for one in instants if one.time != instant)
@@ -132,8 +132,7 @@ def _instants(store: Store) -> list[Instant]:
     return [found for name in store.names(_TIMELINE) if (found := parse_instant(name))]
 
 
-def _has_room(store: Store, instant: str) -> bool:
-    """Return whether the partition `files` has one file group, with fewer than 64 logs after its base file."""
+def _has_log_capacity(store: Store, instant: str) -> bool:
     bases, logs = [], []
     for name in store.names(f"{_ROOT}{FILES}/"):
         parsed = parse_data_file(name)
@@ -147,8 +146,7 @@ def _has_room(store: Store, instant: str) -> bool:
     return bool(bases or logs) and len(above) < _LOGS_MAX
 
 
-def _schema(store: Store, completed: list[Instant]) -> str | None:
-    """Return the record schema in the newest deltacommit of the metadata table, or None if it is not supported."""
+def _record_schema(store: Store, completed: list[Instant]) -> str | None:
     for one in sorted(completed, key=lambda one: one.completed, reverse=True):
         if one.action != DELTA_COMMIT:
             continue

@@ -46,14 +46,14 @@ def final_key(slot: Slot) -> str:
 
 
 class RolledBackExternally(Exception):
-    """Internal exception: another engine rolled back a slot's instant before the slot was published."""
+    """Internal exception for a slot whose instant another engine rolled back before the slot was published."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
         self.slot = slot
 
 
-def taken_back(store: Store, slot: Slot) -> bool:
+def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
     """Return whether another engine rolled back a slot's instant before the slot was published.
 
     A rollback deletes the inflight file, which hoodoo never does.
@@ -111,7 +111,6 @@ class Publisher:
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
-        """Return whether the instant of a slot is completed in Hudi's timeline, active or archived."""
         if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
             return True
         return slot.instant <= archived_timeline.newest(self.store) and was_published(self.store, slot.instant)
@@ -120,15 +119,15 @@ class Publisher:
         if slot.outcome == PLANNED:
             self._create(final_key(slot), commit_metadata.compaction_plan(slot.plan, self._sizes(slot)))
         elif slot.outcome == ROLLED_BACK:
-            self._rollback(slot)
+            self._publish_rollback(slot)
         elif slot.action == CLEAN:
-            self._clean(slot, config)
+            self._publish_clean(slot, config)
         elif slot.action == SAVEPOINT:
-            self._savepoint(slot)
+            self._publish_savepoint(slot)
         elif slot.action == OPTIONS:
-            self._options(slot)
+            self._publish_options(slot)
         else:
-            if not stands and taken_back(self.store, slot):
+            if not stands and is_rolled_back_externally(self.store, slot):
                 if self._is_published(slot):
                     return  # another process published it, and it is archived now
                 raise RolledBackExternally(slot)
@@ -140,17 +139,14 @@ class Publisher:
             )
             schema = self._config_at(slot, config).schema_text
             metadata = commit_metadata.commit_metadata(slot, schema, planned, before)
-            self._list_files(slot, config)
+            self._update_metadata_table(slot, config)
             markers = Deferred(lambda: markers_of(self.store, slot.instant))
             self.history.together([lambda: self._create(final_key(slot), metadata), markers])
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
-        """Return the table's configuration as of a slot, so that all processes publish the slot with the same bytes.
-
-        A compaction has the columns of its plan, because it has the instant of the plan, which engines use for time
-        travel.
-        """
+        # A compaction has the columns of its plan, because it has the instant of the plan, which engines use for time
+        # travel.
         known = self.history.known_head().schemas
         return config.with_schemas(known.up_to(slot.plan_seq if slot.action == COMPACTION else slot.seq))
 
@@ -166,7 +162,7 @@ class Publisher:
             return  # another process was faster
 
     # ---- rollback: slot, requested, inflight, the target's files, its pending instants, completed
-    def _rollback(self, slot: Slot) -> None:
+    def _publish_rollback(self, slot: Slot) -> None:
         files: dict[str, list[str]] = {}
         for partition, path in data_files_of(self.store, slot.target):
             files.setdefault(partition, []).append(path)
@@ -187,11 +183,8 @@ class Publisher:
         self._create(final_key(slot), commit_metadata.rollback_metadata(slot, absolute))
 
     # ---- clean: slot, all earlier slots, leases, deletions, completed
-    def _outdated(self, earliest: Slot) -> list[str]:
-        """Return the paths of key sets and checkpoints that a clean operation may delete.
-
-        They are not needed by any transaction, or by any snapshot from the slot `earliest` on.
-        """
+    def _outdated_files(self, earliest: Slot) -> list[str]:
+        # No transaction needs these key sets and checkpoints, and no snapshot from the slot `earliest` on.
         old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
         keys = [
             key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)
@@ -200,12 +193,9 @@ class Publisher:
         checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
         return keys + [key for key in checkpoints[:-1] if key not in saved]
 
-    def _leased(self, slot: Slot) -> set[str]:
-        """Return the data files that a clean operation must not delete yet, because a reader has a lease on them.
-
-        The leases were taken after the clean operation was committed. Orphan removal deletes the files when the leases
-        have ended.
-        """
+    def _leased_files(self, slot: Slot) -> set[str]:
+        # The leases were taken after the clean operation was committed. Orphan removal deletes the files when the
+        # leases have ended.
         leased_slots = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
         if not leased_slots:
             return set()
@@ -215,30 +205,28 @@ class Publisher:
             if any(map(entry.in_snapshot, leased_slots))
         }
 
-    def _clean(self, slot: Slot, config: TableConfig) -> None:
+    def _publish_clean(self, slot: Slot, config: TableConfig) -> None:
         earliest = self.history.slot(slot.min_readable)
         self._create(
             Instant(slot.instant, CLEAN, State.REQUESTED).key,
             commit_metadata.clean_plan(slot, earliest, self.store.url),
         )
         self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
-        leased = self._leased(slot)
-        for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated(earliest)):
+        leased = self._leased_files(slot)
+        for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated_files(earliest)):
             if path not in leased:
                 self.store.delete(path)
-        self._list_files(slot, config)
+        self._update_metadata_table(slot, config)
         self._create(final_key(slot), commit_metadata.clean_metadata(slot, earliest))
 
     # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
     # valid
-    def _list_files(self, slot: Slot, config: TableConfig) -> None:
-        """Record the files of a slot in Hudi's metadata table, or disable the metadata table if this is not possible.
-
-        Only the partition `files` stays enabled. The other partitions would lack the new files, and Hudi ignores files
-        that they do not list. After a change of the properties, the slot is checked again. If another process has
-        published the slot by then, possibly without the metadata table, the metadata table is disabled. It is inspected
-        after the properties are read, because a purge first disables it in the properties and then deletes it.
-        """
+    def _update_metadata_table(self, slot: Slot, config: TableConfig) -> None:
+        # Only the partition `files` stays enabled. The other partitions would lack the new files, and Hudi ignores
+        # files that they do not list. After a change of the properties, the slot is checked again. If another process
+        # has published the slot by then, possibly without the metadata table, the metadata table is disabled. It is
+        # inspected after the properties are read, because a purge first disables it in the properties and then deletes
+        # it.
         if not config.metadata_partitions or not metadata_table.changes_of(slot):
             return
         values = hoodie_properties.read_properties(self.store)
@@ -246,19 +234,17 @@ class Publisher:
             return
         metadata = None
         if metadata_table.lists_files(values):
-            wrote = self._rewrite(slot, metadata_properties.with_files_only)
+            wrote = self._rewrite_properties(slot, metadata_properties.with_files_only)
             overtaken = wrote and self.store.exists(final_key(slot))
             metadata = None if overtaken else metadata_table.look(self.store, slot.instant)
         if metadata is None:
-            self._rewrite(slot, metadata_properties.without_metadata_table)
+            self._rewrite_properties(slot, metadata_properties.without_metadata_table)
         else:
             metadata_table.append(self.store, slot, metadata)
 
-    def _rewrite(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
-        """Apply `change` and the settings in slots to hoodie.properties. Returns whether the file was written.
-
-        After a write, the settings are read again, because the write may have overwritten the settings of a later slot.
-        """
+    def _rewrite_properties(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
+        # After a write, the settings are read again, because the write may have overwritten the settings of a later
+        # slot.
         settings, wrote = self.history.known_head().settings, False
         while True:
             values = hoodie_properties.read_properties(self.store)
@@ -269,24 +255,18 @@ class Publisher:
             settings, wrote = self.history.head().settings, True
 
     # ---- options: the properties in slots are written to the file, which also contains other properties
-    def _options(self, slot: Slot) -> None:
-        """Publish a change of table options by writing the settings of all slots to hoodie.properties.
-
-        A write of the properties also disables Hudi's metadata table. Otherwise, outdated properties could enable an
-        incomplete metadata table.
-        """
+    def _publish_options(self, slot: Slot) -> None:
+        # A write of the properties also disables Hudi's metadata table. Otherwise, outdated properties could enable an
+        # incomplete metadata table.
         values = hoodie_properties.read_properties(self.store)
         if hoodie_properties.with_settings(values, self.history.known_head().settings) != values:
-            self._rewrite(slot, metadata_properties.without_metadata_table)
+            self._rewrite_properties(slot, metadata_properties.without_metadata_table)
         self._create(final_key(slot), NOTHING)
 
     # ---- savepoint: Hudi stores it with the instant of the saved commit
-    def _savepoint(self, slot: Slot) -> None:
-        """Publish the creation or deletion of a savepoint in Hudi's timeline.
-
-        If the savepoint was deleted since then, the slot is only marked as published.
-        """
-        saved = self._instant_of(slot.position)
+    def _publish_savepoint(self, slot: Slot) -> None:
+        # If the savepoint was deleted since then, the slot is only marked as published.
+        saved = self._commit_instant(slot.position)
         if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
             completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
             self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
@@ -294,11 +274,10 @@ class Publisher:
             if self.history.head().savepoints.get(slot.savepoint) != slot.position:
                 self._withdraw(saved)  # deleted while another process published it
         elif not slot.position:
-            self._withdraw(self._instant_of(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
+            self._withdraw(self._commit_instant(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
         self._create(final_key(slot), NOTHING)
 
-    def _instant_of(self, position: int) -> str:
-        """Return the instant of the commit in slot `position`, or '' for slot 0 or an archived commit."""
+    def _commit_instant(self, position: int) -> str:
         try:
             return self.history.slot(position).instant if position else ""
         except SnapshotExpired:

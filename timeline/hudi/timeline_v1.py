@@ -44,12 +44,12 @@ def keys(store: Store) -> list[str]:
 def _instant(name: str) -> Instant | None:
     match = _COMPLETED.match(name)
     if match and match["action"] != State.INFLIGHT:
-        return Instant(match["time"], match["action"], State.COMPLETED, _padded(match["time"]))
+        return Instant(match["time"], match["action"], State.COMPLETED, _pad_to_17_digits(match["time"]))
     return parse_instant(name)
 
 
-def _padded(time: str) -> str:
-    """Extend an instant of 14 digits to 17 digits: the end of its second, as in Hudi's comparisons."""
+def _pad_to_17_digits(time: str) -> str:
+    # An instant of 14 digits stands for the end of its second, as in Hudi's comparisons.
     return time if len(time) == 17 else time + "999"
 
 
@@ -120,7 +120,7 @@ class TimelineV1History(ExternalHistory):
         """Return the instants that represent archived commits, as of the newest call of `head`."""
         return self._told
 
-    def _found(self) -> Iterable[CompletedInstant]:
+    def _find_instants(self) -> Iterable[CompletedInstant]:
         found = self.instants()
         completed = [
             ActiveInstant(one.time, one.completed, one.action, f"{HOODIE}{one.time}.{one.action}")
@@ -129,16 +129,16 @@ class TimelineV1History(ExternalHistory):
         ]
         done = {one.time for one in completed}
         plans = [
-            ActiveInstant(one.time, _padded(one.time), COMPACTION, f"{HOODIE}{one.time}.compaction.requested")
+            ActiveInstant(one.time, _pad_to_17_digits(one.time), COMPACTION, f"{HOODIE}{one.time}.compaction.requested")
             for one in found
             if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in done
         ]
         writes = sorted((one for one in completed if one.action in WRITES), key=lambda one: one.completed)
-        archived = self._told = self._archived_before(
+        archived = self._told = self._archived_instants(
             writes, plans, {one.time for one in completed if one.action == SAVEPOINT}
         )
         self._table = digest_of(self.store, archived[-1].before if archived else "" if writes else "empty")
-        return [*plans, *completed, *archived, *([] if writes or archived else self._creation())]
+        return [*plans, *completed, *archived, *([] if writes or archived else self._creation_instant())]
 
     def _slot(
         self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
@@ -150,41 +150,36 @@ class TimelineV1History(ExternalHistory):
         # the files left by archived commits are not a snapshot; only later snapshots need them
         return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
 
-    def _creation(self) -> Iterator[ListedInstant]:
-        """Yield an instant for the creation of a table without commits, if its properties contain the columns."""
+    def _creation_instant(self) -> Iterator[ListedInstant]:
         if schema := self._config.raw.get("hoodie.table.create.schema"):
             created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
             told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
             yield ListedInstant(created, created, self._config.write_action, "", told=told)
 
     # ---- archived commits
-    def _archived_before(
+    def _archived_instants(
         self, writes: list[ActiveInstant], plans: list[ActiveInstant], saved: set[str]
     ) -> list[ListedInstant]:
-        """Return the instants that represent the archived commits of the table.
-
-        All commits before the oldest active commit are archived. If savepoints keep some commits active, the commits
-        between these and the remaining active commits are archived too.
-        """
-        starts = sorted({one.time for one in (*writes, *plans)}, key=_padded)
+        # All commits before the oldest active commit are archived. If savepoints keep some commits active, the commits
+        # between these and the remaining active commits are archived too.
+        starts = sorted({one.time for one in (*writes, *plans)}, key=_pad_to_17_digits)
         if not writes:
             return []
         unsaved = next((time for time in starts if time not in saved), starts[0])
         active = {one.time for one in writes}
         for time in dict.fromkeys((starts[0], unsaved)):
             if time not in self._archived:
-                begun = {path for one in writes for path in self._begun_by(one)}
-                self._archived[time] = self._listed(time, active, begun)
+                begun = {path for one in writes for path in self._created_logs(one)}
+                self._archived[time] = self._merge_archived_commits(time, active, begun)
         return [found for time in dict.fromkeys((starts[0], unsaved)) if (found := self._archived[time])]
 
-    def _begun_by(self, write: ActiveInstant) -> Iterator[str]:
-        """Yield the paths of the log files that a commit created."""
+    def _created_logs(self, write: ActiveInstant) -> Iterator[str]:
         stats = self._record(write).get("partitionToWriteStats") or {}
         yield from (
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
-    def _listed(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
+    def _merge_archived_commits(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
         """Create one instant for all archived commits before `time`. Returns None if these commits left no files.
 
         The instant contains the newest slice of each file group. As in Hudi, instants before the timeline count as
@@ -200,18 +195,18 @@ class TimelineV1History(ExternalHistory):
         for key, size in own_keys(self.store):
             partition, _, name = key.rpartition("/")
             parsed = None if key.startswith(HOODIE) else parse_data_file(name)
-            if parsed is None or _padded(parsed.instant) >= _padded(time):
+            if parsed is None or _pad_to_17_digits(parsed.instant) >= _pad_to_17_digits(time):
                 continue
             group = partition, parsed.file_id
             if isinstance(parsed, BaseName):
-                bases[group] = max(bases.get(group, ("", "", 0)), (_padded(parsed.instant), key, size))
+                bases[group] = max(bases.get(group, ("", "", 0)), (_pad_to_17_digits(parsed.instant), key, size))
             elif isinstance(parsed, LogName) and not parsed.cdc and key not in begun:
-                logs.setdefault(group, []).append((_padded(parsed.instant), parsed.version, key, size))
+                logs.setdefault(group, []).append((_pad_to_17_digits(parsed.instant), parsed.version, key, size))
         stats_by_partition: dict[str, list[dict[str, Any]]] = {}
         for group in sorted(bases.keys() | logs.keys()):
             instant, base, size = bases.get(group, ("", "", 0))
             newer_logs = sorted(log for log in logs.get(group, ()) if log[0] >= instant)
-            if newer_logs or instant not in {_padded(one) for one in active}:
+            if newer_logs or instant not in {_pad_to_17_digits(one) for one in active}:
                 files = [*([(base, size)] if base else []), *((path, bytes_) for _, _, path, bytes_ in newer_logs)]
                 stats = [{"path": path, "fileSizeInBytes": bytes_} for path, bytes_ in files]
                 stats_by_partition.setdefault(group[0], []).extend(stats)

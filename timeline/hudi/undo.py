@@ -16,7 +16,7 @@ from hoodoo.format.names import instant_of_ms
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.commit_metadata import inflight
-from hoodoo.timeline.hudi.publish import instants, taken_back
+from hoodoo.timeline.hudi.publish import instants, is_rolled_back_externally
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
 from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, STREAMED, UNDO, Slot, encode
@@ -34,7 +34,7 @@ def undo(history: History, first: Slot) -> None:
         return _make_inflight_again(history, first)
     head = history.head()
     later = [slot for slot in history.slots(first.seq, head.seq) if slot.commits]
-    if standing := [slot for slot in later if not taken_back(history.store, slot)]:
+    if standing := [slot for slot in later if not is_rolled_back_externally(history.store, slot)]:
         raise CorruptTable(
             f"Instant {first.instant} was rolled back by another engine after it was committed, but instant "
             f"{standing[0].instant} depends on it. Restore the files of instant {first.instant} from a backup, or "
@@ -43,7 +43,7 @@ def undo(history: History, first: Slot) -> None:
         )
     before = history.state(first.seq - 1)
     back, now = _groups(before), _groups(head)
-    columns = _columns_back(head, first.seq - 1)
+    columns = _restored_columns(head, first.seq - 1)
     changed = sorted(key for key in back.keys() | now.keys() if back.get(key) != now.get(key))
     slot = Slot(
         seq=head.seq + 1,
@@ -74,11 +74,8 @@ def undo(history: History, first: Slot) -> None:
         return
 
 
-def _columns_back(head: View, seq: int) -> dict[str, Any]:
-    """Return the schema change that restores the columns as of slot `seq`, or {} if they have not changed.
-
-    The largest column id is kept, because ids are never reused.
-    """
+def _restored_columns(head: View, seq: int) -> dict[str, Any]:
+    # The largest column id is kept, because ids are never reused.
     now, then = head.schemas.newest, head.schemas.up_to(seq).newest
     if now is None or then is None or now.columns == then.columns:
         return {}

@@ -59,12 +59,11 @@ def upgraded(history: TimelineV1History) -> UpgradedTimeline:
             data = in_avro("HoodieCommitMetadata", told[time].record(history.store))
             archived.append(Archived(time, instant_of_ms(at), told[time].action, data))
         else:
-            files += _files(history.store, done[time, saved], instant_of_ms(at))
-    return UpgradedTimeline((*files, *_lost_past(history, at)), tuple(archived))
+            files += _upgraded_files(history.store, done[time, saved], instant_of_ms(at))
+    return UpgradedTimeline((*files, *_mark_past_unreadable(history, at)), tuple(archived))
 
 
-def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a completed instant in the version 9 timeline, as path and content."""
+def _upgraded_files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, bytes]]:
     one = ActiveInstant(done.time, completed, done.action, f"{HOODIE}{done.time}.{done.action}")
     record = one.record(store) if done.action in WRITES else {}
     clustered = done.action == REPLACE_COMMIT and record.get("operationType") == CLUSTER
@@ -80,12 +79,10 @@ def _files(store: Store, done: Instant, completed: str) -> Iterator[tuple[str, b
     yield Instant(done.time, done.action, State.COMPLETED, completed).key, one.in_avro(store)
 
 
-def _lost_past(history: TimelineV1History, at: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the timeline files of an empty clean operation, which marks snapshots before the upgrade as unreadable.
-
-    Unlike in version 9, the name of a log in version 6 does not contain the instant that wrote it, so earlier snapshots
-    cannot be read. Snapshots of archived commits are not available either.
-    """
+def _mark_past_unreadable(history: TimelineV1History, at: int) -> Iterator[tuple[str, bytes]]:
+    # Unlike in version 9, the name of a log in version 6 does not contain the instant that wrote it, so earlier
+    # snapshots cannot be read. Snapshots of archived commits are not available either. An empty clean operation records
+    # this.
     slots = history.slots(0, history.known_head().seq)
     writes = [slot.instant for slot in slots if slot.action in WRITES or slot.plan_seq]
     logged = any(file.kind == LOG for slot in slots for file in slot.files)

@@ -182,19 +182,19 @@ def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
             name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name
         ),
         order_by=order,
-        merge_mode=values.get("hoodie.record.merge.mode") or _mode_of(values, bool(order)),
+        merge_mode=values.get("hoodie.record.merge.mode") or _derive_merge_mode(values, bool(order)),
         created=TableSchema.first(own_columns(schema), values.get(NOT_NULL, "").split(",")),
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
         url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
         options=table_options.from_properties(values),
         raw=values,
     )
-    _require_sure_keys(config)
+    _require_known_key_encoding(config)
     return config
 
 
-def _mode_of(values: Mapping[str, str], ordered: bool) -> str:
-    """Derive the merge mode of a table whose properties do not contain it, by the same rules as Hudi 1.2."""
+def _derive_merge_mode(values: Mapping[str, str], ordered: bool) -> str:
+    # These are the rules of Hudi 1.2.
     return _PAYLOADS.get(_payload_of(values)) or (BY_EVENT if ordered else BY_COMMIT)
 
 
@@ -245,7 +245,7 @@ def _require_supported(values: Mapping[str, str]) -> None:
             f"Record merge mode {values['hoodie.record.merge.mode']} is not supported: expected {BY_EVENT} or "
             f"{BY_COMMIT}."
         )
-    _require_known_merging(values)
+    _require_supported_merging(values)
     for name, wanted in (
         ("hoodie.table.base.file.format", "PARQUET"),
         ("hoodie.datasource.write.drop.partition.columns", "false"),
@@ -258,11 +258,8 @@ def _require_supported(values: Mapping[str, str]) -> None:
             )
 
 
-def _require_sure_keys(config: TableConfig) -> None:
-    """Raise UnsupportedTable if the encoding of the record keys of deletes cannot be determined from the table.
-
-    Hudi releases encode such keys in two ways, and a table with virtual keys does not store them.
-    """
+def _require_known_key_encoding(config: TableConfig) -> None:
+    # Hudi releases encode the record keys of deletes in two ways, and a table with virtual keys does not store them.
     if config.virtual_keys and config.merge_on_read and config.key_generator == "COMPLEX" and len(config.key) == 1:
         raise UnsupportedTable(
             "Table without meta columns (hoodie.populate.meta.fields=false) and with the complex key generator and "
@@ -272,8 +269,7 @@ def _require_sure_keys(config: TableConfig) -> None:
         )
 
 
-def _require_known_merging(values: Mapping[str, str]) -> None:
-    """Raise UnsupportedTable for properties that make Hudi merge or delete rows differently from the merge mode."""
+def _require_supported_merging(values: Mapping[str, str]) -> None:
     for name, value in values.items():
         if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
             raise UnsupportedTable(

@@ -17,7 +17,7 @@ _MARK = "/.hoodie/"
 _LOOKED_AT_MAX = 20_000
 
 
-def require_place_of_its_own(store: Store) -> None:
+def require_no_outer_table(store: Store) -> None:
     """Raise NestedTable if one of the parent folders of this table is a table."""
     for outer in store.above():
         try:

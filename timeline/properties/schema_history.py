@@ -56,7 +56,7 @@ class SchemaHistory:
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """All schemas as (first slot, schema id, JSON), oldest first."""
-        return (*_unpacked(self.older), *self.recent)
+        return (*_decompress_entries(self.older), *self.recent)
 
     @property
     def newest(self) -> TableSchema | None:
@@ -105,7 +105,7 @@ class SchemaHistory:
 
     # ---- growing, and forgetting
     def after(self, seq: int, columns: Mapping[str, Any], before: Mapping[str, Any]) -> SchemaHistory:
-        """Add a schema change at slot `seq`, from which on the table has the columns `columns`.
+        """Return the history with a schema change at slot `seq`, after which the table has the columns `columns`.
 
         `before` is the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
         """
@@ -115,7 +115,9 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """Add a schema change of an earlier release, whose slots contain Avro schemas without column ids."""
+        """Return the history with a schema change of an earlier release, whose slots contain Avro schemas without
+        column ids.
+        """
         history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = history.newest
         assert newest is not None
@@ -143,7 +145,7 @@ class SchemaHistory:
     # ---- in a checkpoint
     def to_json(self) -> dict[str, Any]:
         """Convert the history to JSON for a checkpoint, or to {} if it is empty."""
-        return {"older": _packed(self.entries[:-1]), "newest": self.entries[-1]} if self else {}
+        return {"older": _compress_entries(self.entries[:-1]), "newest": self.entries[-1]} if self else {}
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> SchemaHistory:
@@ -162,13 +164,11 @@ SHAPE: dict[str, Any] = {"older": str, "newest": (int, int, str)}
 """Shape of a schema history's JSON in a checkpoint, for the validation in timeline/slots/shape.py."""
 
 
-def _packed(entries: Sequence[Entry]) -> str:
-    """Compress the schemas to a string. Schemas of one table are similar, so they compress well."""
+def _compress_entries(entries: Sequence[Entry]) -> str:
     return base64.b64encode(zlib.compress(json.dumps(entries, separators=(",", ":")).encode())).decode()
 
 
-def _unpacked(text: str) -> tuple[Entry, ...]:
-    """Decompress schemas that `_packed` compressed. Raises CorruptTable for an invalid string."""
+def _decompress_entries(text: str) -> tuple[Entry, ...]:
     if not text:
         return ()
     try:

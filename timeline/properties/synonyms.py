@@ -61,24 +61,23 @@ _PREFIX = re.compile(
 )
 
 
-def _plain(name: str) -> str:
-    """Convert a name to snake case: `partitionColumns` and `partition.columns` become `partition_columns`."""
+def _to_snake_case(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
 
 
-def _joined(name: str) -> str:
-    """Remove the separators between words from a name, because Spark SQL converts `primaryKey` to `primarykey`."""
-    return _plain(name).replace("_", "")
+def _remove_separators(name: str) -> str:
+    # Spark SQL converts `primaryKey` to `primarykey`.
+    return _to_snake_case(name).replace("_", "")
 
 
-_MEANINGS = {_joined(word): ours for ours, words in _WORDS.items() for word in words.split()}
+_MEANINGS = {_remove_separators(word): ours for ours, words in _WORDS.items() for word in words.split()}
 
 
 def meant(name: str, known: Collection[str]) -> str:
     """Return the option in `known` that corresponds to another system's option `name`, or '' if there is none."""
-    plain, same = _plain(name[:200]), {_joined(one): one for one in known}
+    plain, same = _to_snake_case(name[:200]), {_remove_separators(one): one for one in known}
     while plain:
-        joined = _joined(plain)
+        joined = _remove_separators(plain)
         if (option := _MEANINGS.get(joined, "")) in known:
             return option
         if joined in same:

@@ -206,7 +206,7 @@ class Slot(SlotBody):
     columns_before: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def undoes(self) -> bool:
+    def records_undo(self) -> bool:
         """True if the slot records that another engine rolled back all slots after `position`."""
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
@@ -229,19 +229,18 @@ class Slot(SlotBody):
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT, ALTER)
 
     @property
-    def tells_columns(self) -> bool:
+    def has_current_schema(self) -> bool:
         """True if the schema in the commit metadata is current. A table service may record an outdated schema."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
-def _kinds(of: Any) -> list[tuple[str, type]]:
-    """Return the field names of a dataclass, each with the plain type that its decoded JSON value must have."""
+def _field_types(of: Any) -> list[tuple[str, type]]:
     plain = {"str": str, "int": int, "dict": dict, "tuple": tuple}
     return [(f.name, plain[str(f.type).partition("[")[0]]) for f in fields(of) if f.name != "transaction"]
 
 
 _NAMES = tuple(f.name for f in fields(Slot))
-_KINDS: dict[Any, list[tuple[str, type]]] = {of: _kinds(of) for of in (Slot, DataFile, PlannedGroup)}
+_KINDS: dict[Any, list[tuple[str, type]]] = {of: _field_types(of) for of in (Slot, DataFile, PlannedGroup)}
 
 
 def _canonical(value: Any) -> bytes:
@@ -380,25 +379,23 @@ def _slot(body: dict[str, Any]) -> Slot:
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
     for name in ("overwritten", "inserted", "deleted", "swept", "merged", "needs"):
         body[name] = tuple(body.get(name, ()))
-    body["streamed"] = _place(body.get("streamed", []))
+    body["streamed"] = _decode_streamed(body.get("streamed", []))
     if body.get("transaction"):
         app, version = body["transaction"]
         body["transaction"] = (str(app), int(version))
     slot = Slot(**body)
-    _check_types(slot)
-    _check_paths(slot)
+    _require_declared_types(slot)
+    _require_valid_paths(slot)
     return slot
 
 
-def _place(said: Any) -> tuple[str, ...]:
-    """Decode the field `streamed` of a slot. Raises TypeError for an invalid value."""
+def _decode_streamed(said: Any) -> tuple[str, ...]:
     if said != [] and not (fits(said, (str, str, str)) and all(said)):
         raise TypeError(f"streamed has the invalid value {str(said)[:50]!r}")
     return tuple(said)
 
 
-def _check_types(slot: Slot) -> None:
-    """Raise TypeError if a field of a decoded slot does not have its declared type."""
+def _require_declared_types(slot: Slot) -> None:
     for one in (slot, *slot.files, *slot.plan):
         for name, kind in _KINDS[type(one)]:
             value: Any = getattr(one, name)
@@ -427,11 +424,8 @@ def check_changes(file: DataFile) -> None:
             raise ValueError(f"{path} is not a change log of {file.path}")
 
 
-def _check_paths(slot: Slot) -> None:
-    """Raise ValueError if a path in a slot is not a valid path of a data file or index entry.
-
-    Otherwise, cleaning could delete files outside of the table.
-    """
+def _require_valid_paths(slot: Slot) -> None:
+    # Otherwise, cleaning could delete files outside of the table.
     for file in slot.files:
         check_data_path(file.path)
         if file.path.rpartition("/")[0] != file.partition:

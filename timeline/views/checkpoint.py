@@ -80,7 +80,7 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
         return decode(store.get(key) if data is None else data, key)
     view = checkpoint_pages.read(store, key)
     if heal and isinstance(view.partitions, PagedPartitions):
-        view.partitions.pages.heal = partial(_elsewhere, store, view.seq)
+        view.partitions.pages.heal = partial(_rebuild_partition_groups, store, view.seq)
     return view
 
 
@@ -109,7 +109,8 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Return whether a new checkpoint should be written. The distance between checkpoints grows with the table.
+    """Return whether a table has enough new slots for another checkpoint. The distance between checkpoints grows with
+    it.
 
     Args:
         view: The view of the checkpoint.
@@ -137,20 +138,17 @@ def _keys(store: Store, up_to: int | None) -> list[tuple[str, int]]:
     return sorted(found, reverse=True)
 
 
-def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
-    """Derive the file groups of a partition from other checkpoints and slots, because its page is missing or damaged.
-
-    The partition did not change after slot `since` up to slot `seq`. Its groups are read from a checkpoint between both
-    slots, or from an earlier checkpoint and the slots after it. Raises CorruptTable if neither is possible.
-    """
+def _rebuild_partition_groups(store: Store, since: int, partition: str, seq: int) -> Groups:
+    # The partition did not change after slot `since` up to slot `seq`. Its groups are read from a checkpoint between
+    # both slots, or from an earlier checkpoint and the slots after it.
     for key, size in _keys(store, seq):
         try:
             view = read(store, key, size, heal=False)
-            return (_followed(store, view, since) if view.seq < since else view).partitions.get(partition, {})
+            return (_apply_slots_until(store, view, since) if view.seq < since else view).partitions.get(partition, {})
         except (CorruptTable, FileNotFoundError):
             continue
     try:
-        return _followed(store, View(), since).partitions.get(partition, {})
+        return _apply_slots_until(store, View(), since).partitions.get(partition, {})
     except FileNotFoundError:
         key = checkpoint_key(since)
         raise CorruptTable(
@@ -160,7 +158,7 @@ def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
         ) from None
 
 
-def _followed(store: Store, view: View, seq: int) -> View:
+def _apply_slots_until(store: Store, view: View, seq: int) -> View:
     for number in range(view.seq + 1, seq + 1):
         data = store.get(slot_key(number))
         view = apply(view, slots.decode(data, slot_key(number)), slots.sha(data))

@@ -59,10 +59,10 @@ def encode(view: View) -> bytes:
 
     Unchanged pages are copied from the previous checkpoint. Raises CorruptTable if they cannot be read.
     """
-    sink = _Sink()
+    sink = _PageWriter()
     names = list[str]()
     numbers = list[int]()
-    for partitions, data in _pages(view):
+    for partitions, data in _iter_pages(view):
         numbers += [len(sink.spans)] * len(partitions)
         names += partitions
         sink.add(data())
@@ -70,7 +70,7 @@ def encode(view: View) -> bytes:
     counts = list[int]()
     for part in _superseded_parts(view.superseded):
         counts.append(len(part))
-        sink.add(_packed(superseded_rows(part)))
+        sink.add(_compress_json(superseded_rows(part)))
     order = sorted(range(len(names)), key=names.__getitem__)
     each = [view.totals_of(names[index]) for index in order]
     columns: dict[str, list[Any]] = {
@@ -95,9 +95,7 @@ def encode(view: View) -> bytes:
     return b"".join(sink.parts)
 
 
-class _Sink:
-    """Sequence of checkpoint pages that records the offset, size and digest of each page."""
-
+class _PageWriter:
     def __init__(self) -> None:
         self.parts, self.spans, self.at = list[bytes](), list[tuple[int, int, str]](), 0
 
@@ -107,11 +105,10 @@ class _Sink:
         self.at += len(data)
 
 
-def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
-    """Yield the partitions of each page of a checkpoint, with a function that returns the bytes of the page."""
+def _iter_pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
     pending, files = list[str](), 0
     paged = view.partitions if isinstance(view.partitions, PagedPartitions) else None
-    copied = _unchanged(paged) if paged else {}
+    copied = _copyable_pages(paged) if paged else {}
     copied_names = {name for names in copied.values() for name in names}
     for number, names in copied.items():
         assert paged is not None
@@ -127,8 +124,7 @@ def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
         yield pending, partial(_page, view, pending)
 
 
-def _unchanged(known: PagedPartitions) -> dict[int, list[str]]:
-    """Return the partitions of each page whose partitions are unchanged, so that the page can be copied."""
+def _copyable_pages(known: PagedPartitions) -> dict[int, list[str]]:
     names = dict[int, list[str]]()
     for partition, number in zip(known.pages.partitions, known.pages.numbers, strict=True):
         names.setdefault(number, []).append(partition)
@@ -155,7 +151,7 @@ def _pairs(counts: Any) -> str:
     return json.dumps(sorted(counts.items()), separators=(",", ":"))
 
 
-def _packed(value: Any) -> bytes:
+def _compress_json(value: Any) -> bytes:
     text = json.dumps(value, separators=(",", ":")).encode()
     return len(text).to_bytes(8, "little") + pa.compress(text, "zstd", asbytes=True)
 
@@ -206,7 +202,7 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     names, numbers = columns["partition"], columns["page"]
     if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
         raise ValueError("the partitions of a page are not sorted")
-    pages = Pages(names, numbers, [span[2] for span in spans], _Loader(store, key, spans))
+    pages = Pages(names, numbers, [span[2] for span in spans], _PageLoader(store, key, spans))
     partitions = PagedPartitions(pages, {}, state["seq"])
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
     each = {name: _totals(row) for name, row in zip(names, rows, strict=True)}
@@ -219,23 +215,19 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
 
 def _totals(row: Sequence[Any]) -> Totals:
     groups, base_bytes, log_bytes, behind, by_logs, by_size = row
-    return Totals(groups, base_bytes, log_bytes, behind, _counts(by_logs), _counts(by_size))
+    return Totals(groups, base_bytes, log_bytes, behind, _parse_counts(by_logs), _parse_counts(by_size))
 
 
 @lru_cache(maxsize=4096)
-def _counts(text: str) -> Mapping[int, int]:
-    """Parse the JSON of file counts in the directory. Results are cached, because most partitions have equal counts."""
+def _parse_counts(text: str) -> Mapping[int, int]:
     return dict(json.loads(text))
 
 
-class _Loader:
-    """Reader for the pages of one checkpoint file."""
-
+class _PageLoader:
     def __init__(self, store: Store, key: str, spans: Sequence[tuple[int, int, str]]) -> None:
         self._store, self._key, self._spans = store, key, spans
 
     def stored(self, number: int) -> bytes:
-        """Return the bytes of a page, after verifying its digest."""
         return _stored(self._store, self._key, self._spans[number])
 
     def __call__(self, number: int) -> dict[str, dict[str, Any]]:

@@ -90,14 +90,14 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
 
     Raises ValueError for a table that `files_table` did not create.
     """
-    if not _is_known(table.schema.remove_metadata()):
+    if not _is_checkpoint_schema(table.schema.remove_metadata()):
         raise ValueError("the columns are not those of a checkpoint")
     partitions: dict[str, dict[str, FileGroup]] = {}
     folders = set[str]()
     for row in table.to_pylist():
         seq, stats, changes = row.pop("seq"), json.loads(row.pop("stats")), row.pop("changes", "{}")
         file = DataFile(**row, stats=stats, changes=json.loads(changes) if changes != "{}" else {})
-        _check_path(file.path, folders)
+        _check_path_once(file.path, folders)
         if file.changes:
             check_changes(file)
         added = AddedFile(seq, file)
@@ -113,19 +113,15 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
     return partitions
 
 
-def _check_path(path: str, sound: set[str]) -> None:
-    """Check a data file path like check_data_path, but check each folder only once.
-
-    `sound` contains the folders that have been checked.
-    """
+def _check_path_once(path: str, sound: set[str]) -> None:
+    # Each folder is checked only once. `sound` contains the folders that have been checked.
     folder, _, name = path.rpartition("/")
     if folder not in sound or "\\" in name or "\0" in name or parse_data_file(name) is None:
         check_data_path(path)
         sound.add(folder)
 
 
-def _is_known(schema: pa.Schema) -> bool:
-    """Return whether a table has the columns that this or an earlier release writes to checkpoints."""
+def _is_checkpoint_schema(schema: pa.Schema) -> bool:
     base = [field for field in schema if field.name not in _LATER]
     later = {field.name: field.type for field in schema if field.name in _LATER}
     return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())
@@ -189,7 +185,7 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
         for seq, t, at, groups in found.pop("plans")
     }
     found["undone"] = tuple((first, last) for first, last in found["undone"])
-    found["schemas"] = _schemas(found.pop("columns", {}), found.get("schemas", ()))
+    found["schemas"] = _decode_schema_history(found.pop("columns", {}), found.get("schemas", ()))
     found["needs"] = frozenset(found.get("needs", ()))
     found["streamed"] = Streamed(*found.get("streamed", ()))
     found["foreign_rows"] = bool(found.get("foreign_rows", 0))
@@ -197,8 +193,8 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
     return View(**found, partitions=partitions, plans=plans, superseded=superseded, **more)
 
 
-def _schemas(said: Mapping[str, Any], avro: Sequence[tuple[int, str]]) -> SchemaHistory:
-    """Create the schema history from a checkpoint. `avro` contains the (slot, Avro text) pairs of earlier releases."""
+def _decode_schema_history(said: Mapping[str, Any], avro: Sequence[tuple[int, str]]) -> SchemaHistory:
+    # `avro` contains the (slot, Avro text) pairs of earlier releases.
     found = SchemaHistory.from_json(said)
     for (_, before), (seq, text) in zip(avro, avro[1:], strict=False):
         found = found.after_avro(seq, text, before)

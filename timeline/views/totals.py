@@ -63,16 +63,13 @@ class Totals:
         return least, greatest
 
 
-class _Count:
-    """Mutable counters, which `done` converts to Totals."""
-
+class _MutableTotals:
     def __init__(self, start: Totals) -> None:
         self.groups, self.base_bytes, self.log_bytes = start.groups, start.base_bytes, start.log_bytes
         self.bytes_behind = start.bytes_behind
         self.by_logs, self.by_size = Counter(start.by_logs), Counter(start.by_size)
 
     def add(self, group: FileGroup | None, sign: int = 1) -> None:
-        """Add a file group to the counters, or subtract it if `sign` is -1."""
         if group is None:
             return
         size = group.base_bytes
@@ -105,9 +102,9 @@ class Counted:
             partitions: The file groups after the change.
             touched: (partition, file id) of the changed file groups.
         """
-        together, each = _Count(self.together), dict[str, _Count]()
+        together, each = _MutableTotals(self.together), dict[str, _MutableTotals]()
         for partition, file_id in dict.fromkeys(touched):
-            counters = each.setdefault(partition, _Count(self.each.get(partition, Totals())))
+            counters = each.setdefault(partition, _MutableTotals(self.each.get(partition, Totals())))
             for groups, sign in ((self.partitions, -1), (partitions, 1)):
                 group = groups.get(partition, {}).get(file_id)
                 together.add(group, sign)
@@ -121,9 +118,9 @@ class Counted:
 
 def count(partitions: Partitions) -> Counted:
     """Compute the totals by counting every file group of `partitions`."""
-    together, each = _Count(Totals()), dict[str, Totals]()
+    together, each = _MutableTotals(Totals()), dict[str, Totals]()
     for partition, groups in partitions.items():
-        counters = _Count(Totals())
+        counters = _MutableTotals(Totals())
         for group in groups.values():
             counters.add(group)
             together.add(group)

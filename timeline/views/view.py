@@ -138,7 +138,7 @@ class View:
 
 def apply(view: View, slot: Slot, sha: str) -> View:
     """Return the state of the table after `slot`, from the state before it. `sha` is the digest of the slot."""
-    change = _Change(view, slot)
+    change = _SlotChange(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
         change.put_files()
@@ -163,8 +163,8 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     superseded = (
         change.remaining(set(path for path, _ in slot.victims)) if cleans else _and(view.superseded, change.dropped)
     )
-    if slot.undoes:
-        superseded = _after_undo(slot, superseded)
+    if slot.records_undo:
+        superseded = _superseded_after_undo(slot, superseded)
     commits = view.commits + slot.writes_rows
     return View(
         seq=slot.seq,
@@ -183,11 +183,11 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
         savepoints=savepoints,
         settings={**view.settings, **slot.settings},
-        schemas=_schemas(view, slot, change.partitions, savepoints, plans),
-        told=max(view.told, slot.instant) if slot.tells_columns else view.told,
+        schemas=_next_schema_history(view, slot, change.partitions, savepoints, plans),
+        told=max(view.told, slot.instant) if slot.has_current_schema else view.told,
         needs=view.needs.union(slot.needs),
         foreign_rows=view.foreign_rows or (not slot.placed and any(file.external for file in slot.files)),
-        undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
+        undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.records_undo else view.undone,
         _counted=change.counted(),
     )
 
@@ -196,14 +196,14 @@ def _and(before: Sequence[Superseded], added: Iterable[Superseded]) -> Sequence[
     return before + tuple(added) if isinstance(before, (tuple, PagedFiles)) else (*before, *added)
 
 
-def _schemas(
+def _next_schema_history(
     view: View,
     slot: Slot,
     partitions: Partitions,
     savepoints: Mapping[str, int],
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
-    """Return the schema history after `slot`, without schemas that only unreadable snapshots need."""
+    # Schemas that only unreadable snapshots need are left out.
     history = view.schemas
     if slot.columns:
         history = history.after(slot.seq, slot.columns, slot.columns_before)
@@ -224,22 +224,18 @@ def stays_sorted(file: DataFile) -> bool:
     return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
-def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
-    """Return the superseded files after an undo, without restored files and without files of undone slots."""
+def _superseded_after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
     back = {path for file in slot.files for path in file.paths}
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
 
-def _added(view: View) -> dict[str, int]:
-    """Return the number of the slot that added each data file, by path."""
+def _adding_slots(view: View) -> dict[str, int]:
     return {entry.path: entry.added for entry in view.superseded} | {
         entry.file.path: entry.seq for group in view.groups() for entry in group.files()
     }
 
 
-class _Change:
-    """Application of a slot to a view, which copies only the partitions that the slot changes."""
-
+class _SlotChange:
     def __init__(self, view: View, slot: Slot) -> None:
         self.view, self.slot = view, slot
         self.partitions: Partitions = view.partitions
@@ -247,7 +243,7 @@ class _Change:
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
         # a file that comes back keeps the slot that first added it, because savepoints and leases may hold its
         # snapshots
-        self.added = _added(view) if slot.undoes else {}
+        self.added = _adding_slots(view) if slot.records_undo else {}
         self.open: dict[str, dict[str, FileGroup]] = {
             partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)
         }
@@ -259,12 +255,8 @@ class _Change:
                 self._drop(group.files())
 
     def put_files(self) -> None:
-        """Add the files of the slot to their file groups.
-
-        A log is added to its file group. A log compaction removes the logs that it merged. A base file replaces the
-        previous base file and all logs, because its writer merged them. Only a compaction keeps the logs that are newer
-        than its plan.
-        """
+        # A base file replaces the previous base file and all logs, because its writer merged them. Only a compaction
+        # keeps the logs that are newer than its plan.
         for file in self.slot.files:
             groups = self.open[file.partition]
             old = groups.get(file.file_id)
@@ -293,7 +285,6 @@ class _Change:
         self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
     def counted(self) -> Counted | None:
-        """Return the totals after the slot, or None if the totals before it have not been computed."""
         before, slot = self.view._counted, self.slot
         if before is None or before.partitions is not self.view.partitions:
             return None

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.resolve import AS_IT_STANDS
+from hoodoo.format.resolve import NO_CHANGES
 from hoodoo.index.key_index import entry_name
 from hoodoo.merge.kernels import KeyedChanges, positions_among, upserts
 from hoodoo.readers.slices import damage, slices
@@ -344,7 +344,7 @@ class _GroupSalvage:
         schema = self._narrow_schema()
         rows = rows.select([name for name in rows.schema.names if schema.get_field_index(name) >= 0])
         rows = rows.append_column(_GHOST, pa.array(np.full(len(rows), number, np.int32)))
-        return AS_IT_STANDS.conform(rows, list(schema))
+        return NO_CHANGES.conform(rows, list(schema))
 
     def _narrow_changes(self, changes: KeyedChanges, number: int) -> KeyedChanges:
         columns = None if changes.columns is None else (*changes.columns, *([_GHOST] if number >= 0 else []))

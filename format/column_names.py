@@ -54,7 +54,7 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
     for number, name in enumerate(names, 1):
         if is_allowed(name) or name in suggested:
             continue
-        plain = unique = _snake(name) or f"column_{number}"
+        plain = unique = _to_snake_case(name) or f"column_{number}"
         repeats = 1
         while unique in taken:
             repeats += 1
@@ -113,18 +113,14 @@ def require_allowed(found: Iterable[Misnamed]) -> None:
     )
 
 
-def _snake(name: str) -> str:
-    """Convert a column name to snake case with ASCII letters, such as `Order ID` to `order_id`.
-
-    Returns '' if no letter or digit has an ASCII form.
-    """
-    plain = "".join(map(_ascii, unicodedata.normalize("NFKD", name)))
+def _to_snake_case(name: str) -> str:
+    # The result is '' if no letter or digit has an ASCII form.
+    plain = "".join(map(_to_ascii_letter, unicodedata.normalize("NFKD", name)))
     words = re.sub(r"[^A-Za-z0-9]+", "_", _WORD_ENDS.sub("_", plain)).strip("_").lower()
     return f"_{words}" if words[:1].isdigit() else words
 
 
-def _ascii(char: str) -> str:
-    """Convert a character to its base letter in ASCII, or to a space if it is neither a Latin letter nor a digit."""
+def _to_ascii_letter(char: str) -> str:
     if char.isascii():
         return char
     if unicodedata.combining(char):

@@ -76,7 +76,7 @@ def parse_type(text: str, column: str) -> pa.DataType:
 
 
 def _fields(text: str) -> Iterator[pa.Field]:
-    for column in _split(text):
+    for column in _split_outside_brackets(text):
         name, _, kind = re.sub(r"\s*:\s*", " ", column, count=1).strip().partition(" ")
         if not name or not kind.strip():
             raise SchemaError(
@@ -112,8 +112,7 @@ def _type_text(kind: pa.DataType) -> str:
     return _TYPE_NAMES.get(kind, str(kind))
 
 
-def _split(text: str) -> Iterator[str]:
-    """Split a string at commas outside of brackets."""
+def _split_outside_brackets(text: str) -> Iterator[str]:
     depth, start = 0, 0
     for index, sign in enumerate(text):
         depth += (sign in "(<") - (sign in ")>")
@@ -151,7 +150,7 @@ def _type(text: str, column: str) -> pa.DataType:
 def _nested(kind: str, inner: str, column: str) -> pa.DataType:
     if kind == "struct":
         return pa.struct(list(_fields(inner)))
-    parts = [part.strip() for part in _split(inner)]
+    parts = [part.strip() for part in _split_outside_brackets(inner)]
     if kind == "map" and len(parts) == 2:
         return pa.map_(_type(parts[0], column), _type(parts[1], column))
     if kind != "map" and len(parts) == 1:

@@ -22,7 +22,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
             )  # values below a null are ignored
         return same
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        return same & (_equal_lists(_as_list(left), _as_list(right)) | ~valid)
+        return same & (_equal_lists(_map_as_list(left), _map_as_list(right)) | ~valid)
     if pa.types.is_null(kind):
         return same
     equal = pc.equal(left, right)
@@ -31,8 +31,7 @@ def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
     return same & (equal.fill_null(False).to_numpy(zero_copy_only=False) | ~valid)
 
 
-def _as_list(values: pa.Array) -> pa.Array:
-    """Convert a map array to a list array of its entries. Other arrays are returned unchanged."""
+def _map_as_list(values: pa.Array) -> pa.Array:
     if not pa.types.is_map(values.type):
         return values
     entries = pa.StructArray.from_arrays(

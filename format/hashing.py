@@ -47,7 +47,7 @@ def hash64_of_words(words: np.ndarray) -> np.ndarray:
     data = padded(np.ascontiguousarray(words).view(np.uint8))
     starts = np.arange(len(words)) * width
     pieces = [starts[at : at + _ROWS] for at in range(0, len(words), _ROWS)]
-    parts = [_equal_lengths(Words(data, piece), len(piece), width) for piece in pieces]
+    parts = [_hash_equal_lengths(Words(data, piece), len(piece), width) for piece in pieces]
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
@@ -61,7 +61,7 @@ def _hash_array(array: pa.Array) -> np.ndarray:
             continue
         for first in range(0, len(rows), _ROWS):
             part = rows[first : first + _ROWS]
-            hashes[part] = _equal_lengths(Words(data, offsets[part]), len(part), length)
+            hashes[part] = _hash_equal_lengths(Words(data, offsets[part]), len(part), length)
     return hashes
 
 
@@ -70,10 +70,9 @@ def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
     return [xxhash.xxh64_intdigest(view[s : s + length], SEED) for s in starts.tolist()]
 
 
-def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
-    """Return the XXH64 hashes of keys that all have `length` bytes, following the steps of the specification."""
+def _hash_equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
     with np.errstate(over="ignore"):
-        acc = _stripes(words, keys, length) + np.uint64(length)
+        acc = _hash_stripes(words, keys, length) + np.uint64(length)
         for at in range(length & ~31, length - 7, 8):
             acc = _rotl(acc ^ _round(np.uint64(0), words.at(at, "<u8")), 27) * _P1 + _P4
         at = length & ~7
@@ -84,8 +83,7 @@ def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
         return _avalanche(acc)
 
 
-def _stripes(words: Words, keys: int, length: int) -> np.ndarray:
-    """Hash the complete 32-byte stripes of each key with XXH64's four accumulators, and merge these."""
+def _hash_stripes(words: Words, keys: int, length: int) -> np.ndarray:
     seed = np.uint64(SEED)
     if length < 32:
         return np.full(keys, seed + _P5)

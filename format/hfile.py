@@ -48,7 +48,7 @@ def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
     """
     entries = sorted((key.encode(), value) for key, value in values.items())
     out, index, plain_bytes, last_block = b"", b"", 0, 0
-    chunks = list(_chunks(entries))
+    chunks = list(_divide_into_blocks(entries))
     for chunk in chunks:
         plain = b"".join(_entry(key, value) for key, value in chunk)
         block, last_block = _block(b"DATABLK*", plain), len(out)
@@ -65,8 +65,7 @@ def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
 _Entries = Sequence[tuple[bytes, bytes]]
 
 
-def _chunks(entries: _Entries) -> Iterable[_Entries]:
-    """Divide the sorted entries among the data blocks of an HFile."""
+def _divide_into_blocks(entries: _Entries) -> Iterable[_Entries]:
     chunk: list[tuple[bytes, bytes]] = []
     size = 0
     for key, value in entries:

@@ -51,7 +51,7 @@ def _checked(array: pa.Array, secret: bytes) -> np.ndarray:
 def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: bytes) -> np.ndarray:
     short = np.flatnonzero(sizes <= _LONG)
     longest = int(sizes[short].max(initial=0))
-    factors = _factors(secret, _power(longest // 4 + 4))
+    factors = _derive_factors(secret, _round_up(longest // 4 + 4))
     checks = factors[:1] + factors[1] * sizes.astype(np.uint64)
     equal = len(short) == len(sizes) and longest == int(sizes.min(initial=0))
     order = short if equal else short[np.argsort(-sizes[short], kind="stable")]
@@ -73,18 +73,20 @@ def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: byte
 
 def _long(key: np.ndarray, secret: bytes) -> np.ndarray:
     words = np.concatenate([key, np.zeros(-len(key) % 4, np.uint8)]).view("<u4").astype(np.uint64)
-    total: np.ndarray = (words * _factors(secret, _power(len(words) + 2))[2 : 2 + len(words)]).sum(keepdims=True)
+    total: np.ndarray = (words * _derive_factors(secret, _round_up(len(words) + 2))[2 : 2 + len(words)]).sum(
+        keepdims=True
+    )
     return total
 
 
-def _power(count: int) -> int:
-    """Round a count up to a power of two, so that few distinct lists of factors are computed."""
+def _round_up(count: int) -> int:
+    # Few distinct lists of factors are computed then.
     return 1 << max(4, count - 1).bit_length()
 
 
 @lru_cache(maxsize=64)
-def _factors(secret: bytes, count: int) -> np.ndarray:
-    """Derive `count` pseudorandom multipliers (uint64) from the secret. Each list is a prefix of all longer lists."""
+def _derive_factors(secret: bytes, count: int) -> np.ndarray:
+    # Each list is a prefix of all longer lists.
     return np.frombuffer(hashlib.shake_256(secret).digest(8 * count), "<u8")
 
 

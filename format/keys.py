@@ -77,7 +77,7 @@ def _record_keys(
     rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str], refuse: Refuse
 ) -> pa.StringArray:
     texts = [_key_texts(rows, column, refuse) for column in key_columns]
-    _refuse_empty_keys(texts, key_columns, refuse)
+    _reject_empty_keys(texts, key_columns, refuse)
     if len(key_columns) == 1 and len(partition_columns) <= 1:
         keys = texts[0]
     else:
@@ -101,12 +101,12 @@ def partition_paths(
     """
     if not partition_columns:
         return pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, dtype=np.int32), pa.array([""]))
-    encoded = [_column(rows, name).dictionary_encode(null_encoding="encode") for name in partition_columns]
-    tuples, parts = _distinct_tuples(
+    encoded = [_flat_column(rows, name).dictionary_encode(null_encoding="encode") for name in partition_columns]
+    tuples, parts = _distinct_combinations(
         [_numpy(column.indices) for column in encoded], [len(column.dictionary) for column in encoded]
     )
     segments = [
-        _segments(name, column.dictionary, hive_style, url_encode, is_first=name == partition_columns[0])
+        _folders(name, column.dictionary, hive_style, url_encode, is_first=name == partition_columns[0])
         for name, column in zip(partition_columns, encoded, strict=True)
     ]
     paths = pc.binary_join_element_wise(*(s.take(pa.array(part)) for s, part in zip(segments, parts, strict=True)), "/")
@@ -120,11 +120,11 @@ def unfit_partitions(
     """Return a boolean mask of the rows without a valid partition path. `partition_paths` raises an error for them."""
     invalid = np.zeros(len(rows), bool)
     for name in partition_columns:
-        column = _column(rows, name).dictionary_encode(null_encoding="encode")
+        column = _flat_column(rows, name).dictionary_encode(null_encoding="encode")
         values, invalid_values = column.dictionary, np.zeros(len(column.dictionary), bool)
         for code in range(len(values)):
             try:
-                _segments(name, values.slice(code, 1), hive_style, url_encode, is_first=name == partition_columns[0])
+                _folders(name, values.slice(code, 1), hive_style, url_encode, is_first=name == partition_columns[0])
             except PartitionValueError:
                 invalid_values[code] = True
         invalid |= invalid_values[_numpy(column.indices)]
@@ -194,15 +194,14 @@ def check_key_columns(
 
 
 def _key_texts(rows: pa.Table, name: str, refuse: Refuse) -> pa.StringArray:
-    column = _column(rows, name)
-    texts = _texts(column)
+    column = _flat_column(rows, name)
+    texts = _encode_values(column)
     if column.null_count:
         refuse(column.is_null(), texts, name, "is null")
     return texts
 
 
-def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str], refuse: Refuse) -> None:
-    """Reject rows whose key columns are all empty strings, as Apache Hudi does."""
+def _reject_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str], refuse: Refuse) -> None:
     empty = pc.equal(pc.binary_length(texts[0]), 0)
     for other in texts[1:]:
         empty = pc.and_(empty, pc.equal(pc.binary_length(other), 0))
@@ -261,15 +260,11 @@ def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, re
 # --- partition paths
 
 
-def _distinct_tuples(
+def _distinct_combinations(
     indices: list[npt.NDArray[np.int32]], sizes: list[int]
 ) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
-    """Find the distinct combinations of values in several dictionary-encoded columns.
-
-    Returns the index of each row's combination, and for each column the index of its value in each combination.
-
-    There are fewer than 2^31 tuples and 2^31 values, so their products fit into 64 bits and codes are unique.
-    """
+    # Returns the index of each row's combination, and for each column the index of its value in each combination. There
+    # are fewer than 2^31 tuples and 2^31 values, so their products fit into 64 bits and codes are unique.
     tuples = indices[0]
     parts = [np.arange(sizes[0], dtype=np.int64)]
     for column, size in zip(indices[1:], sizes[1:], strict=True):
@@ -279,13 +274,12 @@ def _distinct_tuples(
     return tuples, parts
 
 
-def _segments(name: str, values: pa.Array, hive_style: bool, url_encode: bool, is_first: bool) -> pa.StringArray:
-    """Return the folder name for each distinct value of a partition column, such as 'day=2026-01-31'."""
+def _folders(name: str, values: pa.Array, hive_style: bool, url_encode: bool, is_first: bool) -> pa.StringArray:
     out = []
-    for value in _texts(values).to_pylist():
+    for value in _encode_values(values).to_pylist():
         text = _encode(name, value, values.type, url_encode) if value else DEFAULT_PARTITION
         segment = f"{name}={text}" if hive_style else text
-        _check_segment(name, value, segment, is_first)
+        _require_valid_folder(name, value, segment, is_first)
         out.append(segment)
     return pa.array(out, pa.string())
 
@@ -296,17 +290,14 @@ def _encode(name: str, value: str, type_: pa.DataType, url_encode: bool) -> str:
     if "\0" in value:
         raise _refused(name, value, "contains a NUL character")
     try:
-        _from_text(value, type_)
+        _parse_value(value, type_)
     except (ValueError, ArithmeticError):
         raise _refused(name, value, "is outside the years 1 to 9999") from None
     return value.translate(_URL_ENCODED) if url_encode else value
 
 
-def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
-    """Raise PartitionValueError if a partition value results in an invalid folder name.
-
-    Without URL encoding, one value may result in several folders.
-    """
+def _require_valid_folder(name: str, value: str, segment: str, is_first: bool) -> None:
+    # Without URL encoding, one value may result in several folders.
     pieces = segment.split("/")
     for piece in pieces:
         if piece in ("", ".", ".."):
@@ -344,7 +335,7 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
     if text == DEFAULT_PARTITION:
         return None
     try:
-        return _from_text(text, type_)
+        return _parse_value(text, type_)
     except (ValueError, ArithmeticError, KeyError):
         raise CorruptTable(
             f"Partition path {path!r} has an invalid value for column {name}: expected {type_}, got {text!r}. Rename "
@@ -353,8 +344,7 @@ def _value(path: str, name: str, type_: pa.DataType, text: str) -> Any:
         ) from None
 
 
-def _from_text(text: str, type_: pa.DataType) -> Any:
-    """Parse the string of a key or partition value into a typed value. This is the inverse of `_texts`."""
+def _parse_value(text: str, type_: pa.DataType) -> Any:
     types = pa.types
     if _is_text(type_):
         return text
@@ -376,8 +366,7 @@ def _from_text(text: str, type_: pa.DataType) -> Any:
 # --- texts of columns
 
 
-def _column(rows: pa.Table, name: str) -> pa.Array:
-    """Return a column as one Arrow array, without chunks and dictionary encoding."""
+def _flat_column(rows: pa.Table, name: str) -> pa.Array:
     if name not in rows.schema.names:
         raise ColumnError(f"The rows have no column {name!r}; {hint(name, rows.schema.names)}", column=name)
     column = rows.column(name)
@@ -394,11 +383,7 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
         ) from None
 
 
-def _texts(column: pa.Array) -> pa.StringArray:
-    """Convert the values of a column to strings in Hudi's encoding for keys and paths. Nulls stay null.
-
-    Raises SchemaError for a type that cannot be a key.
-    """
+def _encode_values(column: pa.Array) -> pa.StringArray:
     types, type_ = pa.types, column.type
     if not _can_be_key(type_):
         raise SchemaError(
@@ -409,12 +394,11 @@ def _texts(column: pa.Array) -> pa.StringArray:
     if types.is_date(type_):
         return column.cast(pa.date32()).cast(pa.string())
     if types.is_binary(type_) or types.is_large_binary(type_):
-        return _hex(column.cast(pa.binary()))
+        return _encode_hex(column.cast(pa.binary()))
     return column.cast(pa.string())
 
 
-def _hex(column: pa.BinaryArray) -> pa.StringArray:
-    """Convert binary values to lower-case hexadecimal strings. Raises KeyValueError for more than 1 GiB of bytes."""
+def _encode_hex(column: pa.BinaryArray) -> pa.StringArray:
     filled = column.fill_null(b"")
     if not len(filled):
         return pa.array([], pa.string())

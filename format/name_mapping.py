@@ -44,7 +44,7 @@ class Level:
 
     @staticmethod
     def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
-        """Create the mapping for columns from both names to the table's names, or to the original names."""
+        """Create the mapping of column names on one level, to the table's names or to the original names."""
         by_name = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
@@ -53,7 +53,7 @@ class Level:
         return Level(by_name, {column.id: column.name for column in columns}, originals, False)
 
     def within(self, column: Column | None) -> Level | None:
-        """Return the mapping for the struct fields of a column, also inside lists and maps, or None."""
+        """Return the mapping for the fields of a struct column, also inside lists and maps, or None."""
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
@@ -61,7 +61,7 @@ class Level:
         return Level.of(column.children, self.originals, self.to_originals)
 
     def name(self, given: str) -> str:
-        """Return the mapped name of a column. Unknown names are returned unchanged."""
+        """Return the mapped name of a column. An unknown name is returned unchanged."""
         column = self.columns.get(given)
         return given if column is None else self.made[column.id]
 
@@ -88,7 +88,7 @@ class Level:
 
     # ---- Arrow
     def changes(self, kind: pa.DataType) -> bool:
-        """Return whether the mapping renames any struct field in the type of the parent column."""
+        """Return whether the mapping renames any struct field in an Arrow type."""
         if not pa.types.is_struct(kind):
             return pa.types.is_nested(kind) and any(self.changes(kind.field(n).type) for n in range(kind.num_fields))
         for field in kind:
@@ -98,7 +98,7 @@ class Level:
         return False
 
     def kind(self, kind: pa.DataType, path: str) -> pa.DataType:
-        """Rename the struct fields in the type of the parent column. Raises ColumnError if two fields collide."""
+        """Rename the struct fields in an Arrow type. Raises ColumnError if two fields collide."""
         if pa.types.is_struct(kind):
             names = self.names([field.name for field in kind], f"{path}.")
             return pa.struct([self._field(field, name, path) for field, name in zip(kind, names, strict=True)])
@@ -114,7 +114,7 @@ class Level:
         return field.with_name(name).with_type(kind)
 
     def array(self, array: pa.Array, path: str) -> pa.Array:
-        """Rename the struct fields in the values of the parent column. Raises ColumnError if two fields collide."""
+        """Rename the struct fields in an Arrow array. Raises ColumnError if two fields collide."""
         nulls = array.is_null() if array.null_count else None
         if pa.types.is_struct(array.type):
             return self._structs(array, nulls, path)
@@ -139,12 +139,12 @@ class Level:
             fields[field.name] = inner.array(values, f"{path}.{field.name}") if inner else values
         if not fields:
             return array
-        kept = self._with_values(fields)
+        kept = self._drop_empty_duplicates(fields)
         names = self.names(list(kept), f"{path}.")
         return pa.StructArray.from_arrays(list(kept.values()), names=names, mask=nulls)
 
-    def _with_values(self, given: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """Drop all-null struct fields that also exist under their other name, as may occur in JSON lines."""
+    def _drop_empty_duplicates(self, given: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        # JSON lines may have such fields under both names.
         taken = dict[str, str]()
         for name, values in given.items():
             mapped = self.name(name)
@@ -232,7 +232,7 @@ class NameMapping:
         """
         mapped: Any = given
         if self and isinstance(given, str):
-            mapped = _path(self.taken, given)
+            mapped = _map_path(self.taken, given)
         return mapped
 
     def text(self, given: T) -> T:
@@ -377,20 +377,18 @@ def _rows(rows: pa.Table, level: Level) -> pa.Table:
     for number, field in enumerate(rows.schema):
         inner = level.within(level.columns.get(field.name))
         if inner is not None and inner.changes(field.type):
-            columns[number] = _values(columns[number], inner, field.name)
+            columns[number] = _rename_struct_values(columns[number], inner, field.name)
     return pa.table(columns, names=names)
 
 
-def _values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray:
-    """Rename the struct fields in the values of a column, also inside lists and maps."""
+def _rename_struct_values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray:
     parts = [inner.array(chunk, path) for chunk in values.chunks] or [inner.array(pa.array([], values.type), path)]
     if any(part.type != parts[0].type for part in parts):  # the chunks had values under different names
         parts = [inner.array(pa.concat_arrays(values.chunks), path)]
     return pa.chunked_array(parts)
 
 
-def _path(level: Level, given: str) -> str:
-    """Convert the path of a column or field to the table's current names. Unknown parts stay unchanged."""
+def _map_path(level: Level, given: str) -> str:
     for name in sorted(level.columns, key=len, reverse=True):
         rest = given[len(name) :]
         if not given.startswith(name) or rest and rest[0] not in ".[{":
@@ -399,7 +397,7 @@ def _path(level: Level, given: str) -> str:
         steps = into[0] if into else ""
         inner, rest = level.within(level.columns[name]), rest[len(steps) :]
         if rest.startswith(".") and inner:
-            rest = f".{_path(inner, rest[1:])}"
+            rest = f".{_map_path(inner, rest[1:])}"
         return f"{level.name(name)}{steps}{rest}"
     return given
 

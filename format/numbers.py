@@ -30,7 +30,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def same(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert numbers to type `target` exactly. Raises pa.ArrowInvalid if a number cannot be represented."""
-    values = _plain(values)
+    values = _to_castable_type(values)
     kind = values.type
     if pa.types.is_floating(kind):
         if pa.types.is_floating(target):
@@ -43,16 +43,15 @@ def same(values: pa.Array, target: pa.DataType) -> pa.Array:
         wide = pa.decimal128(_DIGITS, target.scale) if target.scale <= 18 else pa.decimal256(_MORE, target.scale)
         return values.cast(wide).cast(target)
     if pa.types.is_decimal(kind):
-        return _rescaled(values, target) if pa.types.is_decimal(target) else _of_scale(values, 0).cast(target)
+        return _change_scale(values, target) if pa.types.is_decimal(target) else _reduce_scale(values, 0).cast(target)
     return values.cast(target)  # Arrow checks each value here
 
 
-def _plain(values: pa.Array) -> pa.Array:
-    """Convert half floats and unusual decimals to types that all of Arrow's casts support."""
+def _to_castable_type(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_float16(kind):
         bits = np.frombuffer(values.buffers()[1], np.uint16)[values.offset :][: len(values)]
-        return pa.array(_halves()[bits], mask=values.is_null().to_numpy(zero_copy_only=False))
+        return pa.array(_doubles_of_halves()[bits], mask=values.is_null().to_numpy(zero_copy_only=False))
     if pa.types.is_decimal(kind) and kind.scale < 0:  # Arrow cannot parse the strings that it creates for such numbers
         digits = kind.precision - kind.scale
         return values.cast(pa.decimal128(_DIGITS, 0) if digits <= _DIGITS else pa.decimal256(_MORE, 0))
@@ -62,26 +61,22 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 @lru_cache(1)
-def _halves() -> np.ndarray:
-    """Return the double for each of the 2^16 half floats.
-
-    The double has the same shortest decimal string as the half float. For large integers, it is the same number.
-    """
+def _doubles_of_halves() -> np.ndarray:
+    # The double has the same shortest decimal string as the half float. For large integers, it is the same number.
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     numbers = halves.astype(np.float64)
     return np.where(np.abs(numbers) < _WHOLE_HALF, halves.astype("U").astype(np.float64), numbers)
 
 
-def _rescaled(decimals: pa.Array, target: pa.DataType) -> pa.Array:
+def _change_scale(decimals: pa.Array, target: pa.DataType) -> pa.Array:
     kind, added_digits = decimals.type, target.scale - decimals.type.scale
     if added_digits > 0 and kind.precision + added_digits > _DIGITS:  # Arrow returns wrong numbers after an overflow
         narrow = decimals.cast(pa.decimal128(_DIGITS, kind.scale)) if kind.precision > _DIGITS else decimals
         decimals = narrow.cast(pa.decimal256(_MORE, target.scale))
-    return _of_scale(decimals, target.scale).cast(target)
+    return _reduce_scale(decimals, target.scale).cast(target)
 
 
-def _of_scale(decimals: pa.Array, least: int) -> pa.Array:
-    """Reduce the scale of decimals to at most nine digits more than `least`, so that the final cast is exact."""
+def _reduce_scale(decimals: pa.Array, least: int) -> pa.Array:
     large = decimals.type.precision > _DIGITS
     for scale in range(decimals.type.scale - _AT_ONCE, least, -_AT_ONCE):
         decimals = decimals.cast(pa.decimal256(_MORE, scale) if large else pa.decimal128(_DIGITS, scale))
@@ -94,12 +89,12 @@ def _float_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
     converted = values.cast(target)
     number = pc.or_(pc.equal(converted.cast(values.type), values), pc.is_nan(values))
     if not _all(number):
-        _require(pc.equal(convert(_where(pc.invert(number), converted), values.type), values))
+        _require(pc.equal(convert(_null_unless(pc.invert(number), converted), values.type), values))
     return converted
 
 
 def _float_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
-    _require(_within(values, target))
+    _require(_in_integer_range(values, target))
     converted = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
     _require(pc.equal(converted.cast(values.type, safe=False), values))
     return converted
@@ -107,13 +102,12 @@ def _float_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _integer_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
     converted = values.cast(target, safe=False)  # Arrow's safe cast rejects all values beyond 2^53
-    _require(_within(converted, values.type))
+    _require(_in_integer_range(converted, values.type))
     _require(pc.equal(converted.cast(values.type, safe=False), values))
     return converted
 
 
-def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
-    """Return a boolean mask of the floats that are in the range of an integer type."""
+def _in_integer_range(floats: pa.Array, integers: pa.DataType) -> pa.Array:
     signed = pa.types.is_signed_integer(integers)
     limit = 2.0 ** (integers.bit_width - signed)
     low = pc.greater_equal(floats, pa.scalar(-limit if signed else 0.0, floats.type))
@@ -121,65 +115,57 @@ def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
 
 
 def _float_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    short_decimals = _of_few_digits(values, target.scale) if pa.types.is_float64(values.type) else None
+    short_decimals = _to_short_decimals(values, target.scale) if pa.types.is_float64(values.type) else None
     if short_decimals is not None and _all(
-        pc.equal(_divided(short_decimals), values)
+        pc.equal(_short_decimals_to_doubles(short_decimals), values)
     ):  # the decimals then equal the shortest decimal strings
-        return _rescaled(short_decimals, target)
-    large = pc.greater_equal(pc.abs(values), pa.scalar(_whole_from(values.type), values.type))
-    decimals = _rescaled(_where(pc.invert(large), values).cast(pa.string()).cast(_TEXTS), target)
+        return _change_scale(short_decimals, target)
+    large = pc.greater_equal(pc.abs(values), pa.scalar(_first_integers_only(values.type), values.type))
+    decimals = _change_scale(_null_unless(pc.invert(large), values).cast(pa.string()).cast(_TEXTS), target)
     if not pc.any(large).as_py():
         return decimals
-    integers = _where(large, values).cast(pa.float64()).cast(pa.decimal128(_DIGITS, 0))
-    return pc.coalesce(decimals, _rescaled(integers, target))
+    integers = _null_unless(large, values).cast(pa.float64()).cast(pa.decimal128(_DIGITS, 0))
+    return pc.coalesce(decimals, _change_scale(integers, target))
 
 
 def _decimal_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
-    short_decimals = _of_few_digits(values, values.type.scale) if pa.types.is_float64(target) else None
+    short_decimals = _to_short_decimals(values, values.type.scale) if pa.types.is_float64(target) else None
     if short_decimals is not None:
-        return _divided(short_decimals)
+        return _short_decimals_to_doubles(short_decimals)
     converted = values.cast(pa.string()).cast(target)
     doubles = converted.cast(pa.float64())
     scaled = pc.multiply(doubles, 2.0**values.type.scale)  # an integer if this number of digits is exact
     number = pc.and_(_is_whole(scaled), pc.equal(doubles.cast(values.type), values))
     if not _all(number):
         text = pc.invert(pc.or_(number, _is_whole(doubles)))
-        texts = _where(text, converted).cast(pa.string()).cast(_TEXTS)
-        _require(pc.or_(number, pc.fill_null(pc.equal(texts, _where(text, values).cast(_TEXTS)), False)))
+        texts = _null_unless(text, converted).cast(pa.string()).cast(_TEXTS)
+        _require(pc.or_(number, pc.fill_null(pc.equal(texts, _null_unless(text, values).cast(_TEXTS)), False)))
     return converted
 
 
-def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
-    """Round numbers to decimals of at most 15 digits, or return None if a value has more digits.
-
-    The decimals have at most `scale` fractional digits. Distinct decimals correspond to distinct doubles.
-    """
+def _to_short_decimals(values: pa.Array, scale: int) -> pa.Array | None:
+    # The decimals have at most `scale` fractional digits. Distinct decimals correspond to distinct doubles.
     bounds = pc.min_max(values).as_py()
     largest = max(-(bounds["min"] or 0), bounds["max"] or 0)
     if not largest < 10**_FEW:
         return None
     scale = min(scale, _FEW - len(str(int(largest))))
     try:
-        digits = _of_scale(values, scale) if pa.types.is_decimal(values.type) else values
+        digits = _reduce_scale(values, scale) if pa.types.is_decimal(values.type) else values
         return digits.cast(pa.decimal128(_FEW, scale))
     except pa.ArrowInvalid:
         return None
 
 
-def _divided(decimals: pa.Array) -> pa.Array:
-    """Convert decimals with few digits to the nearest doubles.
-
-    The digits and the power of ten are exact doubles, so only one rounding occurs.
-    """
+def _short_decimals_to_doubles(decimals: pa.Array) -> pa.Array:
+    # The digits and the power of ten are exact doubles, so only one rounding occurs.
     digits = decimals.view(pa.decimal128(decimals.type.precision, 0)).cast(pa.int64()).cast(pa.float64())
     return pc.divide(digits, 10.0**decimals.type.scale)
 
 
-def _whole_from(kind: pa.DataType) -> float:
-    """Return the number from which on all floats of a type are integers.
-
-    The shortest decimal string of such floats may differ from their exact value.
-    """
+def _first_integers_only(kind: pa.DataType) -> float:
+    # From this number on, all floats of the type are integers. Their shortest decimal string may differ from their
+    # exact value.
     return 2.0**24 if pa.types.is_float32(kind) else 2.0**53
 
 
@@ -187,8 +173,7 @@ def _is_whole(floats: pa.Array) -> pa.Array:
     return pc.equal(floats, pc.floor(floats))
 
 
-def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
-    """Replace `values` by null where `mask` is not true."""
+def _null_unless(mask: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(mask, values, pa.scalar(None, values.type))
 
 

@@ -30,7 +30,7 @@ def bitmap(rows: np.ndarray) -> bytes:
         return struct.pack("<q", 0)
     keys, starts, counts = np.unique(values >> 16, return_index=True, return_counts=True)
     low = (values & 0xFFFF).astype("<u2")
-    pieces = [_container(low[start : start + count]) for start, count in zip(starts, counts, strict=True)]
+    pieces = [_encode_container(low[start : start + count]) for start, count in zip(starts, counts, strict=True)]
     sizes = np.array([len(piece) for piece in pieces])
     offsets = (8 + 8 * len(keys) + np.cumsum(sizes) - sizes).astype("<u4")
     heads = np.stack([keys, counts - 1], axis=1).astype("<u2")
@@ -43,7 +43,7 @@ def encode_positions(rows: np.ndarray) -> str:
     return base64.b64encode(bitmap(rows)).decode()
 
 
-def _container(low: np.ndarray) -> bytes:
+def _encode_container(low: np.ndarray) -> bytes:
     if len(low) <= _ARRAY_MAX:
         return low.tobytes()
     bits = np.zeros(1 << 16, np.uint8)
@@ -61,7 +61,7 @@ def decode_positions(text: str) -> np.ndarray:
             raise ValueError(f"the bitmap has an invalid number of parts, {buckets}")
         for _ in range(buckets):
             (high,) = struct.unpack_from("<I", data, at)
-            low, at = _bitmap(data, at + 4)
+            low, at = _decode_bitmap(data, at + 4)
             parts.append((high << 32) + low)
         rows = np.concatenate(parts)
         if at != len(data) or (np.diff(rows) <= 0).any():
@@ -73,8 +73,7 @@ def decode_positions(text: str) -> np.ndarray:
     return rows
 
 
-def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
-    """Decode the 32-bit Roaring bitmap at byte `at`. Returns its values and the offset of the next byte."""
+def _decode_bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
     (cookie,) = struct.unpack_from("<I", data, at)
     at += 4
     runs = np.zeros(_CONTAINERS_MAX, bool)
@@ -93,15 +92,14 @@ def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
     at += 4 * count + (0 if with_runs and count < _OFFSETS_FROM else 4 * count)
     parts = [np.empty(0, np.int64)]
     for (key, last), run in zip(heads.tolist(), runs[:count].tolist(), strict=True):
-        low, at = _values(data, at, last + 1, run)
+        low, at = _decode_container(data, at, last + 1, run)
         if len(low) != last + 1:
             raise ValueError("a container has a different number of rows than its header")
         parts.append((key << 16) + low)
     return np.concatenate(parts), at
 
 
-def _values(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, int]:
-    """Decode the container at byte `at`. Returns the low 16 bits of its values and the offset of the next byte."""
+def _decode_container(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, int]:
     if run:
         (runs,) = struct.unpack_from("<H", data, at)
         pairs = np.frombuffer(data, "<u2", 2 * runs, at + 2).reshape(runs, 2).astype(np.int64)

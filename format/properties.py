@@ -51,7 +51,7 @@ def parse(data: bytes) -> dict[str, str]:
             "backup.",
             bytes=len(data),
         )
-    return dict(_split(line) for line in _logical_lines(data.decode("iso-8859-1")))
+    return dict(_split_key_value(line) for line in _logical_lines(data.decode("iso-8859-1")))
 
 
 def render(values: Mapping[str, str], stamp: str) -> bytes:
@@ -59,7 +59,7 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
     Raises OptionError for an unpaired surrogate.
     """
-    lines = [f"#Properties saved on {_one_line(stamp)}", f"#{_one_line(stamp)}"]
+    lines = [f"#Properties saved on {_on_one_line(stamp)}", f"#{_on_one_line(stamp)}"]
     lines += [f"{_escape(key, is_key=True)}={_escape(values[key])}" for key in sorted(values)]
     return ("\n".join(lines) + "\n").encode("ascii")
 
@@ -91,14 +91,13 @@ def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
     The file contains the instant that first wrote to the partition, and the number of path segments (0 for the table's
     root).
     """
-    return f"#partition metadata\n#{_one_line(stamp)}\ncommitTime={instant}\npartitionDepth={depth}\n".encode("ascii")
+    return f"#partition metadata\n#{_on_one_line(stamp)}\ncommitTime={instant}\npartitionDepth={depth}\n".encode(
+        "ascii"
+    )
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Return the lines of a properties file without comments and blank lines.
-
-    A line with an odd number of backslashes at its end continues on the next line.
-    """
+    # A line with an odd number of backslashes at its end continues on the next line.
     lines, pending = [], ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(_BLANK)
@@ -113,8 +112,7 @@ def _logical_lines(text: str) -> list[str]:
     return lines + [pending] * bool(pending)
 
 
-def _split(line: str) -> tuple[str, str]:
-    """Split a line of a properties file into key and value, at the first unescaped `=`, `:` or blank."""
+def _split_key_value(line: str) -> tuple[str, str]:
     key = _KEY_END.match(line)
     assert key is not None  # the pattern also matches nothing
     separator = _SEPARATOR.match(line, key.end())
@@ -141,7 +139,6 @@ def _plain(escape: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str, source: str) -> str:
-    r"""Convert pairs of UTF-16 surrogates, such as `\uD83D\uDE00`, to single characters."""
     if text.isascii():
         return text
     try:
@@ -171,6 +168,5 @@ def _special(char: re.Match[str]) -> str:
     return "".join(f"\\u{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
 
 
-def _one_line(stamp: str) -> str:
-    """Remove line breaks from a comment, so that no part of it is read as a property."""
+def _on_one_line(stamp: str) -> str:
     return " ".join(stamp.encode("ascii", "replace").decode().split())

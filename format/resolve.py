@@ -133,7 +133,7 @@ class Resolution:
         return converted
 
 
-AS_IT_STANDS = Resolution()
+NO_CHANGES = Resolution()
 """Mapping for a file whose columns equal the requested columns."""
 
 
@@ -145,25 +145,22 @@ def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
     sources: dict[str, ColumnSource | None] = {}
     for column in asked.columns:
         try:
-            sources[column.name] = _source(file, column, 0, column.name)
+            sources[column.name] = _find_source(file, column, 0, column.name)
         except UnsupportedTable as problem:
             file_column = file.by_id[column.id]
             sources[column.name] = ColumnSource(file_column.name, file_column.arrow, column, problem=problem)
     return Resolution(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
 
 
-def _source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
-    """Find the file column that stores the values of a requested column. Returns None if the file lacks it.
-
-    `around` is the id of the parent column, or 0. `path` is the dotted path of `column`.
-    """
+def _find_source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
+    # `around` is the id of the parent column, or 0. `path` is the dotted path of `column`.
     file_column = file.by_id.get(column.id)
     if file_column is None or file.parent_and_name[column.id][0] != around:
         return None
     if isinstance(column.kind, str) or isinstance(file_column.kind, str):
         if column.kind != file_column.kind:
             raise _unreadable(path, file_column.arrow, column.arrow)
-        children = tuple(_source(file, child, column.id, f"{path}.{child.name}") for child in column.children)
+        children = tuple(_find_source(file, child, column.id, f"{path}.{child.name}") for child in column.children)
         same = len(file_column.children) == len(children) and all(
             child is not None and child.is_identical and child.name == file_child.name
             for child, file_child in zip(children, file_column.children, strict=True)
@@ -189,15 +186,14 @@ def _read(column: pa.ChunkedArray, source: ColumnSource | None, kind: pa.DataTyp
         return retyped(column, kind)
     if source is None or source.children is None:
         return _as(column, kind)
-    return pa.chunked_array([_rebuilt(chunk, source) for chunk in column.chunks], kind)
+    return pa.chunked_array([_convert_nested(chunk, source) for chunk in column.chunks], kind)
 
 
 def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return values.cast(kind) if pa.types.is_nested(kind) and values.type != kind else convert(values, kind)
 
 
-def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
-    """Convert a nested array from the file to the requested struct fields, list items or map entries."""
+def _convert_nested(array: pa.Array, source: ColumnSource | None) -> pa.Array:
     assert source is not None
     column, kind = source.column, source.column.arrow
     if source.children is None:
@@ -206,17 +202,17 @@ def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
     if column.kind == "struct":
         fields_by_name = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         parts = [
-            _rebuilt(fields_by_name[child.name], child) if child else pa.nulls(len(array), requested.arrow)
+            _convert_nested(fields_by_name[child.name], child) if child else pa.nulls(len(array), requested.arrow)
             for child, requested in zip(source.children, column.children, strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
     offsets = ends(array, pa.int32())
     if column.kind == "list":
-        items = _rebuilt(array.flatten(), source.children[0])
+        items = _convert_nested(array.flatten(), source.children[0])
         return pa.ListArray.from_arrays(offsets, items, type=kind, mask=nulls)
     entries = as_list(array).flatten()
-    keys, items = (_rebuilt(entries.field(n), source.children[n]) for n in (0, 1))
+    keys, items = (_convert_nested(entries.field(n), source.children[n]) for n in (0, 1))
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
 
 
-__all__ = ["AS_IT_STANDS", "Resolution", "ColumnSource", "resolve"]
+__all__ = ["NO_CHANGES", "Resolution", "ColumnSource", "resolve"]

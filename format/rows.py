@@ -25,31 +25,27 @@ def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     if not len(positions):
         return rows.slice(0, 0)  # Arrow would join all chunks even for an empty result
     if rows.nbytes < WHOLE_BYTES:
-        return _each_once(rows, pa.array(positions))
+        return _take_shared_once(rows, pa.array(positions))
     if (positions[1:] > positions[:-1]).all():  # unsigned differences would wrap around
-        return _marked(rows, positions)
+        return _filter_distinct(rows, positions)
     weight = rows.nbytes * len(positions) // max(1, len(rows))
     pieces = np.array_split(positions, min(len(positions), 1 + 2 * weight // WHOLE_BYTES))
     return pa.concat_tables([part for piece in pieces for part in _pieces(rows, piece)])
 
 
-def _each_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
-    """Take rows like Table.take, but process string columns that share memory only once.
-
-    The key column and the record key column often share memory.
-    """
+def _take_shared_once(rows: pa.Table, positions: pa.Array) -> pa.Table:
+    # The key column and the record key column often share memory.
     taken: dict[object, pa.ChunkedArray] = {}
     columns = []
     for number, column in enumerate(rows.columns):
-        memory = _memory(column) or number
+        memory = _memory_id(column) or number
         if memory not in taken:
             taken[memory] = column.take(positions)
         columns.append(taken[memory])
     return pa.table(columns, schema=rows.schema)
 
 
-def _memory(column: pa.ChunkedArray) -> tuple[object, ...]:
-    """Return an identifier of the memory that stores the strings of a column, or () for other types."""
+def _memory_id(column: pa.ChunkedArray) -> tuple[object, ...]:
     if not pa.types.is_string(column.type):
         return ()
     return tuple((part.offset, len(part), *map(_address, part.buffers())) for part in column.chunks)
@@ -64,8 +60,7 @@ def take_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArr
     return take(pa.table([column], names=["column"]), positions).column(0)
 
 
-def _marked(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows at distinct `positions`, in the order of the table, chunk by chunk."""
+def _filter_distinct(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     mask = np.zeros(len(rows), bool)
     mask[positions] = True
     return rows.filter(pa.array(mask))
@@ -73,7 +68,7 @@ def _marked(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 
 def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
     distinct, indices = np.unique(positions, return_inverse=True)
-    picked = _marked(rows, distinct)
+    picked = _filter_distinct(rows, distinct)
     if len(positions) == 1:
         return [picked]
     weight = picked.nbytes * len(positions) // max(1, len(distinct))  # a position may repeat

@@ -132,7 +132,7 @@ class Column:
         """
         if not isinstance(said, dict) or not isinstance(said["name"], str) or type(said["id"]) is not int:
             raise ValueError(f"{str(said)[:50]} is not a column")
-        kind, inner = _kind(said)
+        kind, inner = _parse_kind(said)
         return Column(
             said["id"],
             said["name"],
@@ -145,8 +145,7 @@ class Column:
         )
 
 
-def _kind(encoded: Json) -> tuple[str | pa.DataType, list[Any]]:
-    """Return the kind and the nested columns of a column in JSON."""
+def _parse_kind(encoded: Json) -> tuple[str | pa.DataType, list[Any]]:
     if "fields" in encoded:
         return "struct", list(encoded["fields"])
     if "item" in encoded:
@@ -255,7 +254,7 @@ class TableSchema:
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
     """Create columns from Arrow fields, with ids from `first` on, level by level. Returns them with the largest id."""
-    drafts = [_Draft(field.name, field.type) for field in fields]
+    drafts = [_ColumnDraft(field.name, field.type) for field in fields]
     waiting, number = deque(drafts), first
     while waiting:
         draft = waiting.popleft()
@@ -264,14 +263,12 @@ def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]
     return [draft.column() for draft in drafts], number - 1
 
 
-class _Draft:
-    """Column before its id is assigned. Ids are assigned level by level."""
-
+class _ColumnDraft:
     id = 0
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self.name, self.kind = name, kind
-        self.children = [_Draft(*one) for one in inner_types(kind)]
+        self.children = [_ColumnDraft(*one) for one in inner_types(kind)]
 
     def column(self) -> Column:
         return Column(self.id, self.name, kind_of(self.kind), tuple(child.column() for child in self.children))

@@ -235,7 +235,7 @@ def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
     """Return a boolean mask of the integers whose truncated value would be below the minimum of their type."""
     if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
         return np.zeros(len(column), bool)
-    numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
+    numbers, least = _to_int64(column), np.iinfo(column.type.to_pandas_dtype()).min
     too_small: np.ndarray = numbers < least + np.mod(numbers, transform.number)
     return too_small & column.is_valid().to_numpy(zero_copy_only=False)
 
@@ -253,7 +253,7 @@ def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
     if transform.kind in _TIMES:
         return _bounds_of_time(transform.kind, made, kind)
     if transform.kind == TRUNCATE and isinstance(made, str):
-        return Bounds(made, made if len(made) < transform.number else _beyond(made))
+        return Bounds(made, made if len(made) < transform.number else _string_after_prefix(made))
     if transform.kind == TRUNCATE:
         return Bounds(made, made + transform.number - 1)
     return Bounds()
@@ -262,8 +262,7 @@ def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
 # ---- times
 
 
-def _moments(column: pa.Array) -> np.ndarray:
-    """Convert dates or timestamps to numpy values in UTC. Nulls become 1970."""
+def _to_utc_moments(column: pa.Array) -> np.ndarray:
     unit, width = ("D", pa.int32()) if pa.types.is_date32(column.type) else ("us", pa.int64())
     if unit == "us":
         column = column.cast(pa.timestamp("us", column.type.tz))
@@ -271,39 +270,35 @@ def _moments(column: pa.Array) -> np.ndarray:
     return moments
 
 
-def _units(column: pa.Array, unit: str) -> np.ndarray:
-    """Convert dates or timestamps to years, months, days or hours since 1970, rounded down."""
-    units: np.ndarray = _moments(column).astype(f"M8[{unit}]").astype(np.int64)
+def _units_since_1970(column: pa.Array, unit: str) -> np.ndarray:
+    units: np.ndarray = _to_utc_moments(column).astype(f"M8[{unit}]").astype(np.int64)
     return units
 
 
 def _years(column: pa.Array) -> pa.Array:
-    return _array((_units(column, "Y") + 1970).astype(np.int32), column)
+    return _with_nulls_of((_units_since_1970(column, "Y") + 1970).astype(np.int32), column)
 
 
 def _days(column: pa.Array) -> pa.Array:
-    return _array(_units(column, "D").astype(np.int32), column).cast(pa.date32())
+    return _with_nulls_of(_units_since_1970(column, "D").astype(np.int32), column).cast(pa.date32())
 
 
-def _texts_of(unit: str) -> Callable[[pa.Array], pa.Array]:
-    """Return a function that formats months or hours as strings, such as '2026-03'.
-
-    Each distinct value is formatted once.
-    """
+def _time_formatter(unit: str) -> Callable[[pa.Array], pa.Array]:
+    # Each distinct value is formatted once.
 
     def texts(column: pa.Array) -> pa.Array:
-        distinct, numbers = np.unique(_units(column, unit), return_inverse=True)
+        distinct, numbers = np.unique(_units_since_1970(column, unit), return_inverse=True)
         formatted = pc.replace_substring(pa.array(distinct.astype(f"M8[{unit}]").astype(str), pa.string()), "T", "-")
-        return formatted.take(_array(numbers.reshape(-1), column))
+        return formatted.take(_with_nulls_of(numbers.reshape(-1), column))
 
     return texts
 
 
 _TIME_VALUES: dict[str, Callable[[pa.Array], pa.Array]] = {
     YEAR: _years,
-    MONTH: _texts_of("M"),
+    MONTH: _time_formatter("M"),
     DAY: _days,
-    HOUR: _texts_of("h"),
+    HOUR: _time_formatter("h"),
 }
 
 
@@ -333,12 +328,12 @@ def _in_buckets(column: pa.Array, n: int) -> pa.Array:
     elif pa.types.is_date32(kind) or pa.types.is_int32(kind):
         hashes = hash64_of_words(column.cast(pa.int32()).fill_null(0).to_numpy())
     else:
-        hashes = hash64_of_words(_words(column))
-    return _array(np.mod(hashes.view(np.int64), n).astype(np.int32), column)
+        hashes = hash64_of_words(_to_int64(column))
+    return _with_nulls_of(np.mod(hashes.view(np.int64), n).astype(np.int32), column)
 
 
-def _words(column: pa.Array) -> np.ndarray:
-    """Convert integers, timestamps (in microseconds) or decimals (unscaled) to int64. Nulls are arbitrary."""
+def _to_int64(column: pa.Array) -> np.ndarray:
+    # Timestamps are in microseconds, and decimals are unscaled. Nulls are arbitrary.
     kind = column.type
     if pa.types.is_decimal(kind):
         buffer = column.buffers()[1]
@@ -354,14 +349,13 @@ def _words(column: pa.Array) -> np.ndarray:
 def _truncated(column: pa.Array, width: int) -> pa.Array:
     if pa.types.is_string(column.type):
         return pc.utf8_slice_codeunits(column, 0, width)
-    numbers = _words(column)
+    numbers = _to_int64(column)
     with np.errstate(over="ignore"):
         least = numbers - np.mod(numbers, width)
-    return _array(least.astype(column.type.to_pandas_dtype()), column)
+    return _with_nulls_of(least.astype(column.type.to_pandas_dtype()), column)
 
 
-def _beyond(prefix: str) -> str | None:
-    """Return a string that sorts after all strings with the given prefix, or None if there is no such string."""
+def _string_after_prefix(prefix: str) -> str | None:
     stem = prefix.rstrip(_LAST_CHARACTER)
     if not stem:
         return None
@@ -369,8 +363,7 @@ def _beyond(prefix: str) -> str | None:
     return stem[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
 
 
-def _array(values: np.ndarray, like: pa.Array) -> pa.Array:
-    """Create an Arrow array of `values`, with null where `like` is null."""
+def _with_nulls_of(values: np.ndarray, like: pa.Array) -> pa.Array:
     return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None)
 
 

@@ -89,7 +89,7 @@ def _parse_text(text: str) -> AvroType:
 
 
 def _parse(avro: Any) -> AvroType:
-    top = _Parser().type(avro, "", 0)
+    top = _SchemaParser().type(avro, "", 0)
     if top.kind != "record" or top.null_at is not None:
         raise UnsupportedTable(f"Avro schema of a table has the wrong type: expected a record, got {top.kind}.")
     return top
@@ -104,9 +104,7 @@ def _load(text: str) -> Any:
         raise CorruptTable(f"Avro schema is not valid JSON: {e}. Restore the file from a backup.") from e
 
 
-class _Parser:
-    """Parser for one Avro schema. It keeps the named types parsed so far, with the number of types in each."""
-
+class _SchemaParser:
     def __init__(self) -> None:
         self._named: dict[str, tuple[AvroType, int] | None] = {}
         self._nodes = 0

@@ -50,7 +50,7 @@ def decode_records(
         UnsupportedTable: hoodoo does not support the schema.
     """
     raw = np.frombuffer(data, np.uint8)
-    return decode_spans(raw, *_frames(raw, count), parse_record(writer), columns)
+    return decode_spans(raw, *_find_records(raw, count), parse_record(writer), columns)
 
 
 def decode_spans(
@@ -66,18 +66,15 @@ def decode_spans(
     schema = pa.schema([pa.field(name, stored_fields[name][1].arrow) for name in names])
     fields = record.children[: last + 1]
     batches = [
-        _batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(record.children))
-        for a, b in _spans(starts, ends)
+        _decode_batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(record.children))
+        for a, b in _batch_ranges(starts, ends)
     ]
     return pa.Table.from_batches(batches, schema)
 
 
-def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start and end position of every Avro record in a log block (int64[count] each).
-
-    The length of a record determines where the next record starts, so this loop runs in Python. It takes a tenth of the
-    decoding time.
-    """
+def _find_records(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    # The length of a record determines where the next record starts, so this loop runs in Python. It takes a tenth of
+    # the decoding time.
     if not 0 <= count <= len(raw) // 4:
         raise CorruptTable(
             f"Log block is damaged: it has {len(raw)} bytes, too few for {count} records. Restore the file from a "
@@ -105,8 +102,7 @@ def _frames(raw: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     return begin, np.concatenate([begin[1:] - 4, np.full(min(count, 1), limit)])
 
 
-def _spans(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Divide the records into ranges that are decoded together, limited in records and bytes. Yields (first, end)."""
+def _batch_ranges(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
     first, total = 0, len(starts)
     while first < total:
         fitting = int(np.searchsorted(ends, starts[first] + _BYTES, side="right"))
@@ -115,7 +111,7 @@ def _spans(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _batch(
+def _decode_batch(
     raw: np.ndarray,
     starts: np.ndarray,
     ends: np.ndarray,
@@ -123,10 +119,7 @@ def _batch(
     schema: pa.Schema,
     complete: bool,
 ) -> pa.RecordBatch:
-    """Decode consecutive Avro records to an Arrow record batch.
-
-    `complete` is True if `fields` are all fields of the records, so that every record must end after them.
-    """
+    # `complete` is True if `fields` are all fields of the records, so that every record must end after them.
     cursor = _FieldCursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
     arrays: dict[str, pa.Array] = {}
     names = set(schema.names)
@@ -142,10 +135,7 @@ def _batch(
 
 
 class _FieldCursor:
-    """Cursor over several Avro records, with the position of the next field in each record.
-
-    `at[i] <= ends[i]` always holds.
-    """
+    # `at` has the position of the next field in each record. `at[i] <= ends[i]` always holds.
 
     def __init__(self, records: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         margin = np.zeros(MARGIN, np.uint8)
@@ -154,15 +144,13 @@ class _FieldCursor:
         self.at, self.ends = starts + MARGIN, ends + MARGIN
 
     def inner(self, at: np.ndarray, ends: np.ndarray) -> _FieldCursor:
-        """Return a cursor over nested records that start at `at` and end at `ends`."""
         cursor = object.__new__(_FieldCursor)
         cursor.data, cursor.words, cursor.at, cursor.ends = self.data, self.words, at, ends
         return cursor
 
     def read(self, name: str, field: AvroType, wanted: bool) -> pa.Array | None:
-        """Move past the next field of each record, and return its values if `wanted`."""
         try:
-            present = self._present(field)
+            present = self._read_union_branches(field)
             at, ends = (self.at, self.ends) if present is None else (self.at[present], self.ends[present])
             values, widths = _READERS[field.kind](self, at, ends, field, wanted)
             self._advance(present, at, ends, widths)
@@ -177,8 +165,7 @@ class _FieldCursor:
         except Damaged as e:
             raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}. Restore the file from a backup.") from e
 
-    def _present(self, field: AvroType) -> np.ndarray | None:
-        """Read the union branch of a nullable field. Returns a mask of the records with a value (None: all records)."""
+    def _read_union_branches(self, field: AvroType) -> np.ndarray | None:
         if field.null_at is None:
             return None
         branch = self.data[self.at]  # may be a byte past the end of the record, which the next line checks
@@ -195,29 +182,18 @@ class _FieldCursor:
             self.at[present] = at + widths
 
     def varints(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Decode the integers at the given positions. Returns the integers and their lengths in bytes (int64[n] each).
-
-        Raises Damaged for an integer that exceeds its record.
-        """
         coded, lengths = decoded(self.words, self.data, at)
         demand((lengths <= LENGTH_MAX) & (lengths <= ends - at), "an integer does not end")
         return unzigzag(coded), lengths
 
     def lengths(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Decode the start and the length of the byte strings at the given positions (int64[n] each).
-
-        Raises Damaged for a byte string that exceeds its record.
-        """
         lengths, widths = self.varints(at, ends)
         begins = at + widths
         demand((lengths >= 0) & (lengths <= ends - begins), "the string exceeds its record")
         return begins, lengths
 
     def strings(self, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-        """Return the byte strings at ascending, disjoint positions as an Arrow binary array.
-
-        One offset array contains the gaps and the strings alternately, and Arrow takes every second element.
-        """
+        # One offset array contains the gaps and the strings alternately, and Arrow takes every second element.
         count = len(begins)
         offsets = np.empty(2 * count + 1, np.int64)
         offsets[0], offsets[1::2], offsets[2::2] = 0, begins, begins + lengths

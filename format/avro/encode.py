@@ -39,8 +39,8 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
     Raises:
         SchemaError: A column is missing or has another type.
     """
-    rows = _checked(rows, schema)
-    parts = [_encode_batch(piece) for batch in _batches(rows) for piece in _small_enough(batch)]
+    rows = _require_columns(rows, schema)
+    parts = [_encode_batch(piece) for batch in _batches(rows) for piece in _split_large_batch(batch)]
     buffers = [data for _, data in parts]
     ends = np.concatenate([np.zeros(1, np.int64), *[offsets[1:] for offsets, _ in parts]])
     first = 1
@@ -55,10 +55,10 @@ def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = No
 
     `prefixes` are binary arrays that precede the fields unchanged.
     """
-    return _joined([*(prefixes or []), *(part for column in columns for part in _field(column))])
+    return _joined([*(prefixes or []), *(part for column in columns for part in _encode_column(column))])
 
 
-def _checked(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _require_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     existing = set(rows.column_names)
     if missing := [name for name in schema.names if name not in existing]:
         raise SchemaError(f"Columns {missing} are missing in the rows. Add them.", columns=missing)
@@ -79,19 +79,17 @@ def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
     return [batch for batch in batches if batch.num_rows]
 
 
-def _small_enough(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Divide a batch into pieces whose encoded rows fit in one Arrow binary array."""
+def _split_large_batch(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     if batch.num_rows < 2 or batch.nbytes <= _BYTES:
         return [batch]
     half = batch.num_rows // 2
-    return _small_enough(batch.slice(0, half)) + _small_enough(batch.slice(half))
+    return _split_large_batch(batch.slice(0, half)) + _split_large_batch(batch.slice(half))
 
 
 def _encode_batch(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Encode a batch as Avro records with length prefixes. Returns the offsets and the bytes of the records."""
-    parts = [part for column in batch.columns for part in _field(column)]
+    parts = [part for column in batch.columns for part in _encode_column(column)]
     sizes = np.sum([np.diff(byte_strings(part)[0]) for part in parts], axis=0)
-    prefix = _fixed(sizes.astype(">i4").view(np.uint8).reshape(-1, 4))
+    prefix = _binary_of_rows(sizes.astype(">i4").view(np.uint8).reshape(-1, 4))
     return byte_strings(_joined([prefix, *parts]))
 
 
@@ -103,20 +101,16 @@ def _binary(offsets: np.ndarray, data: np.ndarray | pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _fixed(matrix: np.ndarray) -> pa.Array:
-    """Return a binary array with one element per row of `matrix` (uint8[n, w])."""
+def _binary_of_rows(matrix: np.ndarray) -> pa.Array:
     count, width = matrix.shape
     return _binary(np.arange(count + 1) * width, np.ascontiguousarray(matrix))
 
 
-def _ragged(matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """Return a binary array whose element i is the first `widths[i]` bytes of row i of `matrix`.
-
-    `matrix` is uint8[n, w], and `widths` is int64[n].
-    """
+def _ragged_binary(matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
+    # Element i is the first `widths[i]` bytes of row i of `matrix` (uint8[n, w]).
     columns = matrix.shape[1]
     if (widths == columns).all():
-        return _fixed(matrix)
+        return _binary_of_rows(matrix)
     return _binary(_offsets(widths), matrix[np.arange(columns) < widths[:, None]])
 
 
@@ -130,8 +124,8 @@ def _joined(parts: list[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
-def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
-    """Expand a binary array of the valid rows to all rows. Null rows get an empty element."""
+def _expand_nulls(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
+    # Null rows get an empty element.
     if valid is None:
         return dense
     offsets, data = byte_strings(dense)
@@ -141,45 +135,40 @@ def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
 # ---------------------------------------------------------------- one field
 
 
-def _field(column: pa.Array) -> list[pa.Array]:
-    """Encode a nullable column: the union branch and the value of each row, in one or more binary arrays."""
+def _encode_column(column: pa.Array) -> list[pa.Array]:
     kind = column.type
     valid = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _text(column, valid)
+        return _encode_strings(column, valid)
     if pa.types.is_list(kind):
-        return _list(column, valid)
+        return _encode_lists(column, valid)
     if pa.types.is_map(kind):
-        return _map(column, valid)
+        return _encode_maps(column, valid)
     if pa.types.is_struct(kind):
-        return _struct(column, valid)
-    matrix, widths = _scalar(column)
-    return [_branched(valid, matrix, widths)]
+        return _encode_structs(column, valid)
+    matrix, widths = _encode_scalars(column)
+    return [_encode_with_branch(valid, matrix, widths)]
 
 
-def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
-    """Encode the union branch of each row, followed by the first `widths[i]` bytes of row i if it is valid."""
+def _encode_with_branch(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
     encoded_rows = np.empty((len(matrix), matrix.shape[1] + 1), np.uint8)
     encoded_rows[:, 0] = _VALUE if valid is None else np.where(valid, _VALUE, _NULL)
     encoded_rows[:, 1:] = matrix
-    return _ragged(encoded_rows, widths + 1 if valid is None else np.where(valid, widths + 1, 1))
+    return _ragged_binary(encoded_rows, widths + 1 if valid is None else np.where(valid, widths + 1, 1))
 
 
-def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Encode the values of a numeric, boolean or decimal column as bytes.
-
-    Returns the bytes as uint8[n, w], and the number of bytes used in each row (int64[n]).
-    """
+def _encode_scalars(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    # Returns the bytes as uint8[n, w], and the number of bytes used in each row (int64[n]).
     kind = column.type
     if kind in _INTEGERS:
-        return encoded(zigzag(_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
+        return encoded(zigzag(_raw_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
     if pa.types.is_boolean(kind):
-        matrix = _values(column.cast(pa.uint8()), "u1").reshape(-1, 1)
+        matrix = _raw_values(column.cast(pa.uint8()), "u1").reshape(-1, 1)
     elif pa.types.is_floating(kind) and kind.bit_width in (32, 64):
         width = kind.bit_width // 8
-        matrix = _values(column, f"<f{width}").view(np.uint8).reshape(-1, width)
+        matrix = _raw_values(column, f"<f{width}").view(np.uint8).reshape(-1, width)
     elif pa.types.is_decimal128(kind):
-        matrix = _values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : decimal_size(kind.precision)][:, ::-1]
+        matrix = _raw_values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : decimal_size(kind.precision)][:, ::-1]
     else:
         raise SchemaError(f"Type {kind} is not supported in Avro. Cast the column first.", type=str(kind))
     return matrix, np.full(len(column), matrix.shape[1], np.int64)
@@ -192,8 +181,8 @@ _INTEGERS: dict[pa.DataType, str] = {
 }
 
 
-def _values(column: pa.Array, dtype: str) -> np.ndarray:
-    """Return the values of a fixed-width Arrow array as a numpy array. The values of nulls are arbitrary."""
+def _raw_values(column: pa.Array, dtype: str) -> np.ndarray:
+    # The values of nulls are arbitrary.
     data = column.buffers()[1]
     if data is None or len(column) == 0:
         return np.zeros(len(column), dtype)
@@ -201,63 +190,58 @@ def _values(column: pa.Array, dtype: str) -> np.ndarray:
     return np.frombuffer(data, dtype, len(column), column.offset * width)
 
 
-def _text(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
-    """Encode a string or bytes column: the union branch and the length of each row, and then its bytes."""
+def _encode_strings(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     offsets, data = byte_strings(column)
     sizes = np.diff(offsets)
     if valid is not None and sizes[~valid].any():
         dense = column.drop_null()
-        column, sizes = _spread(dense, valid), np.where(valid, sizes, 0)
+        column, sizes = _expand_nulls(dense, valid), np.where(valid, sizes, 0)
         offsets, data = byte_strings(column)
     matrix, widths = encoded(zigzag(sizes))
-    return [_branched(valid, matrix, widths), _binary(offsets, data)]
+    return [_encode_with_branch(valid, matrix, widths), _binary(offsets, data)]
 
 
-def _list(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+def _encode_lists(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     dense = column.drop_null()
     offsets = _list_offsets(dense)
     items = dense.values.slice(offsets[0], offsets[-1] - offsets[0])
-    return _blocks(encode_columns([items]), offsets - offsets[0], valid)
+    return _encode_blocks(encode_columns([items]), offsets - offsets[0], valid)
 
 
-def _map(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+def _encode_maps(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     dense = column.drop_null()
     offsets = _list_offsets(dense)
     first, count = offsets[0], offsets[-1] - offsets[0]
     keys, values = dense.keys.slice(first, count), dense.items.slice(first, count)
     key_offsets, key_bytes = byte_strings(keys)
-    lengths = _ragged(*encoded(zigzag(np.diff(key_offsets))))
-    return _blocks(encode_columns([values], [lengths, _binary(key_offsets, key_bytes)]), offsets - first, valid)
+    lengths = _ragged_binary(*encoded(zigzag(np.diff(key_offsets))))
+    return _encode_blocks(encode_columns([values], [lengths, _binary(key_offsets, key_bytes)]), offsets - first, valid)
 
 
 def _list_offsets(lists: pa.Array) -> np.ndarray:
-    """Return the offsets of a list or map array without nulls (int64[n + 1]). The array may be a slice."""
     if len(lists) == 0:
         return np.zeros(1, np.int64)
     return np.frombuffer(lists.buffers()[1], "<i4", len(lists) + 1, lists.offset * 4).astype(np.int64)
 
 
-def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
-    """Encode lists or maps from their encoded items: one Avro block per list, followed by an end mark.
-
-    `ends` (int64[lists + 1]) counts items. An empty list is only the end mark.
-    """
+def _encode_blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
+    # `ends` (int64[lists + 1]) counts items. An empty list is only the end mark.
     item_offsets, data = byte_strings(items)
     counts = np.diff(ends)
     matrix, widths = encoded(zigzag(counts))
-    head = _spread(_ragged(matrix, widths), valid)
-    body = _spread(_binary(item_offsets[ends], data), valid)
-    tail = _spread(_ragged(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int64)), valid)
+    head = _expand_nulls(_ragged_binary(matrix, widths), valid)
+    body = _expand_nulls(_binary(item_offsets[ends], data), valid)
+    tail = _expand_nulls(_ragged_binary(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int64)), valid)
     return [_branches(valid, len(head)), head, body, tail]
 
 
-def _struct(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+def _encode_structs(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     dense = column.drop_null()
     if dense.type.num_fields == 0:
         raise SchemaError("Structs without fields are not supported in Avro. Drop the column.")
     body = encode_columns([dense.field(i) for i in range(dense.type.num_fields)])
-    return [_branches(valid, len(column)), _spread(body, valid)]
+    return [_branches(valid, len(column)), _expand_nulls(body, valid)]
 
 
 def _branches(valid: np.ndarray | None, count: int) -> pa.Array:
-    return _branched(valid, np.empty((count, 0), np.uint8), np.zeros(count, np.int64))
+    return _encode_with_branch(valid, np.empty((count, 0), np.uint8), np.zeros(count, np.int64))

@@ -31,7 +31,7 @@ def read_nested(
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
-    schema = fastavro.parse_schema(_physical(field, counter(), inner=False))
+    schema = fastavro.parse_schema(_read_schema(field, counter(), inner=False))
     view = memoryview(data.data)
     values: list[Any] = []
     widths = np.empty(len(at), np.int64)
@@ -46,34 +46,31 @@ def read_nested(
 
 
 def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
-    """Return the schema with which fastavro reads the values of a field. `array_of` then applies logical types.
+    """Return an Avro schema without logical types, with which fastavro reads the values of a field.
 
     `names` yields unused numbers for type names.
     """
-    return _physical(field, names)
+    return _read_schema(field, names)
 
 
 def array_of(values: list[Any], field: AvroType) -> pa.Array:
-    """Convert values that fastavro read with `physical_schema` to the Arrow type of the field.
+    """Convert Python values that fastavro decoded to an Arrow array of the field's type.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
-    return _logical(_physical_array(values, field), field)
+    return _apply_logical_types(_physical_array(values, field), field)
 
 
 def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
     try:
-        return pa.array(values, _storage(field))
+        return pa.array(values, _read_type(field))
     except (OverflowError, TypeError, ValueError, MemoryError) as e:
         raise Damaged(f"{type(e).__name__}: {e}") from e
 
 
-def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
-    """Return the schema for fastavro: without logical types, with new type names, and with maps as lists of pairs.
-
-    A map is encoded like an array of key-value records. Reading it as an array keeps the order and repeated keys, as
-    Arrow does.
-    """
+def _read_schema(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
+    # A map is encoded like an array of key-value records. Reading it as an array keeps the order and repeated keys, as
+    # Arrow does.
     plain = _physical_value(field, names)
     if field.null_at is None or not inner:
         return plain
@@ -82,12 +79,12 @@ def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
 
 def _physical_value(field: AvroType, names: Iterator[int]) -> Any:
     if field.kind in ("array", "map"):
-        item = _physical(field.children[0][1], names)
+        item = _read_schema(field.children[0][1], names)
         if field.kind == "map":
             item = _record([("key", "string"), ("value", item)], names)
         return {"type": "array", "items": item}
     if field.kind == "record":
-        return _record([(f"f{i}", _physical(child, names)) for i, (_, child) in enumerate(field.children)], names)
+        return _record([(f"f{i}", _read_schema(child, names)) for i, (_, child) in enumerate(field.children)], names)
     if field.kind == "fixed":
         return {"type": "fixed", "name": f"t{next(names)}", "size": field.size}
     return "long" if field.kind == "enum" else field.kind
@@ -104,30 +101,33 @@ def _record(fields: list[tuple[str, Any]], names: Iterator[int]) -> dict[str, An
 _STORAGE = PLAIN | {"fixed": pa.binary(), "enum": pa.int64()}
 
 
-def _storage(field: AvroType) -> pa.DataType:
-    """Return the Arrow type of the values that fastavro reads with the physical schema."""
+def _read_type(field: AvroType) -> pa.DataType:
     if field.kind == "array":
-        return pa.list_(_storage(field.children[0][1]))
+        return pa.list_(_read_type(field.children[0][1]))
     if field.kind == "map":
         return pa.list_(
-            pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", _storage(field.children[0][1]))])
+            pa.struct(
+                [
+                    pa.field("key", pa.string(), nullable=False),
+                    pa.field("value", _read_type(field.children[0][1])),
+                ]
+            )
         )
     if field.kind == "record":
-        return pa.struct([pa.field(f"f{i}", _storage(child)) for i, (_, child) in enumerate(field.children)])
+        return pa.struct([pa.field(f"f{i}", _read_type(child)) for i, (_, child) in enumerate(field.children)])
     return _STORAGE[field.kind]
 
 
-def _logical(array: pa.Array, field: AvroType) -> pa.Array:
-    """Convert an array from `_physical_array` to the Arrow types of the Avro schema, without copying where possible."""
+def _apply_logical_types(array: pa.Array, field: AvroType) -> pa.Array:
     if field.kind == "array":
-        children = [_logical(array.values, field.children[0][1])]
+        children = [_apply_logical_types(array.values, field.children[0][1])]
     elif field.kind == "map":
         entries = array.values
-        pairs = [entries.field(0), _logical(entries.field(1), field.children[0][1])]
+        pairs = [entries.field(0), _apply_logical_types(entries.field(1), field.children[0][1])]
         children = [pa.StructArray.from_arrays(pairs, fields=[field.arrow.key_field, field.arrow.item_field])]
     elif field.kind == "record":
         parts = array.flatten()  # flatten also sets null where the record is null
-        children = [_logical(part, child) for part, (_, child) in zip(parts, field.children, strict=True)]
+        children = [_apply_logical_types(part, child) for part, (_, child) in zip(parts, field.children, strict=True)]
     else:
         return _logical_scalar(array, field)
     own = array.buffers()[: 1 if field.kind == "record" else 2]
@@ -147,7 +147,6 @@ def _logical_scalar(array: pa.Array, field: AvroType) -> pa.Array:
 
 
 def _nested_decimals(array: pa.Array, field: AvroType) -> pa.Array:
-    """Convert a binary array with nulls to decimals."""
     present = array.is_valid().to_numpy(zero_copy_only=False)
     dense = array.drop_null()
     margin = bytes(MARGIN)

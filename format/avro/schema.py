@@ -187,7 +187,7 @@ def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
 
 
 def _avro_name(name: str) -> str:
-    """Replace each character that Avro does not allow in names with `__`, as Hudi does."""
+    # Hudi replaces invalid characters in the same way.
     name = re.sub(r"[^A-Za-z0-9_]", "__", name)
     return re.sub(r"\A[0-9]", "__", name)
 
@@ -197,10 +197,7 @@ def _avro_field(field: pa.Field, namespace: str) -> Avro:
 
 
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
-    """Return the Avro type of the field `name` in the record with the full name `namespace`.
-
-    Types of list items and map values use the same two names.
-    """
+    # Types of list items and map values use the same two names.
     if kind in _AVRO_PLAIN:
         return _AVRO_PLAIN[kind]
     if kind in _AVRO_LOGICAL:

@@ -22,7 +22,7 @@ class Damaged(Exception):
 
 
 def demand(holds: np.ndarray, otherwise: str) -> None:
-    """Raise Damaged with the reason `otherwise` unless all elements of the boolean array `holds` are true."""
+    """Raise Damaged with the reason `otherwise` unless every element of a boolean array is true."""
     if not holds.all():
         raise Damaged(otherwise)
 
@@ -53,14 +53,12 @@ def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: n
     MARGIN bytes before and after them must be readable.
     """
     demand((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
-    return fixed_width(kind, _two_words(data, begins, lengths))
+    return fixed_width(kind, _decode_int128(data, begins, lengths))
 
 
-def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Decode big-endian two's complement integers of 1 to 16 bytes to 128-bit little-endian integers (int64[n, 2]).
-
-    Each number is read as the 16 bytes before its end. A shift removes the bytes before the number and keeps the sign.
-    """
+def _decode_int128(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    # Each number is read as the 16 bytes before its end. A shift removes the bytes before the number and keeps the
+    # sign.
     words, last = words_at(data, ">i8"), begins + lengths - 8
     low, high = words[last].astype(np.int64), words[last - 8].astype(np.int64)
     excess_low, excess_high = 64 - 8 * np.minimum(lengths, 8), 128 - 8 * np.maximum(lengths, 9)

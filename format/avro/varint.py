@@ -35,7 +35,7 @@ def encoded(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if longest > 8:
         return _encoded_long(coded, lengths, longest), lengths
     continued = _ALL_STOPS & ((_U64(1) << (_U64(8) * (lengths - 1).view(np.uint64))) - _U64(1))
-    return (_spread(coded) | continued).view(np.uint8).reshape(-1, 8)[:, :longest], lengths
+    return (_spread_to_bytes(coded) | continued).view(np.uint8).reshape(-1, 8)[:, :longest], lengths
 
 
 def _lengths(coded: np.ndarray) -> np.ndarray:
@@ -54,18 +54,14 @@ def _encoded_long(coded: np.ndarray, lengths: np.ndarray, longest: int) -> np.nd
     return out
 
 
-def _spread(x: np.ndarray) -> np.ndarray:
-    """Split the low 56 bits of each number into eight groups of seven, one in each byte of a little-endian word."""
+def _spread_to_bytes(x: np.ndarray) -> np.ndarray:
     x = (x & _U64(0x000000000FFFFFFF)) | ((x & _U64(0x00FFFFFFF0000000)) << _U64(4))
     x = (x & _U64(0x00003FFF00003FFF)) | ((x & _U64(0x0FFFC0000FFFC000)) << _U64(2))
     return (x & _U64(0x007F007F007F007F)) | ((x & _U64(0x3F803F803F803F80)) << _U64(1))
 
 
-def _gathered(x: np.ndarray) -> np.ndarray:
-    """Join the low seven bits of each byte of a word to a number of 56 bits, the inverse of `_spread`.
-
-    The top bit of each byte must be 0.
-    """
+def _join_from_bytes(x: np.ndarray) -> np.ndarray:
+    # The top bit of each byte must be 0.
     x = (x & _U64(0x007F007F007F007F)) | ((x & _U64(0x7F007F007F007F00)) >> _U64(1))
     x = (x & _U64(0x00003FFF00003FFF)) | ((x & _U64(0x3FFF00003FFF0000)) >> _U64(2))
     return (x & _U64(0x000000000FFFFFFF)) | ((x & _U64(0x0FFFFFFF00000000)) >> _U64(4))
@@ -82,17 +78,16 @@ def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.nda
     stops = ~word & _ALL_STOPS
     lowest = stops & (_U64(0) - stops)  # the top bit of the last byte
     mask = (lowest << _U64(1)) - _U64(1)  # that byte and all lower bytes; all eight bytes if none of them is the last
-    numbers = _gathered(word & mask & ~_ALL_STOPS)
+    numbers = _join_from_bytes(word & mask & ~_ALL_STOPS)
     exponents = (lowest.astype(np.float64).view(np.int64) >> 52) - 1023  # exact: powers of two, 8 * length - 1
     lengths = (exponents + 1) >> 3
     long = np.flatnonzero(stops == 0)
     if len(long):
-        numbers[long], lengths[long] = _with_high_bytes(numbers[long], data, at[long] + 8)
+        numbers[long], lengths[long] = _add_high_bytes(numbers[long], data, at[long] + 8)
     return numbers, lengths
 
 
-def _with_high_bytes(numbers: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add the ninth and tenth byte, which start at `at`, to integers whose first eight bytes are already decoded."""
+def _add_high_bytes(numbers: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ninth, tenth = data[at].astype(np.uint64), data[at + 1].astype(np.uint64)
     ten = ninth >= 0x80
     numbers = numbers | ((ninth & _U64(0x7F)) << _U64(56)) | np.where(ten, tenth << _U64(63), _U64(0))

@@ -31,7 +31,7 @@ from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes
 from hoodoo.format.log.parquet_block import decode_parquet, encode_parquet
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.position_bitmap import decode_positions, encode_positions
-from hoodoo.format.resolve import AS_IT_STANDS
+from hoodoo.format.resolve import NO_CHANGES
 
 __all__ = [
     "DataBlock",
@@ -143,7 +143,7 @@ def encode_log(
 
     def add(kind: int, header: dict[int, str], content: Sequence[bytes | memoryview], at: np.ndarray | None) -> None:
         positions_entry = {_POSITIONS: encode_positions(at)} if base_instant and at is not None else {}
-        pieces.extend(_framed(kind, _entries(header | positions_entry), content))
+        pieces.extend(_encode_block(kind, _header_bytes(header | positions_entry), content))
 
     def add_rows(block_rows: pa.Table, columns: pa.Schema, header: dict[int, str], at: np.ndarray | None) -> None:
         in_parquet = parquet and len(block_rows) >= _PARQUET_FROM
@@ -173,7 +173,7 @@ _Contents = Iterator[tuple[int, int, list[bytes | memoryview]]]
 
 
 def _avro_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
-    plain = AS_IT_STANDS.conform(rows, list(schema))
+    plain = NO_CHANGES.conform(rows, list(schema))
     data, offsets = encode_records(plain, schema)
     for begin, end in ranges(offsets, BLOCK_MAX):
         _require_readable(begin, 8 + int(offsets[end] - offsets[begin]))
@@ -202,25 +202,25 @@ def change_block(instant: str, schema: str, count: int, records: bytes | memoryv
     The block contains `count` Avro records with the schema `schema` (Avro JSON). Each record in `records` is preceded
     by its length.
     """
-    return _framed(
-        _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
+    return _encode_block(
+        _CDC,
+        _header_bytes({_SCHEMA: schema, _INSTANT_TIME: instant}),
+        [struct.pack(">ii", _DATA_VERSION, count), records],
     )
 
 
 def hfile_block(instant: str, schema: str, content: bytes) -> bytes:
     """Encode a log block for Hudi's metadata table: an HFile of records with the schema `schema` (Avro JSON)."""
-    return b"".join(_framed(_HFILE, _entries({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
+    return b"".join(_encode_block(_HFILE, _header_bytes({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
-def _entries(texts: dict[int, str]) -> bytes:
-    """Encode the header or footer of a log block."""
+def _header_bytes(texts: dict[int, str]) -> bytes:
     coded = [(key, text.encode()) for key, text in texts.items()]
     return struct.pack(">i", len(coded)) + b"".join(struct.pack(">ii", key, len(text)) + text for key, text in coded)
 
 
-def _framed(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """Encode a log block from its type, header and content. Returns its bytes in pieces."""
-    size, footer = sum(map(len, content)), _entries({})
+def _encode_block(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    size, footer = sum(map(len, content)), _header_bytes({})
     length = 8 + len(header) + 8 + size + len(footer) + 8
     head = MAGIC + struct.pack(">qii", length, _FORMAT, kind) + header + struct.pack(">q", size)
     return [head, *content, footer + struct.pack(">q", length + len(MAGIC))]
@@ -305,9 +305,9 @@ def decode_logs(
         )
         counts = dict(zip(numbers, (count for _, count in heads), strict=True))
         begin = 0
-        for run, count in _runs(numbers, list(counts.values())):
+        for run, count in _consecutive_runs(numbers, list(counts.values())):
             decoded |= dict.fromkeys(run, [])
-            run_positions = [_positions(frames[number], counts[number]) for number in run] if positions else None
+            run_positions = [_row_positions(frames[number], counts[number]) for number in run] if positions else None
             instant, run_rows = frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count)
             decoded[run[0]] = [
                 DataBlock(instant, run_rows, False, None if run_positions is None else np.concatenate(run_positions))
@@ -320,8 +320,7 @@ def decode_logs(
     ]
 
 
-def _runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Group `numbers` into runs of consecutive numbers. Yields each run with the sum of its `counts`."""
+def _consecutive_runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
     run: list[int] = []
     total = 0
     for number, count in zip(numbers, counts, strict=True):
@@ -347,7 +346,7 @@ def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, mem
                 f"Change log contains a block of type {frame.kind}: expected type {_CDC}. Restore the file from a "
                 "backup."
             )
-        count, records = _counted(frame)
+        count, records = _split_record_count(frame)
         yield frame.text(_INSTANT_TIME), frame.text(_SCHEMA), count, records
 
 
@@ -359,7 +358,6 @@ class _Frame:
     end: int
 
     def text(self, key: int) -> str:
-        """Return an entry of the block header. Raises CorruptTable if the entry is missing."""
         if key not in self.header:
             raise CorruptTable(
                 f"Log block of type {self.kind} lacks the header entry {key}. Restore the file from a backup."
@@ -367,31 +365,28 @@ class _Frame:
         return self.header[key]
 
 
-class _Torn(Exception):
-    """Internal exception for an invalid block in a log file. The message is the reason."""
+class _InvalidBlock(Exception):
+    pass
 
 
 def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
     at = 0
     while at < len(data):
         try:
-            frame = _frame(data, at)
-        except _Torn as e:
+            frame = _parse_block(data, at)
+        except _InvalidBlock as e:
             if strict:
                 raise CorruptTable(
                     f"Log file is damaged at byte {at} of {len(data)}: {e}. Restore it from a backup.", at=at
                 ) from e
-            at = _next_magic(data, at + 1)
+            at = _find_next_magic(data, at + 1)
             continue
         yield frame
         at = frame.end
 
 
-def _next_magic(data: memoryview, start: int) -> int:
-    """Return the offset of the next block magic at or after `start`, or the length of `data` if there is none.
-
-    The search copies one window after another, because a memoryview lacks `find`.
-    """
+def _find_next_magic(data: memoryview, start: int) -> int:
+    # The search copies one window after another, because a memoryview lacks `find`.
     window = 1 << 20
     for first in range(start, len(data), window):
         offset = bytes(data[first : first + window + len(MAGIC) - 1]).find(MAGIC)
@@ -400,36 +395,35 @@ def _next_magic(data: memoryview, start: int) -> int:
     return len(data)
 
 
-def _frame(data: memoryview, at: int) -> _Frame:
-    """Parse the log block that starts at `at`. Raises `_Torn` if its lengths are inconsistent."""
+def _parse_block(data: memoryview, at: int) -> _Frame:
     reader = _FrameReader(data, at, len(data))
     if bytes(reader.take(len(MAGIC))) != MAGIC:
-        raise _Torn("the block does not start with the bytes #HUDI#")
+        raise _InvalidBlock("the block does not start with the bytes #HUDI#")
     length = reader.int64()
     if not 0 <= length <= len(data) - reader.at:
-        raise _Torn(f"the block length {length} exceeds the file")
+        raise _InvalidBlock(f"the block length {length} exceeds the file")
     reader.end = reader.at + length
     version, kind = reader.int32(), reader.int32()
     if version != _FORMAT:
-        raise _Torn(f"the block has the format version {version}, expected {_FORMAT}")
+        raise _InvalidBlock(f"the block has the format version {version}, expected {_FORMAT}")
     header = reader.entries()
     content = reader.take(reader.int64())
     reader.entries()
     pointer = reader.int64()
     if pointer != length + len(MAGIC) or reader.at != reader.end:
-        raise _Torn("the block has different lengths at its start and at its end")
+        raise _InvalidBlock("the block has different lengths at its start and at its end")
     return _Frame(kind, header, content, reader.end)
 
 
 class _FrameReader:
-    """Reader of the numbers and strings of a log block. It never reads beyond `end`."""
+    # Nothing is read beyond `end`.
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
         self.data, self.at, self.end = data, at, end
 
     def take(self, size: int) -> memoryview:
         if not 0 <= size <= self.end - self.at:
-            raise _Torn(f"a length of {size} bytes at byte {self.at} exceeds the block")
+            raise _InvalidBlock(f"a length of {size} bytes at byte {self.at} exceeds the block")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -442,11 +436,11 @@ class _FrameReader:
     def entries(self) -> dict[int, str]:
         count = self.int32()
         if not 0 <= count <= _ENTRIES_MAX:
-            raise _Torn(f"the block has an invalid number of header entries, {count}")
+            raise _InvalidBlock(f"the block has an invalid number of header entries, {count}")
         try:
             return {self.int32(): str(self.take(self.int32()), "utf-8") for _ in range(count)}
         except UnicodeDecodeError as e:
-            raise _Torn("a block header is not valid UTF-8") from e
+            raise _InvalidBlock("a block header is not valid UTF-8") from e
 
 
 _Blocks = Sequence[DataBlock | DeleteBlock | RollbackBlock]
@@ -465,11 +459,10 @@ def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, po
         )
     if not positions:
         return _DECODERS[frame.kind](frame, columns)
-    return _over_rows(frame, _DECODERS[frame.kind](frame, columns))
+    return _add_row_positions(frame, _DECODERS[frame.kind](frame, columns))
 
 
-def _positions(frame: _Frame, count: int) -> np.ndarray:
-    """Return the base file position of each of the `count` records in a log block."""
+def _row_positions(frame: _Frame, count: int) -> np.ndarray:
     rows = decode_positions(frame.text(_POSITIONS))
     if len(rows) != count:
         raise CorruptTable(
@@ -478,19 +471,17 @@ def _positions(frame: _Frame, count: int) -> np.ndarray:
     return rows
 
 
-def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
-    """Add the base file position of each record to the single decoded block in `blocks`."""
+def _add_row_positions(frame: _Frame, blocks: _Blocks) -> _Blocks:
     block = blocks[0] if len(blocks) == 1 else None
     if block is None or isinstance(block, RollbackBlock):
         raise CorruptTable(
             f"Log block of type {frame.kind} lacks the row positions of its records. Restore the file from a backup."
         )
     count = len(block.rows) if isinstance(block, DataBlock) else len(block.keys)
-    return [replace(block, positions=_positions(frame, count))]
+    return [replace(block, positions=_row_positions(frame, count))]
 
 
-def _counted(frame: _Frame) -> tuple[int, memoryview]:
-    """Return the number of records in a data block, and their bytes."""
+def _split_record_count(frame: _Frame) -> tuple[int, memoryview]:
     if len(frame.content) < 8:
         raise CorruptTable(
             f"Data block is truncated: expected at least 8 bytes, got {len(frame.content)}. Restore the file from a "
@@ -505,7 +496,7 @@ def _counted(frame: _Frame) -> tuple[int, memoryview]:
 
 
 def _avro_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
-    count, records = _counted(frame)
+    count, records = _split_record_count(frame)
     rows = decode_records(records, count, frame.text(_SCHEMA), columns)
     return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
 
@@ -524,7 +515,7 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 @lru_cache(maxsize=64)
 def _schema_of(text: str) -> pa.Schema:
-    """Parse the Avro schema in a block header into an Arrow schema. Many log files have the same schema."""
+    # Many log files have the same schema.
     return arrow_schema(text)
 
 

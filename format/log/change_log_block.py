@@ -29,7 +29,7 @@ from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.log.block import BLOCK_MAX, change_block, change_blocks
 from hoodoo.format.log.delete import ranges
 from hoodoo.format.parquet.base_file import constant
-from hoodoo.format.resolve import AS_IT_STANDS, Resolution
+from hoodoo.format.resolve import NO_CHANGES, Resolution
 from hoodoo.format.rows import compact
 
 DATA_BEFORE_AFTER, DATA_BEFORE, OP_KEY_ONLY = "DATA_BEFORE_AFTER", "DATA_BEFORE", "OP_KEY_ONLY"
@@ -130,12 +130,11 @@ def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
                 instant=instant,
             )
         rows = rows.select(columns_of(mode))
-        _check(rows, instant)
+        _require_valid_changes(rows, instant)
         yield ChangeBlock(instant, mode, rows)
 
 
-def _check(rows: pa.Table, instant: str) -> None:
-    """Raise CorruptTable unless each change has a valid operation, a key, and the row images of its operation."""
+def _require_valid_changes(rows: pa.Table, instant: str) -> None:
     if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
         raise CorruptTable(
             f"Change log of instant {instant} contains an unknown operation: expected {', '.join(_OPS)}. Restore the "
@@ -166,7 +165,7 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
     return pa.chunked_array(parts, pa.struct(fields))
 
 
-def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = AS_IT_STANDS) -> pa.Table:
+def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = NO_CHANGES) -> pa.Table:
     """Convert the row images of a change log to columns with the names and types of `schema`.
 
     A column that the image lacks is null. A null image becomes a row of nulls. `resolution` maps the columns of the

@@ -23,11 +23,11 @@ from hoodoo.format.log.block import (
     DataBlock,
     DeleteBlock,
     RollbackBlock,
-    _counted,
     _decode_frame,
     _Frame,
     _frames,
     _is_partial,
+    _split_record_count,
 )
 
 
@@ -54,7 +54,7 @@ Found = DataBlock | DeleteBlock | RollbackBlock | Unreadable
 _Spans = tuple[np.ndarray, np.ndarray]
 
 
-def read_what_is_sound(
+def read_damaged_log(
     data: bytes | memoryview, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool
 ) -> Iterator[tuple[int, Found]]:
     """Read a log file that may be damaged. Yields readable blocks, and an Unreadable for each damaged part.
@@ -80,26 +80,25 @@ def read_what_is_sound(
         except CorruptTable as problem:
             yield number, Unreadable(None, 0, problem.message)
             return
-        for found in _of_frame(frame, columns, known, strict):
+        for found in _read_block(frame, columns, known, strict):
             yield number, found
         number += 1
 
 
-def _of_frame(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool) -> Iterator[Found]:
+def _read_block(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool) -> Iterator[Found]:
     try:
         yield from _decode_frame(frame, columns, strict, False)
     except CorruptTable as problem:
         if frame.kind == _AVRO and _SCHEMA in frame.header and len(frame.content) >= 8:
-            yield from _records(frame, columns, known)
+            yield from _read_avro_records(frame, columns, known)
         else:
             yield Unreadable(None, 0, problem.message, deletes=frame.kind == _DELETE)
 
 
-def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
-    """Read the records of a damaged Avro block, in parts that are as large as possible."""
-    count, content = _counted(frame)
+def _read_avro_records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
+    count, content = _split_record_count(frame)
     record, raw = parse_record(frame.text(_SCHEMA)), np.frombuffer(content, np.uint8)
-    starts, ends = _walked(raw, count)
+    starts, ends = _find_valid_records(raw, count)
     reasons: dict[int, str] = {}
 
     def read(low: int, high: int) -> pa.Table | None:
@@ -114,7 +113,7 @@ def _records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str
             yield DataBlock(frame.header.get(_INSTANT_TIME, ""), rows, _is_partial(frame))
         else:
             span = (starts[low:high], ends[low:high])
-            yield Unreadable(low, 1, reasons[low], _known(raw, span, record, known))
+            yield Unreadable(low, 1, reasons[low], _read_known(raw, span, record, known))
     if len(starts) < count:
         yield Unreadable(
             len(starts), count - len(starts), "the lengths of the records do not match the length of the block."
@@ -137,8 +136,7 @@ def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Itera
             todo += [(middle, high), (low, middle)]
 
 
-def _walked(raw: np.ndarray, count: int) -> _Spans:
-    """Return the start and end of each record in a damaged block, up to the first invalid length."""
+def _find_valid_records(raw: np.ndarray, count: int) -> _Spans:
     starts, ends, at = list[int](), list[int](), 0
     while len(starts) < count and at + 4 <= len(raw):
         length = int.from_bytes(raw[at : at + 4].tobytes(), "big", signed=True)
@@ -150,7 +148,7 @@ def _walked(raw: np.ndarray, count: int) -> _Spans:
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
-def _known(raw: np.ndarray, span: _Spans, record: AvroType, known: Sequence[Sequence[str]]) -> pa.Table | None:
+def _read_known(raw: np.ndarray, span: _Spans, record: AvroType, known: Sequence[Sequence[str]]) -> pa.Table | None:
     for columns in known:
         try:
             rows = decode_spans(raw, *span, record, columns)

@@ -115,7 +115,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
         raise KeyValueError("Delete has a null record key or partition path, so it would delete nothing. Drop it.")
     for first in range(0, len(keys), _ROWS):
         ordering = [_contiguous(column).slice(first, _ROWS) for column in block.ordering]
-        wrapped = _wrapped(ordering, len(keys.slice(first, _ROWS)))
+        wrapped = _encode_ordering(ordering, len(keys.slice(first, _ROWS)))
         records = encode_columns([keys.slice(first, _ROWS), partitions.slice(first, _ROWS)]), wrapped
         offsets, data = byte_strings(pc.binary_join_element_wise(*records, b""))
         for begin, end in ranges(offsets, limit):
@@ -148,16 +148,15 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return _contiguous(column).cast(pa.string())
 
 
-def _wrapped(ordering: Sequence[pa.Array], count: int) -> pa.Array:
-    """Encode the ordering values of each delete as Hudi's union `orderingVal`, in a binary array."""
+def _encode_ordering(ordering: Sequence[pa.Array], count: int) -> pa.Array:
     if not ordering:
         return pa.array([b"\x04\x00"], pa.binary()).take(
             pa.array(np.zeros(count, np.int32))
         )  # IntWrapper(0), as Java writes it
     if len(ordering) == 1:
-        return _value(ordering[0], count)
+        return _encode_values(ordering[0], count)
     # Hudi does not unwrap a TimestampMicrosWrapper in an array, and writes a LongWrapper.
-    values = [_value(each.cast(pa.int64()) if _is_time(each.type) else each, count) for each in ordering]
+    values = [_encode_values(each.cast(pa.int64()) if _is_time(each.type) else each, count) for each in ordering]
     numbers, _ = encoded(zigzag(np.array([_ARRAY, 1, len(values)])))
     head, end = pa.scalar(numbers.tobytes(), pa.binary()), pa.scalar(b"\0", pa.binary())
     return pc.binary_join_element_wise(head, *values, end, b"")
@@ -167,25 +166,23 @@ def _is_time(kind: pa.DataType) -> bool:
     return _WRITTEN.get(kind) == _TIMESTAMP
 
 
-def _value(ordering: pa.Array, count: int) -> pa.Array:
-    """Encode the values of one ordering column as elements of Hudi's union `orderingVal`, in a binary array."""
+def _encode_values(ordering: pa.Array, count: int) -> pa.Array:
     if ordering.null_count or len(ordering) != count:
         raise OrderingError(
             f"Ordering value is null in {ordering.null_count} of {count} ordered deletes. Fill in the ordering column."
         )
     if pa.types.is_decimal(ordering.type):
-        return _rebranched(encode_columns([_minimal(ordering)]), _DECIMAL)
+        return _replace_branch(encode_columns([_to_java_decimals(ordering)]), _DECIMAL)
     if ordering.type not in _WRITTEN:
         raise OrderingError(
             f"Type {ordering.type} is not supported for ordering values in Hudi's delete blocks. Cast the ordering "
             "column.",
             type=str(ordering.type),
         )
-    return _rebranched(encode_columns([ordering]), _WRITTEN[ordering.type])
+    return _replace_branch(encode_columns([ordering]), _WRITTEN[ordering.type])
 
 
-def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
-    """Replace the union branch, which is the first byte of each encoded value, by `branch`."""
+def _replace_branch(fields: pa.Array, branch: int) -> pa.Array:
     offsets, data = byte_strings(fields)
     data = data.copy()
     data[offsets[:-1]] = 2 * branch
@@ -193,8 +190,7 @@ def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(fields), buffers)
 
 
-def _minimal(ordering: pa.Array) -> pa.Array:
-    """Convert decimals to the bytes of Java's BigInteger: the shortest big-endian two's complement."""
+def _to_java_decimals(ordering: pa.Array) -> pa.Array:
     try:
         scaled = ordering.cast(_WRAPPED_DECIMAL)
     except pa.ArrowInvalid as e:
@@ -239,13 +235,13 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
             f"but it has {len(content) - _HEAD.size} bytes. Restore the file from a backup."
         )
     try:
-        return _grouped(instant, content[_HEAD.size :])
+        return _decode_by_kind(instant, content[_HEAD.size :])
     except Damaged as e:
         raise CorruptTable(f"Delete block of instant {instant} is damaged: {e}. Restore the file from a backup.") from e
 
 
 class _Spans(NamedTuple):
-    """Start, end and kind of each record in a list of deletes.
+    """Start, end and kind of each record in the content of a delete block.
 
     The kind is the branch of the union `orderingVal`. For a record with several values, it is _ARRAY plus the index of
     its shape in `shapes`.
@@ -257,21 +253,18 @@ class _Spans(NamedTuple):
     shapes: dict[_Shape, int]
 
 
-def _walk(avro: bytes) -> _Spans:
-    """Find the start, the end and the kind of each record in a list of deletes.
-
-    The format does not store the lengths of records, so this loop finds them. The values are then read by column. Each
-    record has at least three bytes, so the loop ends at the end of the bytes even if a count is wrong.
-    """
+def _find_records(avro: bytes) -> _Spans:
+    # The format does not store the lengths of records, so this loop finds them. The values are then read by column.
+    # Each record has at least three bytes, so the loop ends at the end of the bytes even if a count is wrong.
     spans = _Spans([], [], [], {})
     try:
-        count, at = _number(avro, 0)
+        count, at = _read_varint(avro, 0)
         while count:
             if count < 0:
                 # a negative count is followed by the size of the group in bytes
-                _, at = _number(avro, at)
-            at = _walk_block(avro, at, abs(count), spans)
-            count, at = _number(avro, at)
+                _, at = _read_varint(avro, at)
+            at = _find_block_records(avro, at, abs(count), spans)
+            count, at = _read_varint(avro, at)
     except IndexError as e:
         raise Damaged("the block ends inside a record") from e
     if at != len(avro):
@@ -279,7 +272,7 @@ def _walk(avro: bytes) -> _Spans:
     return spans
 
 
-def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
+def _find_block_records(avro: bytes, at: int, count: int, spans: _Spans) -> int:
     for _ in range(count):
         spans.starts.append(at)
         for _ in ("recordKey", "partitionPath"):
@@ -288,13 +281,13 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
             ):  # a string of less than 64 bytes, the usual case
                 at += 2 + (size >> 1)
             else:
-                at = _after_text(avro, at)
-        kind, at = _number(avro, at)
+                at = _skip_string(avro, at)
+        kind, at = _read_varint(avro, at)
         if kind == _ARRAY:
-            at, shape = _after_array(avro, at)
+            at, shape = _skip_ordering_array(avro, at)
             kind = spans.shapes.setdefault(shape, _ARRAY + len(spans.shapes))
         else:
-            at = _after_value(avro, at, kind)
+            at = _skip_value(avro, at, kind)
         spans.kinds.append(kind)
         spans.ends.append(at)
     if at > len(avro):
@@ -302,8 +295,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
     return at
 
 
-def _number(avro: bytes, at: int) -> tuple[int, int]:
-    """Decode the variable-length integer at byte `at`. Returns it with the offset of the next byte."""
+def _read_varint(avro: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         byte = avro[at]
@@ -316,58 +308,54 @@ def _number(avro: bytes, at: int) -> tuple[int, int]:
             raise Damaged("an integer does not end")
 
 
-def _after_sized(avro: bytes, at: int) -> int:
-    size, at = _number(avro, at)
+def _skip_sized(avro: bytes, at: int) -> int:
+    size, at = _read_varint(avro, at)
     if size < 0:
         raise Damaged(f"a string has the negative length {size}")
     return at + size
 
 
-def _after_text(avro: bytes, at: int) -> int:
-    branch, at = _number(avro, at)
+def _skip_string(avro: bytes, at: int) -> int:
+    branch, at = _read_varint(avro, at)
     if branch not in (0, 1):
         raise Damaged(f"a string has the unknown Avro type {branch}")
-    return _after_sized(avro, at) if branch else at
+    return _skip_sized(avro, at) if branch else at
 
 
-def _after_value(avro: bytes, at: int, branch: int) -> int:
+def _skip_value(avro: bytes, at: int, branch: int) -> int:
     if not 0 <= branch <= len(_BRANCHES):
         raise Damaged(f"an ordering value has the unknown Avro type {branch}")
     width = _WIDTHS[branch]
     if width >= 0:
         return at + width
-    return _number(avro, at)[1] if width == _VARINT else _after_sized(avro, at)
+    return _read_varint(avro, at)[1] if width == _VARINT else _skip_sized(avro, at)
 
 
-def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
-    """Skip an array of ordering values. Returns the offset after it, and its shape.
-
-    As in a list, each group of values is preceded by its count. The count 0 ends the array, and a negative count is
-    followed by a size in bytes.
-    """
-    is_present, at = _number(avro, at)
+def _skip_ordering_array(avro: bytes, at: int) -> tuple[int, _Shape]:
+    # As in a list, each group of values is preceded by its count. The count 0 ends the array, and a negative count is
+    # followed by a size in bytes.
+    is_present, at = _read_varint(avro, at)
     if is_present != 1:
         raise Damaged("an array of ordering values is missing")
     shape = [_VARINT]
-    count, at = _number(avro, at)
+    count, at = _read_varint(avro, at)
     while count:
         if count < 0:
-            _, at = _number(avro, at)
+            _, at = _read_varint(avro, at)
             shape.append(_VARINT)
         for _ in range(abs(count)):
-            branch, at = _number(avro, at)
-            at = _after_value(avro, at, _DATE if branch == _LOCAL_DATE else branch)
+            branch, at = _read_varint(avro, at)
+            at = _skip_value(avro, at, _DATE if branch == _LOCAL_DATE else branch)
             shape.append(branch)
-        count, at = _number(avro, at)
+        count, at = _read_varint(avro, at)
         shape.append(_VARINT)
     if not any(part >= 0 for part in shape):
         raise Damaged("an array of ordering values is empty")
     return at, tuple(shape)
 
 
-def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
-    """Decode the deletes of a block, grouped by the kind of their ordering values."""
-    spans = _walk(bytes(avro))
+def _decode_by_kind(instant: str, avro: memoryview) -> list[DeleteBlock]:
+    spans = _find_records(bytes(avro))
     if len(spans.shapes) > _SHAPES_MAX:
         raise Damaged(f"the deletes have too many types of ordering values, {len(spans.shapes)}")
     raw, shapes = np.frombuffer(avro, np.uint8), list(spans.shapes)
@@ -375,19 +363,20 @@ def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
     blocks: list[DeleteBlock] = []
     for kind in dict.fromkeys(spans.kinds):
         shape = shapes[kind - _ARRAY] if kind >= _ARRAY else ()
-        at, record = kinds == kind, _record_of_several(shape) if shape else _RECORDS[kind]
+        at, record = kinds == kind, _array_delete_type(shape) if shape else _RECORDS[kind]
         records = decode_spans(raw, starts[at], ends[at], record)
         if records["recordKey"].null_count:
             raise Damaged("a record lacks a key")
-        blocks += [_block(instant, records, _several(records, shape))] if shape else _blocks(instant, kind, records)
+        blocks += (
+            [_block(instant, records, _ordering_arrays(records, shape))]
+            if shape
+            else _branch_blocks(instant, kind, records)
+        )
     return blocks
 
 
-def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
-    """Create delete blocks from records whose ordering values have one union branch.
-
-    Unconditional deletes get a separate block.
-    """
+def _branch_blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
+    # Unconditional deletes get a separate block.
     if branch == 0:
         return [_block(instant, records)]
     if branch != _INT:
@@ -403,8 +392,7 @@ def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ())
     return DeleteBlock(instant, keys, pc.fill_null(partitions, ""), ordering)
 
 
-def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
-    """Return the ordering values of deletes as one array per ordering column. `shape` is the shape of the values."""
+def _ordering_arrays(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
     return tuple(
         records[f"{_VALUE}{at}"].combine_chunks() if part else pa.nulls(len(records))
         for at, part in enumerate(shape)
@@ -412,16 +400,12 @@ def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
     )
 
 
-def _record(branch: int) -> AvroType:
-    """Return the Avro type of a delete whose ordering value has the union branch `branch`.
-
-    The branch itself is read as an integer before the value.
-    """
-    return _parsed({_VALUE: _BRANCHES[branch - 1][1]} if branch else {})
+def _delete_record_type(branch: int) -> AvroType:
+    # The branch itself is read as an integer before the value.
+    return _parse_delete_type({_VALUE: _BRANCHES[branch - 1][1]} if branch else {})
 
 
-def _record_of_several(shape: _Shape) -> AvroType:
-    """Return the Avro type of a delete with several ordering values in the given shape."""
+def _array_delete_type(shape: _Shape) -> AvroType:
     kinds: dict[str, Any] = {"there": "int"}
     for at, part in enumerate(shape):
         if part == _VARINT:
@@ -430,15 +414,14 @@ def _record_of_several(shape: _Shape) -> AvroType:
         kinds[f"branch{at}"] = "int"
         if part:
             kinds[f"{_VALUE}{at}"] = _BRANCHES[(_DATE if part == _LOCAL_DATE else part) - 1][1]
-    return _parsed(kinds)
+    return _parse_delete_type(kinds)
 
 
-def _parsed(value: dict[str, Any]) -> AvroType:
-    """Return the Avro type of a delete with the fields `value` after its union branch."""
+def _parse_delete_type(value: dict[str, Any]) -> AvroType:
     kinds = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int", **value}
     return parse_record(
         {"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
     )
 
 
-_RECORDS = [_record(branch) for branch in range(len(_BRANCHES) + 1)]
+_RECORDS = [_delete_record_type(branch) for branch in range(len(_BRANCHES) + 1)]

@@ -20,7 +20,7 @@ from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import encodings, statistics
 from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
-from hoodoo.format.resolve import AS_IT_STANDS, Resolution
+from hoodoo.format.resolve import NO_CHANGES, Resolution
 from hoodoo.format.rows import take
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
@@ -89,7 +89,7 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
 
     Raises CorruptTable with the path `path`.
     """
-    with _damage_named(path):
+    with _convert_read_errors(path):
         metadata = pq.read_metadata(source).metadata or {}
     return {
         key: metadata[key.encode()].decode()
@@ -139,17 +139,16 @@ class Writer:
         self._pending.append(rows)
         self._held += len(rows)
         self._held_bytes += rows.nbytes
-        if self._held >= self._rows_to_a_group():
+        if self._held >= self._next_group_rows():
             self._flush(last=False)
 
-    def _rows_to_a_group(self) -> int:
-        """Return the number of rows for the next row group. It is smaller for wide rows."""
+    def _next_group_rows(self) -> int:
         if self._held_bytes * self._group_rows <= self._group_bytes * self._held:
             return self._group_rows
         return min(self._group_rows, max(_GROUP_ROWS_MIN, self._held * self._group_bytes // max(1, self._held_bytes)))
 
     def _flush(self, last: bool) -> None:
-        held, group = pa.concat_tables(self._pending), self._rows_to_a_group()
+        held, group = pa.concat_tables(self._pending), self._next_group_rows()
         writer = self._writer or self._open(held)
         complete_rows = len(held) if last else len(held) - len(held) % group
         if complete_rows:
@@ -226,7 +225,8 @@ class Footer:
     schema: pa.Schema | None = None
 
     def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
-        """Raise pa.ArrowInvalid if the footer of a base file differs from the expected row count or columns.
+        """Raise pa.ArrowInvalid if the footer of a base file differs from the row count or columns that the slot
+        recorded.
 
         The footer has the columns `found`, whose names are `there`.
         """
@@ -247,7 +247,7 @@ def decode(
     schema: pa.Schema,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
     footer: Footer | None = None,
-    resolution: Resolution = AS_IT_STANDS,
+    resolution: Resolution = NO_CHANGES,
 ) -> pa.Table:
     """Read the rows of a base file with the columns and types of `schema`.
 
@@ -263,9 +263,9 @@ def decode(
     Raises:
         CorruptTable: The file is damaged. The error contains `path`.
     """
-    with _damage_named(path):
-        file, names = _opened(source, schema, footer, resolution)
-        groups = _wanted_groups(file, may_match, resolution)
+    with _convert_read_errors(path):
+        file, names = _open_file(source, schema, footer, resolution)
+        groups = _select_row_groups(file, may_match, resolution)
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         rows = sum(file.metadata.row_group(g).num_rows for g in groups)
         if not names:  # all columns were added after the file was written
@@ -284,7 +284,7 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
 
     `footer` is the expected content of the footer, or None to skip the check. Raises CorruptTable with the path `path`.
     """
-    with _damage_named(path):
+    with _convert_read_errors(path):
         file = pq.ParquetFile(source)
         metadata = file.metadata
         if footer:
@@ -301,11 +301,11 @@ class RowGroups:
         path: str,
         schema: pa.Schema,
         footer: Footer | None = None,
-        resolution: Resolution = AS_IT_STANDS,
+        resolution: Resolution = NO_CHANGES,
     ) -> None:
         self._source, self._path, self._schema, self._resolution = source, path, schema, resolution
-        with _damage_named(path):
-            self._file, _ = _opened(source, schema, footer, resolution)
+        with _convert_read_errors(path):
+            self._file, _ = _open_file(source, schema, footer, resolution)
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -324,7 +324,7 @@ class RowGroups:
         """
         column = self.metadata.row_group(group).column(leaf)
         start = min(column.dictionary_page_offset or column.data_page_offset, column.data_page_offset)
-        with _damage_named(self._path):
+        with _convert_read_errors(self._path):
             return bytes(self._source.read_at(column.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
@@ -334,7 +334,7 @@ class RowGroups:
         """
         fields = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]
         stored_names = set(self._file.schema_arrow.names)
-        with _damage_named(self._path):
+        with _convert_read_errors(self._path):
             names = [
                 name for name in self._resolution.names_of([field.name for field in fields]) if name in stored_names
             ]
@@ -364,8 +364,8 @@ class RowGroups:
         Raises:
             CorruptTable: The file is damaged.
         """
-        with _damage_named(self._path):
-            groups = set(_wanted_groups(self._file, may_match, self._resolution))
+        with _convert_read_errors(self._path):
+            groups = set(_select_row_groups(self._file, may_match, self._resolution))
         other_names = [name for name in self._schema.names if name not in seen]
         parts, positions, start = list[pa.Table](), list[np.ndarray](), 0
         for group in range(self.metadata.num_row_groups):
@@ -374,18 +374,14 @@ class RowGroups:
                 first = self.decode(group, seen)
                 chosen = condition(first)
                 if len(chosen):
-                    parts.append(self._taken(first, group, other_names, chosen))
+                    parts.append(self._decode_remaining(first, group, other_names, chosen))
                     positions.append(start + chosen)
             start += rows
         if not parts:
             return self._schema.empty_table(), np.empty(0, np.int64)
         return pa.concat_tables(parts), np.concatenate(positions)
 
-    def _taken(self, first: pa.Table, group: int, others: Sequence[str], chosen: np.ndarray) -> pa.Table:
-        """Decode the remaining columns of a row group, and return the rows at the positions `chosen`.
-
-        `first` contains the columns that are already decoded.
-        """
+    def _decode_remaining(self, first: pa.Table, group: int, others: Sequence[str], chosen: np.ndarray) -> pa.Table:
         rest = self.decode(group, others)
         columns = [(first if name in first.schema.names else rest)[name] for name in self._schema.names]
         all_rows = pa.table(columns, schema=self._schema)
@@ -399,15 +395,15 @@ def decode_batches(
     rows: int,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
     footer: Footer | None = None,
-    resolution: Resolution = AS_IT_STANDS,
+    resolution: Resolution = NO_CHANGES,
 ) -> Iterator[pa.Table]:
     """Read the rows of a base file in tables of at most `rows` rows, to limit memory use.
 
     The other arguments are as in `decode`.
     """
-    with _damage_named(path):
-        file, names = _opened(source, schema, footer, resolution)
-        groups, rows_read = _wanted_groups(file, may_match, resolution), 0
+    with _convert_read_errors(path):
+        file, names = _open_file(source, schema, footer, resolution)
+        groups, rows_read = _select_row_groups(file, may_match, resolution), 0
         expected_rows = sum(file.metadata.row_group(g).num_rows for g in groups)
         for begin in (
             range(0, expected_rows, rows) if not names else ()
@@ -422,7 +418,7 @@ def decode_batches(
         _require_rows(rows_read, expected_rows)
 
 
-def _wanted_groups(
+def _select_row_groups(
     file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None, resolution: Resolution
 ) -> list[int]:
     if may_match is None:
@@ -431,13 +427,9 @@ def _wanted_groups(
     return [g for g, (stats, rows) in enumerate(group_stats) if may_match(resolution.stats(stats, rows), rows)]
 
 
-def _opened(
-    source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = AS_IT_STANDS
+def _open_file(
+    source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = NO_CHANGES
 ) -> tuple[pq.ParquetFile, list[str]]:
-    """Open a base file. Returns the file, and its names of the columns of `schema`, except missing columns.
-
-    Raises pa.ArrowInvalid if its footer does not match `footer`.
-    """
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
     stored_schema = file.schema_arrow
@@ -448,7 +440,7 @@ def _opened(
 
 
 @contextmanager
-def _damage_named(path: str) -> Iterator[None]:
+def _convert_read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (

@@ -45,7 +45,7 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
         elif field.name in plain or pa.types.is_nested(field.type) or pa.types.is_boolean(field.type):
             continue
         elif _is_whole_number(field.type):
-            if _is_narrow(_sample(rows[field.name])):
+            if _has_small_differences(_evenly_spaced_sample(rows[field.name])):
                 chosen.others[field.name] = "DELTA_BINARY_PACKED"
         elif repeats(rows[field.name]):
             chosen.dictionary.append(field.name)
@@ -56,24 +56,21 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 def repeats(column: pa.ChunkedArray) -> bool:
     """Return whether values of a column repeat so often that a dictionary saves bytes and fits into its page."""
-    sample = _sample(column).drop_null()
+    sample = _evenly_spaced_sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:
         return len(column) > 0
     filled = len(column) * size / min(len(column), _SAMPLE)  # estimated number of rows with a value
-    different = _different(len(values), size) if size < filled else len(values)
+    different = _estimate_distinct(len(values), size) if size < filled else len(values)
     if different * _REPEATS > filled:
         return False
     entry_bytes = values.nbytes / len(values) + _LENGTH_BYTES
     return different * entry_bytes <= _DICTIONARY_BYTES
 
 
-def _different(distinct: int, size: int) -> float:
-    """Estimate the number of distinct values in a column from a sample of `size` values with `distinct` distinct ones.
-
-    The estimate is the D with D (1 - exp(-size / D)) = `distinct` (the classical occupancy problem; Feller, An
-    Introduction to Probability Theory, volume 1, IV.2).
-    """
+def _estimate_distinct(distinct: int, size: int) -> float:
+    # The estimate is the D with D (1 - exp(-size / D)) = `distinct` (the classical occupancy problem; Feller, An
+    # Introduction to Probability Theory, volume 1, IV.2).
     if distinct >= _ALL_DIFFERENT * size:
         return math.inf
     low, high = float(distinct), float(size) ** 2
@@ -86,8 +83,7 @@ def _different(distinct: int, size: int) -> float:
     return high
 
 
-def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return at most `_SAMPLE` values at equal distances in the column."""
+def _evenly_spaced_sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if len(column) <= _SAMPLE:
         return column
     return take_column(column, np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
@@ -104,8 +100,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _is_narrow(sample: pa.ChunkedArray) -> bool:
-    """Return whether the differences between the values of a sample need fewer bits than the values."""
+def _has_small_differences(sample: pa.ChunkedArray) -> bool:
     width = sample.type.bit_width
     ends = pc.min_max(sample.cast(pa.int64() if width == 64 else pa.int32()))
     least, greatest = ends["min"].as_py(), ends["max"].as_py()

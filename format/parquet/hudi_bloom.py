@@ -52,7 +52,7 @@ class FooterEntries:
     """
 
     def __init__(self, capacity: int, error_rate: float = 1e-3) -> None:
-        self._bits, self._hashes = _geometry(capacity, error_rate)
+        self._bits, self._hashes = _filter_size(capacity, error_rate)
         self._flags = np.zeros(self._bits, np.uint8)
         self._extremes: list[tuple[str, str]] = []
 
@@ -63,7 +63,7 @@ class FooterEntries:
                 f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows."
             )
         for chunk in chunks_of(keys):
-            for _, positions in _positions(chunk, self._hashes, self._bits):
+            for _, positions in _bit_positions(chunk, self._hashes, self._bits):
                 self._flags[positions] = 1
         if len(keys):
             extremes = pc.min_max(keys).as_py()
@@ -105,7 +105,7 @@ def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArr
     hashes, bits, data = _parse(entries[FILTER_KEY])
     flags = np.unpackbits(data, count=bits, bitorder="little")
     for chunk in chunks_of(added):
-        for _, positions in _positions(chunk, hashes, bits):
+        for _, positions in _bit_positions(chunk, hashes, bits):
             flags[positions] = 1
     if flags.mean() > _FULL:
         return {}
@@ -129,17 +129,14 @@ def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     parts = [np.empty(0, bool)]
     for chunk in chunks_of(keys):
         answer = np.empty(len(chunk), bool)
-        for rows, positions in _positions(chunk, hashes, bits):
+        for rows, positions in _bit_positions(chunk, hashes, bits):
             answer[rows] = ((data[positions >> 3] >> (positions & 7).astype(np.uint8)) & 1).all(axis=0)
         parts.append(answer)
     return np.concatenate(parts)
 
 
-def _geometry(keys: int, error_rate: float) -> tuple[int, int]:
-    """Return the number of bits and of hash functions of a bloom filter for `keys` keys.
-
-    As in Hudi, these are `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`.
-    """
+def _filter_size(keys: int, error_rate: float) -> tuple[int, int]:
+    # As in Hudi, the sizes are `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`.
     n = max(keys, 1)
     bits = min(math.ceil(n * -math.log(error_rate) / math.log(2) ** 2), _BITS_MAX)
     return bits, math.ceil(math.log(2) * bits / n)
@@ -162,11 +159,8 @@ def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
     return hashes, bits, data
 
 
-def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the row numbers of keys and the bit positions of these keys in the bloom filter (int64[hashes, rows]).
-
-    Each hash is the seed of the next hash: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
-    """
+def _bit_positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    # Each hash is the seed of the next hash: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
     offsets, data = byte_strings(array)
     lengths = np.diff(offsets)
     data = padded(data)
@@ -182,13 +176,13 @@ def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.nda
 
 
 def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
-    """Return `numbers % divisor` (uint32[n]) faster than numpy, which vectorizes division but not remainders."""
+    # numpy vectorizes division but not remainders.
     rest: np.ndarray = numbers - numbers // divisor * divisor
     return rest
 
 
 class _Murmur:
-    """Hadoop's 32-bit MurmurHash2 of keys that have the same number of complete 4-byte words.
+    """Hadoop's 32-bit MurmurHash2 for keys that have the same number of complete 4-byte words.
 
     The parts that do not depend on the seed are computed once. The bytes of the tail are sign-extended, as in Java.
     """
@@ -207,7 +201,6 @@ class _Murmur:
         self._tail = tail
 
     def __call__(self, seed: np.ndarray) -> np.ndarray:
-        """Hash each key with its own seed. Seeds and hashes are uint32[n]."""
         h = seed ^ self._lengths
         for block in self._blocks:
             h *= _M

@@ -57,7 +57,7 @@ class CopySource:
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
         length = struct.unpack("<I", tail[:4])[0] if len(tail) == 8 and tail[4:] == MAGIC else 0
         if not 0 < length <= len(buffer) - 12:
-            raise CannotCopy("a file has no valid Parquet footer")
+            raise CannotCopy("A base file has no valid Parquet footer.")
         try:
             source = CopySource(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
             source._require_plain()
@@ -65,11 +65,11 @@ class CopySource:
                 source._require_file_names()
             return source
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as problem:
-            raise CannotCopy(f"a Parquet footer is invalid: {problem}") from None
+            raise CannotCopy(f"The Parquet footer of a base file is invalid: {problem}") from None
 
     def _require_plain(self) -> None:
         if _ENCRYPTION in self.footer or _SIGNING_KEY in self.footer:
-            raise CannotCopy("a file is encrypted")
+            raise CannotCopy("A base file is encrypted.")
         for group in self.groups():
             chunks = group[_CHUNKS][1][1]
             for chunk in chunks:
@@ -79,9 +79,9 @@ class CopySource:
                     or _FILE_PATH in chunk
                     or any(field in chunk for field in _CRYPTO)
                 ):
-                    raise CannotCopy("a column chunk is outside its file")
+                    raise CannotCopy("A column chunk is outside of its base file.")
             if [_path(chunk) for chunk in chunks] != [_path(chunk) for chunk in self.groups()[0][_CHUNKS][1][1]]:
-                raise CannotCopy("the row groups of a file have different columns")
+                raise CannotCopy("The row groups of a base file have different columns.")
 
     @property
     def rows(self) -> int:
@@ -108,7 +108,7 @@ class CopySource:
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
         except (KeyError, UnicodeDecodeError) as problem:
-            raise CannotCopy(f"an entry of a Parquet footer is invalid: {problem}") from None
+            raise CannotCopy(f"An entry in the Parquet footer of a base file is invalid: {problem}") from None
 
     def writer(self) -> bytes:
         """Return the name of the program that wrote the file, on which readers base their trust in the statistics.
@@ -119,18 +119,17 @@ class CopySource:
         return _ARROW if name.startswith(_ARROW) else name
 
     def _require_file_names(self) -> None:
-        """Raise CannotCopy unless the column of file names is optional, as in the new file."""
+        # The new file has an optional column of file names.
         elements = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(elements) != 1 or elements[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
-            raise CannotCopy("the column of file names has an unexpected encoding")
+            raise CannotCopy("The column of file names in a base file has an unexpected encoding.")
 
 
 def _path(chunk: Struct) -> list[bytes]:
     return list(chunk[_META][1][_PATH][1][1])
 
 
-def _column(chunk: Struct) -> str:
-    """Return the name of the top-level column that a column chunk belongs to."""
+def _top_level_column(chunk: Struct) -> str:
     return _path(chunk)[0].decode(errors="replace")
 
 
@@ -147,7 +146,7 @@ def group_bytes(group: Struct) -> int:
 def group_dictionaries(group: Struct) -> frozenset[str]:
     """Return the top-level columns of a row group that are encoded with a dictionary."""
     chunks = group[_CHUNKS][1][1]
-    return frozenset(_column(chunk) for chunk in chunks if chunk[_META][1].get(_DICTIONARY_PAGE, (I64, 0))[1])
+    return frozenset(_top_level_column(chunk) for chunk in chunks if chunk[_META][1].get(_DICTIONARY_PAGE, (I64, 0))[1])
 
 
 def span(chunk: Struct) -> tuple[int, int]:
@@ -167,9 +166,9 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
     first = sources[0]
     for other in sources[1:]:
         if other.schema(with_ids) != first.schema(with_ids) or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
-            raise CannotCopy("the files have different schemas")
+            raise CannotCopy("The base files have different schemas.")
         if other.writer() != first.writer():
-            raise CannotCopy("the files were written by different Parquet writers")
+            raise CannotCopy("The base files were written by different Parquet writers.")
 
 
 class Copier:
@@ -216,7 +215,7 @@ class Copier:
             self.rows += group_rows(group)
 
     def _group(self, source: CopySource, group: Struct, anew: CopySource | None) -> Struct:
-        name_data, name_chunk = self._name_chunk(group_rows(group))
+        name_data, name_chunk = self._encode_file_names(group_rows(group))
         replacements = {tuple(_path(name_chunk)): (name_data, name_chunk)}
         if anew:
             (new_group,) = anew.groups()
@@ -227,7 +226,7 @@ class Copier:
         for chunk in group[_CHUNKS][1][1]:
             data, chunk = replacements.get(tuple(_path(chunk)), (source.data, chunk))
             start, size = span(chunk)
-            new_chunks.append(_moved(chunk, self._at - start))
+            new_chunks.append(_move_chunk_entry(chunk, self._at - start))
             self._put(data.slice(start, size))
         raw = sum(chunk[_META][1][_RAW_SIZE][1] for chunk in new_chunks)
         new: Struct = {_CHUNKS: (LIST, (STRUCT, new_chunks)), _GROUP_BYTES: (I64, raw), _GROUP_ROWS: group[_GROUP_ROWS]}
@@ -238,11 +237,7 @@ class Copier:
             new[_ORDINAL] = (I16, len(self._groups))
         return new
 
-    def _name_chunk(self, rows: int) -> tuple[pa.Buffer, Struct]:
-        """Encode the constant column of file names for `rows` rows.
-
-        Returns a Parquet file with the column, and the footer entry of its column chunk.
-        """
+    def _encode_file_names(self, rows: int) -> tuple[pa.Buffer, Struct]:
         if rows not in self._names:
             table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
             sink = pa.BufferOutputStream()
@@ -279,11 +274,10 @@ class Copier:
         data = encode(footer)
         tail = data + struct.pack("<I", len(data)) + MAGIC
         self._put(tail)
-        return _stats(tail)
+        return _footer_statistics(tail)
 
 
-def _moved(chunk: Struct, by: int) -> Struct:
-    """Return the footer entry of a column chunk after the chunk was moved by `by` bytes."""
+def _move_chunk_entry(chunk: Struct, by: int) -> Struct:
     kind, meta = chunk[_META]
     meta = {number: value for number, value in meta.items() if number not in _FILTERS}
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
@@ -293,8 +287,7 @@ def _moved(chunk: Struct, by: int) -> Struct:
     return new | {_FILE_OFFSET: (I64, 0), _META: (kind, meta)}
 
 
-def _stats(tail: bytes) -> statistics.Stats:
-    """Return the column statistics in a Parquet footer. `tail` is the end of the file, from the footer on."""
+def _footer_statistics(tail: bytes) -> statistics.Stats:
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
     schema = metadata.schema.to_arrow_schema()
     own = pa.schema(

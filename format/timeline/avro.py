@@ -45,8 +45,8 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
     fastavro.schemaless_writer(body, parsed, record, strict_allow_default=True)
     datum = body.getvalue()
     sync = hashlib.blake2b(datum, digest_size=_SYNC).digest()
-    header = _MAGIC + _varint(1) + _bytes(b"avro.schema") + _bytes(text) + _varint(0)
-    return b"".join((header, sync, _varint(1), _varint(len(datum)), datum, sync))
+    header = _MAGIC + _encode_long(1) + _bytes(b"avro.schema") + _bytes(text) + _encode_long(0)
+    return b"".join((header, sync, _encode_long(1), _encode_long(len(datum)), datum, sync))
 
 
 def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
             f"Timeline file is too large: expected at most {SIZE_CAP:,} bytes, got {len(data):,}.", bytes=len(data)
         )
     schema_text, datum = _ContainerReader(data).container()
-    name, writer, reader = _external_schema(schema_text)
+    name, writer, reader = _parse_external_schema(schema_text)
     if kind not in (None, name):
         raise CorruptTable(
             f"Timeline file has the wrong kind: expected {kind}, got {name}. Restore the file from a backup.",
@@ -90,14 +90,11 @@ def _own(kind: str) -> tuple[bytes, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _external_schema(text: bytes) -> tuple[str, Any, Any]:
-    """Parse the Avro schema in a timeline file. Returns its name, the parsed schema and the target schema.
-
-    Records are converted to the target schema, unless it is None.
-    """
+def _parse_external_schema(text: bytes) -> tuple[str, Any, Any]:
+    # Records are converted to the target schema, unless it is None.
     try:
         schema = json.loads(text)
-        _check_schema(schema, frozenset(), 0, {})
+        _require_safe_schema(schema, frozenset(), 0, {})
         name, parsed = schema["name"], fastavro.parse_schema(schema)
     except CorruptTable:
         raise
@@ -106,12 +103,9 @@ def _external_schema(text: bytes) -> tuple[str, Any, Any]:
     return name, parsed, _own(name)[1] if name in SCHEMAS else None
 
 
-def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
-    """Raise CorruptTable for an Avro schema that lets the decoder recurse or loop without reading bytes.
-
-    Such schemas have deep or recursive types, or arrays of items without bytes. `known` records for each record type
-    so far whether its values always have at least one byte.
-    """
+def _require_safe_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
+    # Unsafe schemas have deep or recursive types, or arrays of items without bytes, which let the decoder recurse or
+    # loop without reading bytes. `known` records for each record type whether its values always have a byte.
     if depth > NESTING_CAP:
         raise CorruptTable(
             f"Timeline file has a schema with more than {NESTING_CAP} levels. Restore the file from a backup."
@@ -123,23 +117,23 @@ def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known:
             )
     elif isinstance(schema, list):
         for branch in schema:
-            _check_schema(branch, open_records, depth + 1, known)
+            _require_safe_schema(branch, open_records, depth + 1, known)
     elif schema["type"] == "record":
         for field in schema["fields"]:
-            _check_schema(field["type"], open_records | {schema["name"].rpartition(".")[2]}, depth + 1, known)
-        known[schema["name"].rpartition(".")[2]] = _takes_bytes(schema, known)
+            _require_safe_schema(field["type"], open_records | {schema["name"].rpartition(".")[2]}, depth + 1, known)
+        known[schema["name"].rpartition(".")[2]] = _has_bytes(schema, known)
     else:
-        if schema["type"] == "array" and not _takes_bytes(schema["items"], known):
+        if schema["type"] == "array" and not _has_bytes(schema["items"], known):
             raise CorruptTable(
                 "Timeline file has a schema with an array of items without bytes. Restore the file from a backup."
             )
         for part in ("items", "values"):
             if part in schema:
-                _check_schema(schema[part], open_records, depth + 1, known)
+                _require_safe_schema(schema[part], open_records, depth + 1, known)
 
 
-def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
-    """Return whether every value of an Avro type takes at least one byte. Always False for a `fixed` type."""
+def _has_bytes(schema: Json, known: dict[str, bool]) -> bool:
+    # Always False for a `fixed` type.
     if isinstance(schema, list):
         return True
     if isinstance(schema, str):
@@ -147,28 +141,24 @@ def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
             schema.rpartition(".")[2], False
         )
     if schema["type"] == "record":
-        return any(_takes_bytes(field["type"], known) for field in schema["fields"])
-    return schema["type"] in ("array", "map", "enum") or _takes_bytes(schema["type"], known)
+        return any(_has_bytes(field["type"], known) for field in schema["fields"])
+    return schema["type"] in ("array", "map", "enum") or _has_bytes(schema["type"], known)
 
 
-def _varint(number: int) -> bytes:
-    """Encode a non-negative integer as an Avro long."""
+def _encode_long(number: int) -> bytes:
     return leb128.encoded(number << 1)
 
 
 def _bytes(value: bytes) -> bytes:
-    return _varint(len(value)) + value
+    return _encode_long(len(value)) + value
 
 
 class _ContainerReader:
-    """Reader of an Avro object container file from its start. Reading past the end raises CorruptTable."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def container(self) -> tuple[bytes, bytes]:
-        """Return the schema and the encoded record of the container file, both as bytes."""
         if self._take(len(_MAGIC)) != _MAGIC:
             raise CorruptTable(
                 "Timeline file is not an Avro file: it does not begin with 'Obj' 1. Restore the file from a backup."

@@ -42,7 +42,6 @@ def _field(name: str, type_: Json, default: Json = _REQUIRED) -> Json:
 
 
 def _optional(name: str, type_: Json) -> Json:
-    """Return an Avro field that may be null, with the default null."""
     return _field(name, ["null", type_], None)
 
 

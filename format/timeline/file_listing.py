@@ -37,7 +37,7 @@ def full_schema(text: str) -> str | None:
     try:
         schema = json.loads(text)
         own = [field for field in schema["fields"] if field["name"] not in META_COLUMNS]
-        if not _is_known(own):
+        if not _is_supported_schema(own):
             return None
         meta = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
         full = json.dumps({**schema, "fields": [*meta, *own]}, separators=(",", ":"))
@@ -47,8 +47,7 @@ def full_schema(text: str) -> str | None:
     return full
 
 
-def _is_known(fields: list[dict[str, Any]]) -> bool:
-    """Return whether a schema begins with the fields that `encode` sets, and all other fields may be null."""
+def _is_supported_schema(fields: list[dict[str, Any]]) -> bool:
     if tuple(field["name"] for field in fields[:3]) != _FIELDS:
         return False
     key, kind, files = (field["type"] for field in fields[:3])

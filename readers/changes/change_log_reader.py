@@ -13,7 +13,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.keys import record_keys
 from hoodoo.format.log import change_log_block
 from hoodoo.format.log.change_log_block import AFTER, BEFORE, KEY, OP
-from hoodoo.format.resolve import AS_IT_STANDS
+from hoodoo.format.resolve import NO_CHANGES
 from hoodoo.readers.slices.slices import read_whole
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -61,7 +61,7 @@ def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     }
     fields = [config.schema.field(name) for name in config.key]
     return pa.chunked_array(
-        [record_keys(AS_IT_STANDS.conform(pa.table(key_columns), fields), config.key, config.partition_by)], pa.string()
+        [record_keys(NO_CHANGES.conform(pa.table(key_columns), fields), config.key, config.partition_by)], pa.string()
     )
 
 

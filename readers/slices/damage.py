@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.log.damaged_log import Unreadable, read_what_is_sound, sound_runs
+from hoodoo.format.log.damaged_log import Unreadable, read_damaged_log, sound_runs
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.merge.kernels import KeyedChanges
@@ -77,7 +77,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
         keys = _best_effort(store, config, file)
         yield Damage(file, None, None, problem.message, file.rows - file.deletes, keys, bool(file.deletes))
         return
-    for block, part in read_what_is_sound(
+    for block, part in read_damaged_log(
         memoryview(data),
         config.resolution(file).names_of(schema.names),
         known_columns(config),
@@ -93,7 +93,7 @@ def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table 
     """Return the record keys that are readable in a damaged log file, or None. They are used only in reports."""
     try:
         data = store.get(file.path)
-        contents = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
+        contents = [part for _, part in read_damaged_log(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
     except (FileNotFoundError, CorruptTable):
         return None
     parts = [part.known if isinstance(part, Unreadable) else getattr(part, "rows", None) for part in contents]

@@ -64,7 +64,7 @@ def test_what_is_said_to_have_no_better_encoding_than_plain_is_left_plain() -> N
 @pytest.mark.parametrize("different", [300, 3_000, 20_000])
 def test_the_number_of_different_values_is_told_from_a_sample_within_a_fifth(different: int) -> None:
     found = len(np.unique(RNG.integers(0, different, 2048)))
-    assert abs(encodings._different(found, 2048) - different) < different / 5
+    assert abs(encodings._estimate_distinct(found, 2048) - different) < different / 5
 
 
 def test_a_base_file_has_the_encodings_that_were_chosen_and_reads_back_equal() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoodoo.format.hashing import hash64
-from hoodoo.format.key_check import BITS, _factors, check64
+from hoodoo.format.key_check import BITS, _derive_factors, check64
 
 SECRET = b"0123456789abcdef"
 
@@ -21,7 +21,7 @@ def scalar(key: str) -> int:
     data = key.encode()
     padded = data + bytes(-len(data) % 4)
     words = [int.from_bytes(padded[at : at + 4], "little") for at in range(0, len(padded), 4)]
-    factors = [int(one) for one in _factors(SECRET, 1 << max(4, (len(words) + 1).bit_length()))]
+    factors = [int(one) for one in _derive_factors(SECRET, 1 << max(4, (len(words) + 1).bit_length()))]
     return (factors[0] + factors[1] * len(data) + sum(a * b for a, b in zip(factors[2:], words, strict=False))) % 2**64
 
 

@@ -165,12 +165,12 @@ def container(schema: Any, datum: bytes) -> bytes:
     text = json.dumps(schema).encode()
     head = (
         b"Obj\x01"
-        + timeline_avro._varint(1)
+        + timeline_avro._encode_long(1)
         + timeline_avro._bytes(b"avro.schema")
         + timeline_avro._bytes(text)
         + b"\0"
     )
-    return head + b"s" * 16 + timeline_avro._varint(1) + timeline_avro._bytes(datum) + b"s" * 16
+    return head + b"s" * 16 + timeline_avro._encode_long(1) + timeline_avro._bytes(datum) + b"s" * 16
 
 
 def one_field(type_: Any) -> Any:

@@ -47,7 +47,7 @@ class Reads:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
-    found, opened, columns, verified = Reads(), slices.opened, base_file._opened, slices.read_verified
+    found, opened, columns, verified = Reads(), slices.opened, base_file._open_file, slices.read_verified
     decode, each = block.decode_logs, block.iter_log
 
     @contextmanager
@@ -74,7 +74,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
     monkeypatch.setattr(slices, "opened", base)
     monkeypatch.setattr(slices, "read_verified", log)
-    monkeypatch.setattr(base_file, "_opened", asked)
+    monkeypatch.setattr(base_file, "_open_file", asked)
     monkeypatch.setattr(slices, "decode_logs", logs)
     monkeypatch.setattr(slices, "iter_log", one_log)
     return found
@@ -233,13 +233,13 @@ def test_a_few_rows_are_taken_from_the_first_files_alone(table: hoodoo.Table, re
 def test_row_groups_that_a_query_does_not_need_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = hoodoo.create(tmp_path / "t", WIDE, key="id", row_group_rows=100)
     table.upsert(wide(range(500)))
-    groups, wanted = list[int](), base_file._wanted_groups
+    groups, wanted = list[int](), base_file._select_row_groups
 
     def counted(*arguments: Any) -> list[int]:
         groups.extend(wanted(*arguments))
         return wanted(*arguments)
 
-    monkeypatch.setattr(base_file, "_wanted_groups", counted)
+    monkeypatch.setattr(base_file, "_select_row_groups", counted)
     assert table.scan().to_duckdb(duckdb.connect()).filter("c0 BETWEEN 210 AND 220").count("*").fetchall() == [(11,)]
     assert groups == [2]
 

@@ -26,13 +26,13 @@ def table_at(path: Path, order: str | None = "ts") -> hoodoo.Table:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many row groups each read of a base file decoded."""
     counts: list[int] = []
-    wanted = base_file._wanted_groups
+    wanted = base_file._select_row_groups
 
     def counted(*arguments: Any) -> list[int]:
         counts.append(len(wanted(*arguments)))
         return wanted(*arguments)
 
-    monkeypatch.setattr(base_file, "_wanted_groups", counted)
+    monkeypatch.setattr(base_file, "_select_row_groups", counted)
     return counts
 
 

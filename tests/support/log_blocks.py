@@ -39,7 +39,7 @@ def deletes(keys, *ordering):
 
 
 def framed(kind, header, content):
-    return b"".join(log_block._framed(kind, log_block._entries(header), [content]))
+    return b"".join(log_block._encode_block(kind, log_block._header_bytes(header), [content]))
 
 
 WRAPPERS = [

@@ -1,7 +1,7 @@
 """Conflict detection between a write and the slots that were committed since the write began. The first committer wins.
 
-transaction.py (`_require_no_conflict`) checks the table itself: columns, checks, type, commits of other engines, and the age of the
-instant. docs/protocol.md (Operations) lists the rules.
+transaction.py (`_require_no_conflict`) checks the table itself: columns, checks, type, commits of other engines, and
+the age of the instant. docs/protocol.md (Operations) lists the rules.
 
 A false conflict only costs a retry, so comparing key hashes instead of keys is sufficient. A missed conflict would lose
 an update.

@@ -43,8 +43,7 @@ class ExternalColumns:
         Args:
             created: The first columns of the table, if they are known.
             before: The table's view before the first commit. None (default): a table without slots.
-            store: The store whose timeline also contains commits that are not passed to `add_commit`, including hoodoo's
-                commits.
+            store: The store whose timeline also contains other commits, including hoodoo's commits.
         """
         self._store = store
         before = before or View()

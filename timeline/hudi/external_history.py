@@ -333,7 +333,7 @@ class Overlay(History):
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """Create the history from the slots in `ours`. `created` contains the columns that the table was created with."""
+        """Create the history from the slots in `ours`. `created` contains the first columns of the table."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []

@@ -15,7 +15,7 @@ from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.log.change_log_block import mode_of
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
+from hoodoo.format.resolve import NO_CHANGES, Resolution, resolve
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.policy import MergePolicy
@@ -270,7 +270,7 @@ class TableConfig:
         """Return the schema resolution that converts the columns of a data file to the table's current columns."""
         number = file.schema or 1
         if number == self.columns.id:
-            return AS_IT_STANDS
+            return NO_CHANGES
         if number not in self._resolutions:
             self._resolutions[number] = resolve(self.columns_of(file), self.columns)
         return self._resolutions[number]

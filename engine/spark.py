@@ -40,21 +40,17 @@ _PARTS = pa.list_(pa.struct([("id", pa.int64()), ("part", pa.binary())]))
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _code_archive() -> str:
-    """Return the path of a zip file with hoodoo's code for the Spark executors, which is created once."""
-    path = _new_archive()
+def _code_archive_path() -> str:
+    path = _create_archive()
     if not os.path.exists(path):  # the temporary folder was deleted
-        _new_archive.cache_clear()
-        path = _new_archive()
+        _create_archive.cache_clear()
+        path = _create_archive()
     return path
 
 
 @functools.cache
-def _new_archive() -> str:
-    """Return the zip file that hoodoo was loaded from, or create one in a new temporary folder.
-
-    Equal code produces equal bytes and an equal file name.
-    """
+def _create_archive() -> str:
+    # Equal code produces equal bytes and an equal file name.
     package = Path(errors.__file__).parent
     if zipfile.is_zipfile(package.parent):
         return str(package.parent)
@@ -93,11 +89,11 @@ def prepare_session(spark: SparkSession) -> None:
     Raises EngineError. This is done once per session. A session setting marks a prepared session, because each
     micro-batch of a stream has a different session object, or a copy with the code and the setting.
     """
-    code = _code_archive()
+    code = _code_archive_path()
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
         _prepared.add(spark)
         return
-    _use_this_python(spark)
+    _configure_local_python(spark)
     spark.addArtifacts(code, pyfile=True)
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,7 +116,7 @@ def prepare_session(spark: SparkSession) -> None:
             raise
         package = (missing_module[1] or "pyarrow").partition(".")[0]
         raise EngineError(
-            f"Package {package!r} is missing on the Spark workers, which run {_interpreter(spark)}. Install hoodoo's "
+            f"Package {package!r} is missing on the Spark workers, which run {_worker_python(spark)}. Install hoodoo's "
             "dependencies there, or set PYSPARK_PYTHON to a Python that has them before the session starts.",
             package=package,
         ) from None
@@ -137,22 +133,16 @@ def prepare_session(spark: SparkSession) -> None:
     _prepared.add(spark)
 
 
-def _use_this_python(spark: SparkSession) -> None:
-    """Configure local Spark workers to run this Python interpreter, unless another interpreter is configured.
-
-    By default, Spark uses the first `python3` on PATH.
-    """
+def _configure_local_python(spark: SparkSession) -> None:
+    # By default, Spark uses the first `python3` on PATH.
     configured = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
     context = None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
     if context is not None and not configured and (context.master or "").startswith("local"):
         context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
-def _interpreter(spark: SparkSession) -> str:
-    """Return the path of the Python interpreter of the Spark workers for an error message.
-
-    This does not use Arrow, because Arrow may be missing on the workers.
-    """
+def _worker_python(spark: SparkSession) -> str:
+    # This does not use Arrow, because Arrow may be missing on the workers.
     from pyspark.sql.functions import udf
 
     def executable(_: int) -> str:
@@ -181,7 +171,7 @@ def loads(data: bytes) -> Any:
 
 
 def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """Call a function of hoodoo in a process that may not have loaded hoodoo yet.
+    """Call a function of hoodoo in a Spark process that may not have loaded hoodoo yet.
 
     This function must not use anything else of this module, because it is pickled by value.
 
@@ -222,7 +212,7 @@ def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole:
     Examples are the planner of a stream and the runner of `foreachBatch`. `arguments` must be plain values, because
     they are unpickled before hoodoo is imported. `whole=True` includes the code itself, for use on another machine.
     """
-    archive = Path(_code_archive()).read_bytes() if whole else b""
+    archive = Path(_code_archive_path()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
 
 

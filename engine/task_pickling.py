@@ -47,17 +47,17 @@ class PickledTasks:
         self._loaded: tuple[Any, list[Any]] | None = None
 
     @property
-    def _opened(self) -> tuple[Any, list[Any]]:
+    def _shared_parts(self) -> tuple[Any, list[Any]]:
         if self._loaded is None:
             self._loaded = pickle.loads(self._common)
         return self._loaded
 
     def run(self, part: bytes) -> Any:
         """Run the task on a serialized item, and return its result."""
-        return self._opened[0](self.item(part))
+        return self._shared_parts[0](self.item(part))
 
     def item(self, part: bytes) -> Any:
-        shared = self._opened[1]
+        shared = self._shared_parts[1]
 
         class Unpickler(pickle.Unpickler):
             def persistent_load(self, number: int) -> Any:

@@ -127,7 +127,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
     The result describes partial updates by `unset`, not by `columns`.
     """
     if len(parts) == 1:
-        return replace(parts[0], columns=None, unset=_unset(parts))
+        return replace(parts[0], columns=None, unset=_concat_unset_masks(parts))
     # later steps iterate over all chunks
     rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
     positions = [part.at for part in parts if part.at is not None]
@@ -136,7 +136,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
         np.concatenate([part.delete for part in parts]),
         np.concatenate([part.unconditional for part in parts]),
         at=np.concatenate(positions) if len(positions) == len(parts) else None,
-        unset=_unset(parts),
+        unset=_concat_unset_masks(parts),
     )
 
 
@@ -154,8 +154,7 @@ def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
     return replace(changes, rows=wide, columns=None, unset=unset)
 
 
-def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
-    """Return for each column a mask of the concatenated changes that keep its stored value."""
+def _concat_unset_masks(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
     if all(part.columns is None and not part.unset for part in parts):
         return {}
 
@@ -188,7 +187,7 @@ def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> n
     """
     if not order_by:
         return np.zeros(len(positions), np.int64)
-    combined, *other_ranks = (_ranks(rows[name].take(pa.array(positions))) for name in order_by)
+    combined, *other_ranks = (_column_ranks(rows[name].take(pa.array(positions))) for name in order_by)
     for rank in other_ranks:
         (_, earlier), (_, current) = (np.unique(part, return_inverse=True) for part in (combined, rank))
         # both factors are at most the number of rows
@@ -196,11 +195,8 @@ def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> n
     return combined
 
 
-def _ranks(values: pa.ChunkedArray) -> np.ndarray:
-    """Rank the values of one ordering column (int64). The largest value has the largest rank.
-
-    Equal values have equal ranks. Null has the least rank, NaN the greatest.
-    """
+def _column_ranks(values: pa.ChunkedArray) -> np.ndarray:
+    # Null has the least rank, NaN the greatest.
     kind = values.type
     if pa.types.is_integer(kind) and not values.null_count:
         return values.to_numpy().astype(np.int64, copy=False)
@@ -222,8 +218,8 @@ def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
         return changes
     if changes.unset:
         assert not order_by, "partial updates with an ordering column are applied one after the other"
-        return _folded(changes, suspects)
-    losers = suspects[_losers(changes, suspects, order_by)]
+        return _combine_partial_updates(changes, suspects)
+    losers = suspects[_losing_changes(changes, suspects, order_by)]
     if not len(losers):
         return changes
     keep = np.ones(len(changes), bool)
@@ -231,12 +227,9 @@ def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
     return changes.take(np.flatnonzero(keep))
 
 
-def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
-    """Combine the partial updates of each key into one change with the newest value of each column.
-
-    Values before the last complete row or delete of a key are ignored. `suspects` are the positions of changes whose
-    key may occur more than once.
-    """
+def _combine_partial_updates(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
+    # Values before the last complete row or delete of a key are ignored. `suspects` are the positions of changes whose
+    # key may occur more than once.
     key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(suspects))) if changes.at is None else changes.at[suspects]
     order = np.lexsort((suspects, key))
     rows, key = suspects[order], key[order]
@@ -266,17 +259,14 @@ def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
     return replace(folded, rows=pa.table(table, schema=changes.rows.schema), unset=unset)
 
 
-def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a boolean mask of the changes at `positions` that lose against another change of the same key.
-
-    If the base positions are unknown, the keys themselves are compared, not only their hashes.
-    """
+def _losing_changes(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
+    # If the base positions are unknown, the keys themselves are compared, not only their hashes.
     key = (
         dense_codes(changes.rows[RECORD_KEY].take(pa.array(positions))) if changes.at is None else changes.at[positions]
     )
     rank = ranks(changes.rows, positions, order_by)
     unconditional = changes.unconditional[positions]
-    epoch = _after_unconditional(key, unconditional)
+    epoch = _count_unconditional_deletes(key, unconditional)
     # An ordered delete after an unconditional delete has no row to delete, so the unconditional delete wins.
     nothing_left = changes.delete[positions] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
@@ -306,11 +296,9 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
     return lost
 
 
-def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """Return the epoch of each change: the number of unconditional deletes of its key up to and including the change.
-
-    Only a change with the highest epoch of its key can win.
-    """
+def _count_unconditional_deletes(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
+    # The number of unconditional deletes of the key up to a change is its epoch. Only a change with the highest epoch
+    # of its key can win.
     if not unconditional.any():
         return np.zeros(len(key), np.int64)
     by_key = np.argsort(key, kind="stable")
@@ -332,16 +320,15 @@ def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray
         order_by: The ordering columns, at least one, in the order of comparison.
     """
     *before, last = order_by
-    wins = _reaches(new[last], old[last])
+    wins = _is_at_least(new[last], old[last])
     for name in reversed(before):
-        above = _reaches(new[name], old[name])
-        tied = above & _reaches(old[name], new[name])
+        above = _is_at_least(new[name], old[name])
+        tied = above & _is_at_least(old[name], new[name])
         wins = np.where(tied, wins, above)
     return wins
 
 
-def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
-    """Return a boolean mask of the new ordering values that are at least as large as the old value."""
+def _is_at_least(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
     if not len(new):
         return np.zeros(0, bool)
     wins = pc.greater_equal(new, old)
@@ -365,15 +352,13 @@ def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> M
     rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)
     partner[change[rows]] = rows
-    won = _won(base, changes, partner, order_by)
-    return Merged(_applied(base, changes, partner, won), partner, won)
+    won = _winning_changes(base, changes, partner, order_by)
+    return Merged(_apply_winners(base, changes, partner, won), partner, won)
 
 
-def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a boolean mask of the changes that replace their base row or have a new key.
-
-    `positions` contains the position of each change's base row, or -1 for a change without a base row.
-    """
+def _winning_changes(
+    base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]
+) -> np.ndarray:
     won = np.ones(len(changes), bool)
     matched = np.flatnonzero(positions >= 0)
     if order_by and len(matched):
@@ -386,8 +371,7 @@ def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by:
     return won
 
 
-def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: np.ndarray) -> pa.Table:
-    """Apply the winning changes to the base rows: replace and delete rows, and append new rows (position -1)."""
+def _apply_winners(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: np.ndarray) -> pa.Table:
     names, incoming = base.schema.names, changes.rows.select(base.schema.names)
     updating = np.flatnonzero(won & (positions >= 0) & ~changes.delete)
     deleted = positions[won & (positions >= 0) & changes.delete]
@@ -422,7 +406,7 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
         positions: int64[n], the position of each change in `base`, or -1 for a new row.
         order_by: The ordering columns, or empty.
     """
-    return _applied(base, changes, positions, _won(base, changes, positions, order_by))
+    return _apply_winners(base, changes, positions, _winning_changes(base, changes, positions, order_by))
 
 
 def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:

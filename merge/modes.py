@@ -97,7 +97,7 @@ class MergeMode:
         if not isinstance(merge, str) or merge not in (REPLACE, KEEP_NON_NULL):
             raise OptionError(
                 f"merge must be 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
-                f"{meant(merge, (REPLACE, KEEP_NON_NULL)) or _function_meant(merge)}",
+                f"{meant(merge, (REPLACE, KEEP_NON_NULL)) or _suggest_function(merge)}",
                 option="merge",
             )
         return MergeMode(merge == KEEP_NON_NULL, unavailable)
@@ -130,18 +130,17 @@ class MergeMode:
                 json.dumps({text: text}, ensure_ascii=False, separators=(",", separator)) for separator in (":", ": ")
             ]
             encodings = pa.array([encoding.encode() for encoding in (text, *objects)], pa.binary()).cast(kind)
-            return _true(pc.is_in(values, value_set=encodings))
+            return _true_mask(pc.is_in(values, value_set=encodings))
         if pa.types.is_list(kind) and text:
-            for items in _lists_of(text, kind.value_type):
-                placeholders |= _are(values, items)
+            for items in _placeholder_lists(text, kind.value_type):
+                placeholders |= _equals_items(values, items)
         elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type) and pa.types.is_string(kind.item_type):
-            entries = pa.chunked_array([_entries(chunk) for chunk in values.chunks], pa.list_(pa.string()))
-            placeholders |= _are(entries, pa.array([text, text]))
+            entries = pa.chunked_array([_flatten_map_entries(chunk) for chunk in values.chunks], pa.list_(pa.string()))
+            placeholders |= _equals_items(entries, pa.array([text, text]))
         return placeholders
 
 
-def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
-    """Yield each list that is a placeholder for an unavailable value in a list column with items of type `kind`."""
+def _placeholder_lists(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
     types, content = pa.types, text.encode()
     if types.is_string(kind):
         yield pa.array([text])
@@ -156,8 +155,7 @@ def _lists_of(text: str, kind: pa.DataType) -> Iterator[pa.Array]:
             return
 
 
-def _entries(maps: pa.Array) -> pa.Array:
-    """Convert an array of maps to lists of the form [key, value, key, value, ...]."""
+def _flatten_map_entries(maps: pa.Array) -> pa.Array:
     count = len(maps.keys)
     indices = pa.array(np.repeat(np.arange(count), 2) + np.tile([0, count], count), pa.int64())
     flat = pa.concat_arrays([maps.keys, maps.items]).take(indices)
@@ -165,23 +163,22 @@ def _entries(maps: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(ends, flat, mask=maps.is_null() if maps.null_count else None)
 
 
-def _are(lists: pa.ChunkedArray, items: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the lists that consist of exactly `items`."""
-    matching = _true(pc.equal(pc.list_value_length(lists), len(items)))
+def _equals_items(lists: pa.ChunkedArray, items: pa.Array) -> np.ndarray:
+    matching = _true_mask(pc.equal(pc.list_value_length(lists), len(items)))
     candidates = np.flatnonzero(matching)
     if len(candidates) and len(items):
         flat = pc.list_flatten(lists.take(pa.array(candidates)))
         expected = items.take(pa.array(np.tile(np.arange(len(items)), len(candidates))))
-        matching[candidates] = _true(pc.equal(flat, expected)).reshape(len(candidates), len(items)).all(axis=1)
+        matching[candidates] = _true_mask(pc.equal(flat, expected)).reshape(len(candidates), len(items)).all(axis=1)
     return matching
 
 
-def _true(values: pa.ChunkedArray) -> np.ndarray:
+def _true_mask(values: pa.ChunkedArray) -> np.ndarray:
     mask: np.ndarray = pc.fill_null(values, False).to_numpy().astype(bool)
     return mask
 
 
-def _function_meant(merge: object) -> str:
+def _suggest_function(merge: object) -> str:
     return " Write merge=hoodoo.CustomMerge(function)." if callable(merge) else ""
 
 

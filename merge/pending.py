@@ -67,7 +67,7 @@ class PendingChanges:
             each row's change in `changes`.
         """
         if self._by_row is None:
-            rows, partner = self._partners(base[RECORD_KEY])
+            rows, partner = self._match_keys(base[RECORD_KEY])
         else:
             end = start + (len(base) if count is None else count)
             begin, stop = np.searchsorted(self._rows, [start, end])
@@ -86,27 +86,23 @@ class PendingChanges:
         return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
     @cached_property
-    def _hashes(self) -> pa.Array | None:
-        """Hashes of the changed keys, or None if rows are matched by key strings instead.
-
-        Key strings are used for few keys, because it is faster, and if two keys have the same hash.
-        """
+    def _distinct_hashes(self) -> pa.Array | None:
+        # Key strings are used for few keys, because it is faster, and if two keys have the same hash.
         if len(self.changes) <= _FEW:
             return None
         hashes = pa.array(self.changes.key_hashes())
         return hashes if len(hashes.unique()) == len(hashes) else None
 
-    def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the rows whose key has a change, and the index of the change of each.
-
-        Rows with a matching hash are verified by comparing keys.
-        """
-        if self._hashes is None:
+    def _match_keys(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+        # Rows with a matching hash are verified by comparing keys.
+        if self._distinct_hashes is None:
             change = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
             rows = np.flatnonzero(change >= 0)
             return rows, change[rows]
         change = (
-            pc.index_in(pa.array(hash64(keys)), value_set=self._hashes).fill_null(-1).to_numpy(zero_copy_only=False)
+            pc.index_in(pa.array(hash64(keys)), value_set=self._distinct_hashes)
+            .fill_null(-1)
+            .to_numpy(zero_copy_only=False)
         )
         rows = np.flatnonzero(change >= 0)
         if not len(rows):
@@ -117,5 +113,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a boolean mask of the upserts that won. Their rows are in the merged result."""
+        """Return a boolean mask of the upserts that won against the base rows. Their rows are in the merged result."""
         return self.won & ~self.changes.delete

@@ -28,20 +28,20 @@ def replaced(
             return None
         at, new = at[chosen], take_column(new, chosen)
     if pa.types.is_dictionary(column.type):
-        return _codes_replaced(column, at, new)
+        return _replace_codes(column, at, new)
     plain = new.cast(column.type) if pa.types.is_dictionary(new.type) else new
     width = _integer_width(column.type)
     if width and not column.null_count and not plain.null_count:
-        return _numbers_replaced(column, at, plain, _INTEGERS[width])
+        return _replace_numbers(column, at, plain, _INTEGERS[width])
     old = take_column(column, at)
-    if _comparable(column.type) and _same(old, plain, width):
+    if _has_exact_equality(column.type) and _has_equal_values(old, plain, width):
         return None
     source = np.arange(len(column))
     source[at] = len(column) + np.arange(len(at))
     return take_column(pa.chunked_array([*column.chunks, *plain.chunks], column.type), source)
 
 
-def _numbers_replaced(
+def _replace_numbers(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, bits: pa.DataType
 ) -> pa.ChunkedArray | None:
     values, new_values = (numbers.combine_chunks().view(bits).to_numpy() for numbers in (column, new))
@@ -52,17 +52,17 @@ def _numbers_replaced(
     return pa.chunked_array([pa.array(values).view(column.type)])
 
 
-def _codes_replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def _replace_codes(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
     encoded = new if pa.types.is_dictionary(new.type) else new.dictionary_encode()
     both = pa.chunked_array([*column.chunks, *encoded.cast(column.type).chunks], column.type)
     unified = both.unify_dictionaries().combine_chunks()
-    codes = _codes(unified)
+    codes = _dictionary_codes(unified)
     values, new_codes = codes[: len(column)], codes[len(column) :]
     if (values[at] == new_codes).all():
         return None
     values = values.copy()
     values[at] = new_codes
-    return _dictionary(values, unified.dictionary)
+    return _create_dictionary(values, unified.dictionary)
 
 
 def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -70,17 +70,15 @@ def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_dictionary(column.type):
         return column
     unified = column.unify_dictionaries().combine_chunks()
-    return _dictionary(_codes(unified), unified.dictionary)
+    return _create_dictionary(_dictionary_codes(unified), unified.dictionary)
 
 
-def _codes(array: pa.DictionaryArray) -> np.ndarray:
-    """Return the dictionary indices of a dictionary array, with -1 for null."""
+def _dictionary_codes(array: pa.DictionaryArray) -> np.ndarray:
     codes: np.ndarray = array.indices.fill_null(-1).to_numpy()
     return codes
 
 
-def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
-    """Create a dictionary array from codes (-1: null). Its dictionary contains only the used entries of `values`."""
+def _create_dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
     used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
     if not used.all():
         renumbered = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # the -1 of null stays last
@@ -90,18 +88,18 @@ def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
 
 
 def _integer_width(kind: pa.DataType) -> int:
-    """Return the number of bits of a type whose values can be compared as integers, or 0 for other types."""
+    # Values of these types can be compared as integers.
     if pa.types.is_boolean(kind) or not pa.types.is_primitive(kind):
         return 0
     return int(kind.bit_width) if kind.bit_width in _INTEGERS else 0
 
 
-def _comparable(kind: pa.DataType) -> bool:
-    """Return whether Arrow's equality compares every bit of a value. It does not for floats in nested values."""
+def _has_exact_equality(kind: pa.DataType) -> bool:
+    # Arrow's equality does not compare every bit of floats in nested values.
     return not pa.types.is_nested(kind)
 
 
-def _same(old: pa.ChunkedArray, new: pa.ChunkedArray, width: int) -> bool:
+def _has_equal_values(old: pa.ChunkedArray, new: pa.ChunkedArray, width: int) -> bool:
     if width:
         old, new = (pa.chunked_array([one.combine_chunks().view(_INTEGERS[width])]) for one in (old, new))
     return bool(old.equals(new))

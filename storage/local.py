@@ -87,8 +87,7 @@ def _sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-def _root_of(text: str) -> str:
-    """Return the absolute path of a local path or a `file:` URI. Raises OptionError for an invalid path."""
+def _absolute_root(text: str) -> str:
     if text.startswith("file:"):
         rest = text.removeprefix("file:")
         host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.removeprefix("/"))
@@ -118,12 +117,11 @@ def _root_of(text: str) -> str:
             "deleted. Pass an absolute path.",
             option="path",
         ) from None
-    _require_no_file(root)
+    _require_folder(root)
     return root
 
 
-def _require_no_file(root: str) -> None:
-    """Raise OptionError if `root` or one of its parents is a file, or a link to a missing folder."""
+def _require_folder(root: str) -> None:
     path = root
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
@@ -153,7 +151,7 @@ class LocalStore(Store):
                 f"Unknown storage options {printable(unknown)} for a local path. Only {_ALLOW_NETWORK} is allowed.",
                 options=unknown,
             )
-        self.root = _root_of(os.fspath(uri))
+        self.root = _absolute_root(os.fspath(uri))
         self.uri = self.root
         self._was_there = os.path.isdir(self.root)
         if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
@@ -181,12 +179,8 @@ class LocalStore(Store):
     def _path(self, key: str) -> str:
         return os.path.join(self.root, key)
 
-    def _make_folder(self, folder: str) -> None:
-        """Create a folder and its parents, but never recreate the folder of a dropped or renamed table.
-
-        Raises TableNotFound if the store's own folder existed before, because a late write would create an incomplete
-        table at its old path.
-        """
+    def _create_folder(self, folder: str) -> None:
+        # A late write to a dropped or renamed table must not create an incomplete table at its old path.
         if os.path.isdir(folder):
             return
         if folder == self.root and self._was_there:
@@ -198,7 +192,7 @@ class LocalStore(Store):
                 path=self.root,
             )
         parent = os.path.dirname(folder)
-        self._make_folder(parent)
+        self._create_folder(parent)
         with contextlib.suppress(FileExistsError):  # another thread or process created it
             os.mkdir(folder, 0o775)  # never world-writable, whatever the umask is, because commits could be forged
             _sync_folder(parent)
@@ -206,7 +200,7 @@ class LocalStore(Store):
 
     def _scratch(self, data: BytesLike, durable: bool) -> str:
         path = os.path.join(self.root, SCRATCH, secrets.token_hex(16))
-        self._make_folder(os.path.dirname(path))
+        self._create_folder(os.path.dirname(path))
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o664)
         try:
             view = memoryview(data).cast("B")
@@ -227,7 +221,7 @@ class LocalStore(Store):
         try:
             scratch = self._scratch(data, durable)
             try:
-                self._link(scratch, target)
+                self._hard_link(scratch, target)
             finally:
                 with contextlib.suppress(OSError):  # orphan removal deletes a temporary file that is left
                     os.unlink(scratch)
@@ -249,24 +243,21 @@ class LocalStore(Store):
                 f"Cannot sync the folder of {key!r} to disk: {problem.strerror}. Check the disk and try again.", key=key
             ) from None
 
-    def _link(self, scratch: str, target: str) -> None:
-        """Hard-link the temporary file `scratch` to `target`, and create the folders of `target` if needed.
-
-        The link is retried, because other processes may remove empty folders (prune_folders).
-        """
+    def _hard_link(self, scratch: str, target: str) -> None:
+        # The link is retried, because other processes may remove empty folders (prune_folders).
         for _ in range(_FOLDER_ATTEMPTS):
             try:
                 return os.link(scratch, target)
             except FileNotFoundError:
                 with contextlib.suppress(FileNotFoundError):
-                    self._make_folder(os.path.dirname(target))
+                    self._create_folder(os.path.dirname(target))
         return os.link(scratch, target)
 
     def put(self, key: str, data: BytesLike) -> None:
         target = self._path(key)
         try:
             scratch = self._scratch(data, True)
-            self._make_folder(os.path.dirname(target))
+            self._create_folder(os.path.dirname(target))
             # Hadoop would reject the new bytes because of a stale checksum file
             Path(os.path.dirname(target), f".{os.path.basename(target)}.crc").unlink(missing_ok=True)
             os.replace(scratch, target)
@@ -359,7 +350,7 @@ class LocalStore(Store):
         Raises CorruptTable if a folder in its path is a symbolic link, which may lead outside the table.
         """
         try:
-            folder = self._folder_of(key)
+            folder = self._open_parent_folder(key)
         except FileNotFoundError:
             return
         try:
@@ -371,8 +362,7 @@ class LocalStore(Store):
         finally:
             os.close(folder)
 
-    def _folder_of(self, key: str) -> int:
-        """Open the folder of a file, and return its descriptor. Raises CorruptTable for a symbolic link in the path."""
+    def _open_parent_folder(self, key: str) -> int:
         try:
             descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
             for segment in key.split("/")[:-1]:

@@ -19,18 +19,15 @@ def network_file_system(path: str) -> str:
     """
     try:
         with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
-            kind = _type_of(os.path.realpath(path), file.read())
+            kind = _file_system_type(os.path.realpath(path), file.read())
     except OSError:
         return ""
     return kind if _NETWORK.fullmatch(kind) else ""
 
 
-def _type_of(path: str, mountinfo: str) -> str:
-    """Return the type of the file system of `path`, from the contents of /proc/self/mountinfo.
-
-    The mount with the longest mount point above `path` decides, and the newest mount if several have the same mount
-    point. See proc_pid_mountinfo(5).
-    """
+def _file_system_type(path: str, mountinfo: str) -> str:
+    # The mount with the longest mount point above `path` decides, and the newest mount if several have the same mount
+    # point. See proc_pid_mountinfo(5).
     best, kind = "", ""
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(" - ")

@@ -32,7 +32,7 @@ class PromiseResult(NamedTuple):
 
 
 class _Probe:
-    """Test of a store's guarantees. Each method tests one guarantee and returns whether the store meets it."""
+    # Each method tests one guarantee and returns whether the store meets it.
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -62,14 +62,12 @@ class _Probe:
 
     def one_winner(self) -> bool:
         return all(
-            self._race([self._name(f"race-{number}-{which}") for which in range(_KEYS)]) for number in range(_RACES)
+            self._has_one_winner_each([self._name(f"race-{number}-{which}") for which in range(_KEYS)])
+            for number in range(_RACES)
         )
 
-    def _race(self, keys: list[str]) -> bool:
-        """Return whether exactly one of two concurrent threads succeeds in creating each key.
-
-        A thread whose outcome is unknown may have succeeded.
-        """
+    def _has_one_winner_each(self, keys: list[str]) -> bool:
+        # A thread whose outcome is unknown may have succeeded.
         won: dict[str, list[bytes]] = {key: [] for key in keys}
         unknown: dict[str, list[bytes]] = {key: [] for key in keys}
         refusals = dict[str, HoodooError]()
@@ -101,18 +99,14 @@ class _Probe:
         return all(len(won[key]) <= 1 and self.store.get(key) in (won[key] or unknown[key]) for key in keys)
 
     def appears_whole(self) -> bool:
-        return self._whole(self._name("new"), self.store.put_if_absent, b"")
+        return self._is_write_atomic(self._name("new"), self.store.put_if_absent, b"")
 
     def replaced_whole(self) -> bool:
         key, before = self._name("old"), b"1" * _LARGE
         self.store.put(key, before)
-        return self._whole(key, self.store.put, before)
+        return self._is_write_atomic(key, self.store.put, before)
 
-    def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
-        """Return whether reads during a write return either the old or the new bytes, but never a mixture.
-
-        `put` writes the new bytes, and `before` are the old bytes.
-        """
+    def _is_write_atomic(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
         after, contents, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 
         def write() -> None:

@@ -105,7 +105,6 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
 
 
 def _bucket_and_prefix(uri: str) -> tuple[str, str]:
-    """Split an S3 path `s3://bucket/prefix` into bucket and prefix. Raises OptionError for an invalid path."""
     bucket, _, path = uri.partition("://")[2].partition("/")
     prefix = path.strip("/")
     if not _BUCKET.fullmatch(bucket):
@@ -119,11 +118,9 @@ def _bucket_and_prefix(uri: str) -> tuple[str, str]:
     return bucket, prefix
 
 
-def _session() -> boto3.session.Session:
-    """Return a boto3 session that reports missing credentials within a second.
-
-    It has a shorter timeout for the cloud metadata service, unless a timeout is configured.
-    """
+def _create_session() -> boto3.session.Session:
+    # The cloud metadata service gets a shorter timeout unless one is configured, so that missing credentials are
+    # reported within a second.
     session = botocore.session.get_session()
     if session.get_config_variable("metadata_service_timeout") == _METADATA_DEFAULT_S:
         for provider in session.get_component("credential_provider").providers:
@@ -133,8 +130,7 @@ def _session() -> boto3.session.Session:
     return boto3.session.Session(botocore_session=session)
 
 
-def _body(data: BytesLike) -> Any:
-    """Return `data` as a request body for boto3. Small data is copied, and large data is streamed."""
+def _request_body(data: BytesLike) -> Any:
     return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
 
 
@@ -150,11 +146,8 @@ _shared: WeakValueDictionary[tuple[Any, ...], _Clients] = WeakValueDictionary()
 
 
 def _clients_of(options: Mapping[str, Any]) -> _Clients:
-    """Return the S3 clients for these options. Stores with equal options share their clients.
-
-    Clients with credentials from the environment are not shared, because these may change. A forked process gets its
-    own clients.
-    """
+    # Stores with equal options share their clients. Clients with credentials from the environment are not shared,
+    # because these may change. A forked process gets its own clients.
     if not options.get("access_key"):
         return _Clients()
     return _shared.setdefault((os.getpid(), *sorted((name, str(value)) for name, value in options.items())), _Clients())
@@ -196,20 +189,17 @@ class S3Store(Store):
     def identity(self) -> str:
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
-    def _of_this_process(self) -> _Clients:
-        """Return the S3 clients of this process. A forked process gets new clients.
-
-        Otherwise parent and child would use the same connections and read each other's responses.
-        """
+    def _process_clients(self) -> _Clients:
+        # Otherwise a forked process and its parent would use the same connections and read each other's responses.
         if self._clients.pid != os.getpid():
             self._clients = _clients_of(self._options)
         return self._clients
 
     def _client(self) -> Any:
-        self._of_this_process()
+        self._process_clients()
         with self._clients.lock:
             if "boto" not in self._clients.made:
-                self._clients.made["boto"] = _session().client(
+                self._clients.made["boto"] = _create_session().client(
                     "s3",
                     endpoint_url=self._options.get("endpoint"),
                     region_name=self._options.get("region"),
@@ -227,7 +217,7 @@ class S3Store(Store):
             return self._clients.made["boto"]
 
     def _arrow(self) -> pafs.S3FileSystem:
-        self._of_this_process()
+        self._process_clients()
         with self._clients.lock:
             if "arrow" not in self._clients.made:
                 endpoint = self._options.get("endpoint")
@@ -246,11 +236,7 @@ class S3Store(Store):
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
 
-    def _again(self, call: Callable[[], T]) -> T:
-        """Call `call`, and retry while the store is unavailable. Returns the result.
-
-        Raises StoreUnavailable if all attempts fail.
-        """
+    def _retry_unavailable(self, call: Callable[[], T]) -> T:
         deadline = time.monotonic() + _PATIENCE_S
         for attempt in range(1, _ATTEMPTS):
             try:
@@ -263,10 +249,10 @@ class S3Store(Store):
         return call()
 
     def _call(self, operation: str, key: str, **arguments: Any) -> Any:
-        return self._again(lambda: self._send(operation, key, **arguments))
+        return self._retry_unavailable(lambda: self._send(operation, key, **arguments))
 
     def _send(self, operation: str, key: str, **arguments: Any) -> Any:
-        """Send a request to S3 without retries, and convert boto3's errors to hoodoo's."""
+        # boto3's errors are converted to hoodoo's.
         try:
             response = getattr(self._client(), operation)(Bucket=self.bucket, **arguments)
             self._note_clock(response)
@@ -279,7 +265,7 @@ class S3Store(Store):
                 raise FileExistsError(key) from None
             if code in _DENIED and operation == "head_object":  # a head response does not contain the reason
                 self._send("list_objects_v2", key, Prefix=self._key(key), MaxKeys=1)
-            if refusal := self._refusal(code, operation, key):
+            if refusal := self._permanent_error(code, operation, key):
                 raise refusal from None
             status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             raise StoreUnavailable(
@@ -320,8 +306,7 @@ class S3Store(Store):
     def _named(self) -> dict[str, Any]:
         return {"bucket": self.bucket, "endpoint": self._endpoint}
 
-    def _refusal(self, code: str, operation: str, key: str) -> HoodooError | None:
-        """Return the error for a permanent failure, such as a missing bucket, or None for other failures."""
+    def _permanent_error(self, code: str, operation: str, key: str) -> HoodooError | None:
         bucket = f"bucket {self.bucket!r} at {self._endpoint}"
         if code == "NoSuchBucket":
             return BucketNotFound(
@@ -360,15 +345,13 @@ class S3Store(Store):
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
-        response = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+        response = self._send("put_object", key, Key=self._key(key), Body=_request_body(data), IfNoneMatch="*")
         return str(response["ETag"]) if "ETag" in response else None
 
     def put(self, key: str, data: BytesLike) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
-    def _read(self, key: str, **arguments: Any) -> tuple[bytes, Mapping[str, Any]]:
-        """Read an object, and return its bytes and the response."""
-
+    def _read_object(self, key: str, **arguments: Any) -> tuple[bytes, Mapping[str, Any]]:
         def read() -> tuple[bytes, Mapping[str, Any]]:
             response = self._send("get_object", key, Key=self._key(key), **arguments)
             try:
@@ -378,15 +361,15 @@ class S3Store(Store):
                     f"Connection to S3 failed while reading {key!r}: {type(problem).__name__}. Try again.", key=key
                 ) from None
 
-        return self._again(read)
+        return self._retry_unavailable(read)
 
     def get(self, key: str) -> bytes:
-        return self._read(key)[0]
+        return self._read_object(key)[0]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         if length == 0:
             return b""
-        return self._read(key, Range=f"bytes={start}-{start + length - 1}")[0]
+        return self._read_object(key, Range=f"bytes={start}-{start + length - 1}")[0]
 
     def size(self, key: str) -> int:
         return int(self._call("head_object", key, Key=self._key(key))["ContentLength"])
@@ -409,13 +392,12 @@ class S3Store(Store):
     def above(self) -> Iterator[Store]:
         parts = self.prefix.split("/") if self.prefix else []
         for count in range(len(parts) - 1, -1, -1):
-            yield self._sibling(f"s3://{self.bucket}/{'/'.join(parts[:count])}")
+            yield self._store_in_bucket(f"s3://{self.bucket}/{'/'.join(parts[:count])}")
 
     def beside(self, suffix: str) -> S3Store | None:
-        return self._sibling(self.uri + suffix) if self.prefix else None
+        return self._store_in_bucket(self.uri + suffix) if self.prefix else None
 
-    def _sibling(self, uri: str) -> S3Store:
-        """Return a store for another prefix of the same bucket, which shares the clients of this store."""
+    def _store_in_bucket(self, uri: str) -> S3Store:
         store = S3Store(uri, self._options)
         store._clients = self._clients
         return store
@@ -453,7 +435,7 @@ class S3Store(Store):
         self._call("delete_object", key, Key=self._key(key))
 
     def open_input(self, key: str) -> pa.NativeFile:
-        return pa.PythonFile(_Reading(self, key), mode="r")
+        return pa.PythonFile(_S3File(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
         """Read up to 1 MiB from the beginning of an object, and return it with the object's size.
@@ -461,7 +443,7 @@ class S3Store(Store):
         This takes one request. Raises FileNotFoundError.
         """
         try:
-            data, response = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
+            data, response = self._read_object(key, Range=f"bytes=0-{_BEGINNING - 1}")
         except StoreUnavailable as problem:
             if problem.details.get("status") == 416:  # a range request for an empty object fails
                 return b"", 0
@@ -486,14 +468,14 @@ class S3Store(Store):
             except OSError as problem:
                 raise StoreUnavailable(f"Cannot read {key!r} from S3: {redact(str(problem))[:200]}", key=key) from None
 
-        return self._again(once)
+        return self._retry_unavailable(once)
 
     def url(self, key: str) -> str:
         return f"s3a://{self.bucket}/{self._key(key)}"
 
 
-class _Reading(io.RawIOBase):
-    """File object for an S3 object. Small objects are read completely when they are opened."""
+class _S3File(io.RawIOBase):
+    """File object for an S3 object. A small object is read completely when it is opened."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()
@@ -515,7 +497,6 @@ class _Reading(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> Any:
-        """Read up to `size` bytes, and return them as a buffer."""
         start, end = self._at, self._size if size < 0 else min(self._size, self._at + size)
         self._at = max(start, end)
         if end <= len(self._data):

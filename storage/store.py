@@ -160,13 +160,11 @@ class Store(ABC):
         """Return the modification time of a file in ms since 1970 by the store's clock, or None for a missing file."""
 
     def settle(self, key: str) -> None:
-        """Make an existing file durable, so that a power failure cannot remove it. Raises StoreUnavailable if this
-        fails.
-        """
+        """Make an existing file durable, so that a power failure cannot remove it. Raises StoreUnavailable."""
         return
 
     def require_private(self) -> None:
-        """Raise StoreRefused if every user of the machine may write to the table. Bucket policies are not checked."""
+        """Raise StoreRefused if every user of this machine may write to the table. Bucket policies are not checked."""
         return
 
     def clock_ms(self) -> int | None:

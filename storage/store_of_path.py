@@ -26,7 +26,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     Raises:
         OptionError: The path or an option is invalid.
     """
-    text = _checked(uri)
+    text = _require_valid_path(uri)
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
         raise OptionError(
             f"storage must be a dict from option names to values, got {printable(options)}.", option="storage"
@@ -40,8 +40,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     return LocalStore(text, options)
 
 
-def _checked(uri: str | os.PathLike[str]) -> str:
-    """Return the path as a string. Raises OptionError if it is not valid on every file system."""
+def _require_valid_path(uri: str | os.PathLike[str]) -> str:
     try:
         text: Any = os.fspath(uri)
     except TypeError:

@@ -75,7 +75,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Create the cells of a base file. `hashes` and `checks` are uint64[n], for its keys in row order."""
+    """Create the cells that map the key hashes of a base file to its rows. `hashes` and `checks` are in row order."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)

@@ -140,11 +140,11 @@ class EntryCache:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.look = 0
-        self.fronts = _Kept[Front]()
-        self.arrays = _Kept[np.ndarray](size=lambda array: array.nbytes)
+        self.fronts = _LookupCache[Front]()
+        self.arrays = _LookupCache[np.ndarray](size=lambda array: array.nbytes)
 
 
-class _Kept(Generic[T]):
+class _LookupCache(Generic[T]):
     """LRU cache whose values record the number of the last index lookup that used them.
 
     `held` is the total size of the values, as measured by `size`.
@@ -259,7 +259,7 @@ class EntryReader:
         except FileNotFoundError:
             raise CorruptTable(f"Index entry {key} is missing. {_REMEDY}", file=key) from None
 
-    def _keep(self, kept: _Kept[T], name: str, value: T, most: int = _KEPT) -> T:
+    def _keep(self, kept: _LookupCache[T], name: str, value: T, most: int = _KEPT) -> T:
         with self._cache.lock:
             kept.put(name, self._cache.look, value, most)
         return value

@@ -62,7 +62,9 @@ class BloomIndex:
             return located
         self._entries.begin_look()
         paths = {keys.partitions[code] for code in np.unique(keys.codes).tolist()}
-        self._fetch([group for partition in sorted(paths) for group in partitions.get(partition, {}).values()])
+        self._prefetch_filters(
+            [group for partition in sorted(paths) for group in partitions.get(partition, {}).values()]
+        )
         hashes = keys.hashes[keys.rows]
         order = np.argsort(keys.codes, kind="stable")
         ends = np.searchsorted(keys.codes[order], np.arange(len(keys.partitions)), side="right")
@@ -70,28 +72,26 @@ class BloomIndex:
         for partition, end in zip(keys.partitions, ends.tolist(), strict=True):
             rows, start = order[start:end], end
             if len(rows) and (groups := partitions.get(partition)):
-                self._in_partition(list(groups.values()), rows[np.argsort(hashes[rows])], hashes, located)
+                self._locate_in_partition(list(groups.values()), rows[np.argsort(hashes[rows])], hashes, located)
         return located
 
-    def _fetch(self, groups: Sequence[FileGroup]) -> None:
-        """Read the bloom filters of the file groups concurrently."""
+    def _prefetch_filters(self, groups: Sequence[FileGroup]) -> None:
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
             self._together([partial(self._entries.front, entry) for entry in entries])
 
-    def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, located: Located) -> None:
-        """Look up keys in the file groups of one partition, and add the results to `located`.
-
-        `rows` are the lookups of the partition in ascending order of hash, so that each page of a hash array is read
-        once.
-        """
+    def _locate_in_partition(
+        self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, located: Located
+    ) -> None:
+        # `rows` are the lookups of the partition in ascending order of hash, so that each page of a hash array is read
+        # once.
         for group in groups:
             number = len(located.groups)
             located.groups.append(group)
             candidates = self._candidates(group, hashes[rows], filtered=len(groups) > 1)
             if group.base is None or not len(candidates):
                 continue
-            contained = _among(self.key_hashes(group.base.file.index), hashes[rows[candidates]])
+            contained = _contained_hashes(self.key_hashes(group.base.file.index), hashes[rows[candidates]])
             present = rows[candidates[contained]]
             if not len(present):
                 continue
@@ -110,19 +110,16 @@ class BloomIndex:
         return np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, hashes))
 
     def required_group(self, keys: Keys) -> None:
-        """Return None, because a new key may go to any file group of its partition."""
+        """Return None, because the bloom filter index allows any file group of the partition for a new key."""
 
     # ---- entries
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
-        if before is not None and self._knows_rows(before):
+        if before is not None and self._has_valid_rows(before):
             return KeysOfRows(self._entries.front(before.index).secret, before.index)
         return KeysOfRows(new_secret())
 
-    def _knows_rows(self, base: DataFile) -> bool:
-        """Return whether the row positions in the index entry are valid for the base file.
-
-        Another attempt of the task may have stored the entry with a different row order.
-        """
+    def _has_valid_rows(self, base: DataFile) -> bool:
+        # Another attempt of the task may have stored the entry with a different row order.
         return bool(base.order) and self._entries.front(base.index).order == base.order
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
@@ -141,16 +138,15 @@ class BloomIndex:
         else:
             new_cells = cells.make(hashes, keys.checks, keys.secret)
         name = entry_name(file_id, instant)
-        stored = self._stored(name, cells_entry(new_cells, *span))
+        stored = self._store_entry(name, cells_entry(new_cells, *span))
         return BaseEntry(name, new_cells.order, new_cells.order if stored else self._entries.front(name).order)
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
         name = deleted_entry_name(file_id, instant, version)
-        self._stored(name, encode(hashes))
+        self._store_entry(name, encode(hashes))
         return name
 
-    def _stored(self, name: str, data: bytes) -> bool:
-        """Store an index entry. Returns False if another attempt of the task already stored it."""
+    def _store_entry(self, name: str, data: bytes) -> bool:
         try:
             self._store.create(name, data)
         except FileExistsError:
@@ -165,7 +161,7 @@ class BloomIndex:
         return self._entries.hashes(entry)
 
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
-        if not self._knows_rows(base):
+        if not self._has_valid_rows(base):
             return None
         row_cells = self._entries.cells(base.index)
         return None if row_cells is None else row_cells.find(keys, hashes)
@@ -186,8 +182,7 @@ class BloomIndex:
         return front.min_key in texts or front.max_key in texts
 
 
-def _among(sorted_hashes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Return a boolean mask of the hashes in `hashes` (ascending) that `sorted_hashes` contains."""
+def _contained_hashes(sorted_hashes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     if not len(sorted_hashes):
         return np.zeros(len(hashes), bool)
     positions = np.minimum(np.searchsorted(sorted_hashes, hashes), len(sorted_hashes) - 1)

@@ -43,10 +43,9 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
         super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
-        self.make_hashes = self._hashes_of
+        self.make_hashes = self._bit_positions
 
-    def _hashes_of(self, key: Any) -> Iterator[int]:
-        """Yield the bit position of a key in each slice. This is the scalar form of `_positions`."""
+    def _bit_positions(self, key: Any) -> Iterator[int]:
         digest = xxhash.xxh64_intdigest(str(key).encode(), SEED)
         for i in range(self.num_slices):
             x = (digest + i * _STEP) & _U64
@@ -71,7 +70,7 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
     for i in range(empty.num_slices):
         piece = flags[i * width : (i + 1) * width]
         for first in range(0, len(hashes), _ROWS):
-            piece[_positions(hashes[first : first + _ROWS], i, width)] = 1
+            piece[_slice_positions(hashes[first : first + _ROWS], i, width)] = 1
     bits = _bits(np.packbits(flags, bitorder="little").tobytes(), empty.num_bits)
     return _with_bits(error_rate, empty.num_slices, width, empty.capacity, len(hashes), bits)
 
@@ -85,26 +84,23 @@ def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
     answer = np.zeros(len(hashes), bool)
     for first in range(0, len(hashes), _ROWS):
         part = hashes[first : first + _ROWS]
-        answer[first + _survivors(bloom, bits, part)] = True
+        answer[first + _filter_by_slices(bloom, bits, part)] = True
     return answer
 
 
-def _survivors(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+def _filter_by_slices(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     alive, slices, width = np.arange(len(hashes)), np.arange(bloom.num_slices), bloom.bits_per_slice
     while len(slices) and len(alive):
         checked = slices[: 1 if len(alive) > _FEW else None]
-        bit_positions = _positions(hashes, checked[:, None], width) + checked[:, None] * width
+        bit_positions = _slice_positions(hashes, checked[:, None], width) + checked[:, None] * width
         kept = np.flatnonzero(((bits[bit_positions >> 3] >> (bit_positions & 7).astype(np.uint8)) & 1).all(axis=0))
         alive, hashes, slices = alive[kept], hashes[kept], slices[len(checked) :]
     return alive
 
 
-def _positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarray:
-    """Return the bit position of each key hash in slice i, which has `width` bits.
-
-    The position is the upper half of a 64-bit mix, scaled to the width. If `i` is an int64[m, 1] array of slices, the
-    result is int64[m, n].
-    """
+def _slice_positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.ndarray:
+    # The position is the upper half of a 64-bit mix, scaled to the width. If `i` is an int64[m, 1] array of slices, the
+    # result is int64[m, n].
     x = hashes + np.atleast_1d(i).astype(np.uint64) * np.uint64(_STEP)
     x ^= x >> np.uint64(32)
     x *= np.uint64(_MULTIPLIER)

@@ -57,10 +57,10 @@ def test_a_session_of_an_older_spark_is_told_which_one_is_needed(monkeypatch: py
 
 
 def test_the_code_is_packed_once_and_again_where_the_file_was_swept_away() -> None:
-    first = spark._code_archive()
-    assert spark._code_archive() == first
+    first = spark._code_archive_path()
+    assert spark._code_archive_path() == first
     os.remove(first)
-    again = spark._code_archive()
+    again = spark._code_archive_path()
     assert os.path.exists(again) and os.path.basename(again) == os.path.basename(first)  # equal code, equal name
 
 
@@ -68,7 +68,7 @@ def test_a_process_takes_its_code_archive_away_when_it_ends_but_a_forked_one_lea
     script = """
 import os, sys
 from hoodoo.engine import spark
-path = spark._code_archive()
+path = spark._code_archive_path()
 if not os.fork():
     sys.exit(0)
 os.wait()

@@ -36,5 +36,5 @@ def test_tasks_of_a_local_master_run_in_this_interpreter_unless_another_is_named
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", environment or "")
     session: Any = Session(master, **settings)
-    engine._use_this_python(session)
+    engine._configure_local_python(session)
     assert session.sparkContext.pythonExec == expected

@@ -169,7 +169,7 @@ class TearsNew(LocalStore):
 
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
         path = self._path(key)
-        self._make_folder(os.path.dirname(path))
+        self._create_folder(os.path.dirname(path))
         _write_in_place(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), data)
 
 
@@ -178,7 +178,7 @@ class TearsOld(LocalStore):
 
     def put(self, key: str, data: Any) -> None:
         path = self._path(key)
-        self._make_folder(os.path.dirname(path))
+        self._create_folder(os.path.dirname(path))
         _write_in_place(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o666), data)
 
 

@@ -39,7 +39,7 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position of a reader in the history of a table: the number of a slot.
+    """Position of a reader in the history of a table, which is the number of a slot.
 
     Every method that takes a cursor also takes `str(cursor)`.
 
@@ -96,18 +96,17 @@ def resolve(
     from hoodoo.readers.moments import ms_of
 
     head = history.head()
-    target = _known(position, head)
+    target = _parse_position(position, head)
     if isinstance(target, Cursor):
-        return _of_cursor(target, history, head)
+        return _slot_of_cursor(target, history, head)
     if target is EARLIEST:
         return 0 if exclusive else max(1, head.min_readable)
     if isinstance(target, str):
-        return _of_digits(history, target, exclusive)
-    return _of_time(history, ms_of(target, now_ms()), exclusive)
+        return _slot_of_digits(history, target, exclusive)
+    return _slot_at_time(history, ms_of(target, now_ms()), exclusive)
 
 
-def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
-    """Parse a position into a cursor, 'earliest', the digits of an instant, or a point in time."""
+def _parse_position(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
     from hoodoo.timeline.timeline_listing import Entry
 
     if isinstance(position, Entry):
@@ -119,7 +118,7 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
             return Cursor(head.table, head.savepoints[position])
         if position == LATEST:
             return cursor_of(head)
-        return _parse(position, head)
+        return _parse_text(position, head)
     if isinstance(position, (Cursor, dt.date, dt.timedelta)):
         return position
     if not isinstance(position, bool):
@@ -135,7 +134,7 @@ def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | 
 
 
 def require_no_position(name: str) -> None:
-    """Raise OptionError if the name of a savepoint or tag could be read as a time or an age, such as '1d'.
+    """Raise OptionError if the name of a savepoint or tag can also be parsed as a time or an age, such as '1d'.
 
     A read would take such a position for the savepoint or tag of that name.
 
@@ -184,7 +183,7 @@ def require_same_slot(history: History, seq: int, digest: str, what: str) -> Non
         )
 
 
-def _of_cursor(position: Cursor, history: History, head: View) -> int:
+def _slot_of_cursor(position: Cursor, history: History, head: View) -> int:
     if position.table != head.table:
         raise PositionError(
             f"The cursor {printable(str(position))} belongs to another table. Pass a cursor of this table.",
@@ -217,7 +216,7 @@ def _of_cursor(position: Cursor, history: History, head: View) -> int:
     return position.seq
 
 
-def _parse(text: str, head: View) -> Any:
+def _parse_text(text: str, head: View) -> Any:
     from hoodoo.readers.moments import moment_in
 
     if text == EARLIEST:
@@ -235,20 +234,20 @@ def _parse(text: str, head: View) -> Any:
         f"{printable(text)} is not a valid position. Use a slot number, an instant of 17 digits "
         "(yyyyMMddHHmmssSSS, UTC), a time like 2026-01-31T12:00:00Z (UTC without a time zone), a date, an age "
         "('1d', '2 hours ago', 'yesterday'), a cursor, 'earliest' or 'latest'. history and timeline list the slots. "
-        f"{_named(savepoints)}",
+        f"{_list_savepoints(savepoints)}",
         position=printable(text),
         savepoints=savepoints,
     )
 
 
-def _named(savepoints: Sequence[str]) -> str:
+def _list_savepoints(savepoints: Sequence[str]) -> str:
     if not savepoints:
         return "There are no savepoints."
     more = ", ..." if len(savepoints) > _NAMES_SHOWN else ""
     return f"Savepoints: {', '.join(map(repr, savepoints[:_NAMES_SHOWN]))}{more}."
 
 
-def _of_digits(history: History, digits: str, exclusive: bool) -> int:
+def _slot_of_digits(history: History, digits: str, exclusive: bool) -> int:
     if len(digits) == 17:
         for key, _ in history.store.list(f"{TIMELINE}{digits}_"):
             completed = key[len(TIMELINE) + 18 :].partition(".")[0]
@@ -256,10 +255,10 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
         archived = digits <= archived_timeline.newest(history.store)
-        if (archived or isinstance(history, (ExternalHistory, Overlay))) and (seq := _slot_of(history, digits)):
+        if (archived or isinstance(history, (ExternalHistory, Overlay))) and (seq := _slot_of_instant(history, digits)):
             return seq
         if history.store.exists(CLAIMS + digits):
-            if seq := _slot_of(history, digits):
+            if seq := _slot_of_instant(history, digits):
                 return seq
             raise PositionError(
                 f"Instant {digits} is pending or was rolled back, so it is not a valid position. If its writer has "
@@ -274,15 +273,11 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             "write a time as yyyyMMddHHmmssSSS in UTC.",
             instant=digits,
         ) from None
-    return _of_time(history, moment, exclusive)
+    return _slot_at_time(history, moment, exclusive)
 
 
-def _slot_of(history: History, instant: str) -> int:
-    """Return the slot that completed the instant `instant`, or 0 if there is no such slot.
-
-    The search uses the slots, because the instant may be archived from Hudi's timeline.
-
-    """
+def _slot_of_instant(history: History, instant: str) -> int:
+    # The search uses the slots, because the instant may be archived from Hudi's timeline.
     try:
         began = ms_of_instant(instant)
     except ValueError:
@@ -296,7 +291,7 @@ def _slot_of(history: History, instant: str) -> int:
     return 0
 
 
-def _of_time(history: History, ms: int, exclusive: bool) -> int:
+def _slot_at_time(history: History, ms: int, exclusive: bool) -> int:
     oldest = history.slot(history.oldest_slot())
     if ms < oldest.completed_at:
         if oldest.seq > 1:

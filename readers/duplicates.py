@@ -55,7 +55,9 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
         CorruptTable: A file is damaged.
     """
     rows = guarded(
-        history, lambda: history.require_readable(view.seq), lambda: _rows_of(config, view, history, part_rows)
+        history,
+        lambda: history.require_readable(view.seq),
+        lambda: _read_duplicate_rows(config, view, history, part_rows),
     )
     names = list(config.key)
     grouped = rows.group_by([RECORD_KEY, *names]).aggregate([(_PARTITION, "count"), (_PARTITION, "distinct")])
@@ -68,9 +70,8 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
     return pa.table([*keys, counts, folders], names=[*names, "count", "partitions"])
 
 
-def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) -> pa.Table:
-    """Read record key, key columns and partition of the rows whose key hash occurs more than once."""
-    suspects = _repeated(config, view, history, part_rows)
+def _read_duplicate_rows(config: TableConfig, view: View, history: History, part_rows: int) -> pa.Table:
+    suspects = _repeated_key_hashes(config, view, history, part_rows)
     wanted = tuple(dict.fromkeys((RECORD_KEY, *config.key)))
     schema = pa.schema([*(config.file_schema.field(name) for name in wanted), pa.field(_PARTITION, pa.string())])
     parts_so_far = [schema.empty_table()]
@@ -86,13 +87,12 @@ def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) 
                 parts.append(matching.append_column(_PARTITION, folder).select(schema.names).cast(schema))
             return pa.concat_tables(parts)
 
-        for tables in _in_windows(repeated, _tasks(config, view, history, wanted)):
+        for tables in _map_in_groups(repeated, _create_read_tasks(config, view, history, wanted)):
             parts_so_far += tables
     return pa.concat_tables(parts_so_far)
 
 
-def _repeated(config: TableConfig, view: View, history: History, part_rows: int) -> np.ndarray:
-    """Return the sorted key hashes that occur in more than one row of the snapshot."""
+def _repeated_key_hashes(config: TableConfig, view: View, history: History, part_rows: int) -> np.ndarray:
     rows = sum(group.base.file.rows for group in view.groups() if group.base)
     parts = min(_PARTS_MAX, rows // part_rows + 1)
     spools = [Spool(IN_MEMORY // parts) for _ in range(parts)]
@@ -101,7 +101,7 @@ def _repeated(config: TableConfig, view: View, history: History, part_rows: int)
     def hashes(task: SliceTask) -> list[np.ndarray]:
         return [hash64(rows[RECORD_KEY]) for rows in task.stream(BATCH_ROWS)]
 
-    for results in _in_windows(hashes, _tasks(config, view, history, (RECORD_KEY,))):
+    for results in _map_in_groups(hashes, _create_read_tasks(config, view, history, (RECORD_KEY,))):
         for task_hashes in (batch for result in results for batch in result):
             if parts == 1:
                 spools[0].write(task_hashes.tobytes())
@@ -118,14 +118,14 @@ def _repeated(config: TableConfig, view: View, history: History, part_rows: int)
     return np.concatenate(repeated)
 
 
-def _tasks(config: TableConfig, view: View, history: History, columns: tuple[str, ...]) -> Iterator[SliceTask]:
-    """Yield one task for each file group of the view. The task reads `columns`."""
+def _create_read_tasks(
+    config: TableConfig, view: View, history: History, columns: tuple[str, ...]
+) -> Iterator[SliceTask]:
     for group in view.groups():
         yield SliceTask(history.store, config, group, columns, None, None, False)
 
 
-def _in_windows(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -> Iterator[list[T]]:
-    """Run `work` on the tasks in groups of 16, and yield the results of each group."""
+def _map_in_groups(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -> Iterator[list[T]]:
     while window := list(islice(tasks, _AT_ONCE)):
         yield LocalEngine().map(work, window)
 

@@ -1,4 +1,4 @@
-"""Exact counts of the rows that a commit inserted, updated and deleted, and of its stale rows.
+"""Exact counts of the rows that a commit inserted, updated and deleted, and of the stale rows that it ignored.
 
 A write that appends to logs does not read the stored rows, so it can only record bounds for these counts. This module
 reads the keys and ordering values of the file groups that the commit wrote to, and compares them with the commit's
@@ -30,7 +30,7 @@ _FEW = 10  # if a log has fewer changes than 1/10 of the rows of the base, only 
 
 
 class RowCounts(NamedTuple):
-    """Counts of the rows that a commit inserted, updated and deleted, and of stale rows, which changed nothing.
+    """Counts of the rows that a commit inserted, updated and deleted, and of stale rows that changed nothing.
 
     `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows had
     a lower ordering value than the stored rows.
@@ -88,21 +88,20 @@ class CommitCounts:
             return between(history, config, self.seq - 1, history.view(self.seq))
         recorded = [RowCounts(file.inserts, file.updates, file.deletes) for file in slot.files if file.kind != LOG]
         calls = [
-            partial(_of_log, self.store, config, file, before.group(file.partition, file.file_id))
+            partial(_count_log_changes, self.store, config, file, before.group(file.partition, file.file_id))
             for file in slot.files
             if file.kind == LOG
         ]
         gone = [group for group_key in slot.replaced if (group := before.group(*group_key)) is not None]
-        calls += [partial(_live, self.store, config, group) for group in gone]
-        return total([*recorded, *LocalEngine().map(_called, calls)])
+        calls += [partial(_count_replaced_rows, self.store, config, group) for group in gone]
+        return total([*recorded, *LocalEngine().map(_call, calls)])
 
 
-def _called(work: partial[RowCounts]) -> RowCounts:
+def _call(work: partial[RowCounts]) -> RowCounts:
     return work()
 
 
-def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup | None) -> RowCounts:
-    """Count the rows of a file group that the records of a log file insert, update and delete."""
+def _count_log_changes(store: Store, config: TableConfig, file: DataFile, group: FileGroup | None) -> RowCounts:
     order_by = config.merge_policy.order_by
     schema = slices.schema_of(config, [RECORD_KEY, *order_by])
     parts = list(slices.read_log(store, config, file, schema))
@@ -119,20 +118,25 @@ def _of_log(store: Store, config: TableConfig, file: DataFile, group: FileGroup 
         merged = config.merge_policy.apply(rows, replace(part, columns=None))
         hit, won, gone = merged.found, merged.won, part.delete
         counts.append(
-            RowCounts(_count(~hit & ~gone), _count(hit & won & ~gone), _count(hit & won & gone), _count(hit & ~won))
+            RowCounts(
+                _count_true(~hit & ~gone),
+                _count_true(hit & won & ~gone),
+                _count_true(hit & won & gone),
+                _count_true(hit & ~won),
+            )
         )
     return total(counts)
 
 
-def _live(store: Store, config: TableConfig, group: FileGroup) -> RowCounts:
-    """Count the live rows of a file group that a commit replaced completely. They count as deleted."""
+def _count_replaced_rows(store: Store, config: TableConfig, group: FileGroup) -> RowCounts:
+    # All live rows of the replaced file group count as deleted.
     schema = slices.schema_of(config, [RECORD_KEY])
     if group.base is not None and not group.logs:
         return RowCounts(deleted=group.base.file.rows)
     return RowCounts(deleted=len(slices.read_slice(store, config, group, schema)))
 
 
-def _count(mask: np.ndarray) -> int:
+def _count_true(mask: np.ndarray) -> int:
     return int(np.count_nonzero(mask))
 
 
@@ -151,10 +155,10 @@ def between(history: History, config: TableConfig, since: int, until: View) -> R
     from hoodoo.readers.changes.changes import Changes
 
     changes = Changes(history, config, since, until, timed=False)
-    return total(LocalEngine().map(_ops, changes.tasks()))
+    return total(LocalEngine().map(_count_operations, changes.tasks()))
 
 
-def _ops(task: object) -> RowCounts:
+def _count_operations(task: object) -> RowCounts:
     assert callable(task)
     ops = task()["op"].combine_chunks()
     counts = {entry["values"]: entry["counts"] for entry in ops.value_counts().to_pylist()}

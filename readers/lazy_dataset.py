@@ -27,7 +27,7 @@ from hoodoo.readers.predicate import from_arrow
 Projection: TypeAlias = "Sequence[str] | dict[str, pc.Expression] | None"
 """Columns of a scan: names, or a dict of names and expressions. None means all columns."""
 _FORMAT = ds.IpcFileFormat()
-_OF_FILES = {
+_FILE_OPTIONS = {
     "batch_readahead",
     "fragment_readahead",
     "fragment_scan_options",
@@ -49,7 +49,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
     def __init__(self, rows: LazySource, where: pc.Expression | None = None) -> None:
         self._rows, self._where = rows, where
         dataset = ds.FileSystemDataset(
-            [_fragment(rows.schema, lambda: _batches(rows, rows.schema.names, where))], rows.schema, _FORMAT
+            [_create_fragment(rows.schema, lambda: _read_batches(rows, rows.schema.names, where))], rows.schema, _FORMAT
         )
         super().__init__(rows.schema, [dataset])
 
@@ -79,14 +79,14 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             ArrowInvalid: A column does not exist, or the filter does not match the columns.
             TypeError: An option is unknown.
         """
-        if unknown := set(options) - _OF_FILES:
+        if unknown := set(options) - _FILE_OPTIONS:
             raise TypeError(f"scanner() has no option {min(unknown)!r}. Remove it.")
-        where = self._with(filter)
+        where = self._combine_filters(filter)
         sample = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
-        needed = self._needed(columns)
+        needed = self._needed_columns(columns)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for batch in _batches(self._rows, needed, where, batch_size):
+            for batch in _read_batches(self._rows, needed, where, batch_size):
                 if isinstance(columns, dict):
                     yield from ds.InMemoryDataset([batch]).scanner(columns=columns, use_threads=False).to_batches()
                 else:
@@ -112,10 +112,10 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
         """Count the rows that match the filter, or all rows without a filter."""
-        where = self._with(filter)
+        where = self._combine_filters(filter)
         if where is None:
             return self._rows.count()
-        return sum(batch.num_rows for batch in _batches(self._rows, [], where))
+        return sum(batch.num_rows for batch in _read_batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
         """Read the first `num_rows` rows, and stop reading after them. Also takes the arguments of `scanner`."""
@@ -123,7 +123,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
 
     def filter(self, expression: pc.Expression) -> LazyDataset:
         """Return a dataset that only contains the rows that match the expression."""
-        return LazyDataset(self._rows, self._with(expression))
+        return LazyDataset(self._rows, self._combine_filters(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
         """Yield a fragment for each part of the table that may contain matching rows.
@@ -139,32 +139,31 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         tree = None if filter is None else from_arrow.tree_of(filter, schema)
 
         def of(task: Callable[[], pa.Table]) -> ds.Fragment:
-            return _fragment(schema, lambda: rows._guarded(task).select(schema.names).to_batches())
+            return _create_fragment(schema, lambda: rows._convert_errors(task).select(schema.names).to_batches())
 
         return map(of, rows._narrowed(schema.names, tree)._each_task())
 
     def sort_by(self, sorting: Any, **options: Any) -> ds.Dataset:
         """Read the rows into memory and sort them."""
-        return self._read().sort_by(sorting, **options)
+        return self._read_all().sort_by(sorting, **options)
 
     def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
         """Read the rows into memory and join them with the rows of another dataset."""
-        return self._read().join(_in_memory(right_dataset), *arguments, **options)
+        return self._read_all().join(_read_into_memory(right_dataset), *arguments, **options)
 
     def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
         """Read the rows into memory and join them with the nearest rows of another dataset."""
-        return self._read().join_asof(_in_memory(right_dataset), *arguments, **options)
+        return self._read_all().join_asof(_read_into_memory(right_dataset), *arguments, **options)
 
-    def _read(self) -> ds.Dataset:
+    def _read_all(self) -> ds.Dataset:
         return ds.InMemoryDataset(self.to_table())
 
-    def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
+    def _combine_filters(self, filter: pc.Expression | None) -> pc.Expression | None:
         if self._where is None or filter is None:
             return self._where if filter is None else filter
         return self._where & filter
 
-    def _needed(self, columns: Projection) -> list[str]:
-        """Return the names of the columns that a projection reads."""
+    def _needed_columns(self, columns: Projection) -> list[str]:
         if columns is None:
             return list(self.schema.names)
         if not isinstance(columns, dict):
@@ -173,14 +172,13 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return [name for name in self.schema.names if any(name in column_set for column_set in column_sets)]
 
 
-def _in_memory(dataset: ds.Dataset) -> ds.Dataset:
-    return dataset._read() if isinstance(dataset, LazyDataset) else dataset
+def _read_into_memory(dataset: ds.Dataset) -> ds.Dataset:
+    return dataset._read_all() if isinstance(dataset, LazyDataset) else dataset
 
 
-def _batches(
+def _read_batches(
     rows: LazySource, columns: Sequence[str], where: pc.Expression | None, size: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows that match `where`, and yield the columns `columns` as record batches."""
     schema = rows.schema
     tree = None if where is None else from_arrow.tree_of(where, schema)
     needed = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
@@ -191,21 +189,19 @@ def _batches(
 
 
 # ---- for native pyarrow code
-def _fragment(schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> ds.Fragment:
-    """Create a dataset fragment whose rows are read only when pyarrow opens the fragment."""
-    return _FORMAT.make_fragment("rows", fs.PyFileSystem(_MadeWhenOpened(schema, read)))
+def _create_fragment(
+    schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]
+) -> ds.Fragment:
+    return _FORMAT.make_fragment("rows", fs.PyFileSystem(_InMemoryFileSystem(schema, read)))
 
 
-class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """File system for pyarrow with a single in-memory file. The file is created when it is opened."""
-
-    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> None:
-        self._schema, self._read = schema, read
+class _InMemoryFileSystem(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    # The file with the rows is created when pyarrow opens it.
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, self._schema) as writer:
-            for batch in self._read():
+            for batch in self._read_all():
                 writer.write_batch(batch)
         return pa.BufferReader(sink.getvalue())
 
@@ -220,8 +216,8 @@ class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow ha
     def normalize_path(self, path: str) -> str:
         return path
 
-    def _refused(self, *arguments: object) -> Never:
+    def _raise_read_only(self, *arguments: object) -> Never:
         raise OSError("The dataset of a table is read-only. Use upsert() or another write method of the table.")
 
-    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refused
-    delete_file = move = copy_file = open_output_stream = open_append_stream = _refused
+    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _raise_read_only
+    delete_file = move = copy_file = open_output_stream = open_append_stream = _raise_read_only

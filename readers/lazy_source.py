@@ -27,7 +27,7 @@ class LazySource(Protocol):
         """Return the number of rows."""
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> LazySource:
-        """Return a read that contains at least `columns` and the rows for which `tree` is true.
+        """Return a read that contains at least the columns `columns` and the rows for which `tree` is true.
 
         The result may contain further columns and rows, because the query filters them itself.
 
@@ -36,5 +36,5 @@ class LazySource(Protocol):
     def _each_task(self) -> Iterator[Task]:
         """Yield the tasks of the read one by one."""
 
-    def _guarded(self, work: Callable[[], T]) -> T:
-        """Call `work`, and convert its exceptions to the errors that a read raises, such as SnapshotExpired."""
+    def _convert_errors(self, work: Callable[[], T]) -> T:
+        """Call `work`, and convert its exceptions to the errors of a read, such as SnapshotExpired."""

@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Return the live rows of a snapshot that have the wanted keys, in no particular order.
+    """Return the live rows of a snapshot whose keys are in `wanted`, in no particular order.
 
     Keys without a row are left out.
 
@@ -39,7 +39,7 @@ def look_up(
         texts, hashes = (wanted.texts.take(pa.array(wanted.rows[positions])), wanted.hashes[wanted.rows[positions]])
         return look_up_in(store, config, index, group, schema, texts, hashes)
 
-    parts = LocalEngine().map(read, _searches(index, view, wanted))
+    parts = LocalEngine().map(read, _groups_to_search(index, view, wanted))
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
@@ -52,7 +52,7 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Return the live rows of one file group that have the given record keys, in no particular order.
+    """Return the live rows of one file group whose record keys are in `texts`, in no particular order.
 
     Args:
         store: The store of the table.
@@ -70,12 +70,8 @@ def look_up_in(
     return slices.read_slice(store, config, group, schema, keys=texts)
 
 
-def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
-    """Return the file groups that may contain the wanted keys, each with the indices of these keys.
-
-    A file group that another engine wrote has no index entry, so it is searched for all keys of its partition.
-
-    """
+def _groups_to_search(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
+    # A file group that another engine wrote has no index entry, so it is searched for all keys of its partition.
     indexed, unindexed = {}, []
     for code in np.unique(wanted.codes).tolist():
         groups = view.partitions.get(wanted.partitions[code], {})
@@ -95,7 +91,7 @@ def _is_indexed(group: FileGroup) -> bool:
 
 
 def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
-    """Sort the rows of a key lookup into the order of the keys that the caller passed.
+    """Sort the rows of a key lookup in the order in which the caller passed the keys.
 
     Args:
         rows: The rows, with their record keys and, if `in_partitions`, their partition paths.

@@ -18,7 +18,7 @@ _UNITS = {
     "w": ("w", "week", "weeks"),
 }
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_OF_WORD = {word: _SECONDS[unit] for unit, words in _UNITS.items() for word in words}
+_SECONDS_OF_WORD = {word: _SECONDS[unit] for unit, words in _UNITS.items() for word in words}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -41,12 +41,12 @@ def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
         return moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
     if text.strip().lower() == "yesterday":
         return dt.timedelta(days=1)
-    if (match := _AGO.fullmatch(text.strip())) and (seconds := _OF_WORD.get(match[2].lower())):
-        return _ago(float(match[1]) * seconds, text)
+    if (match := _AGO.fullmatch(text.strip())) and (seconds := _SECONDS_OF_WORD.get(match[2].lower())):
+        return _parse_age(float(match[1]) * seconds, text)
     return None
 
 
-def _ago(seconds: float, text: str) -> dt.timedelta:
+def _parse_age(seconds: float, text: str) -> dt.timedelta:
     try:
         return dt.timedelta(seconds=seconds)
     except OverflowError:

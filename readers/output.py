@@ -42,7 +42,7 @@ CURRENT, ORIGINAL = "current", "original"
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
-    """Call `work`, which reads data files, and convert its exceptions to the errors that a read raises.
+    """Call `work`, which reads data files, and convert its exceptions to the errors of a read.
 
     If cleaning deleted a data file, the error is SnapshotExpired instead of CorruptTable. If a value does not match the
     type of its column, because the column changed after the table was opened, the error is ColumnError.
@@ -104,44 +104,40 @@ class Rows(ABC):
             The tasks. Each is a callable without arguments that returns a pyarrow Table, and can be pickled.
         """
 
-    def _by_originals(self, name_mapping: NameMapping) -> Self:
-        """Return these rows with original column names: the names that the columns had when they were created."""
+    def _with_original_names(self, name_mapping: NameMapping) -> Self:
         rows = copy.copy(self)
-        rows._originals = self._spelled(name_mapping)
+        rows._originals = self._adapt_name_mapping(name_mapping)
         return rows
 
-    def _spelled(self, name_mapping: NameMapping) -> NameMapping:
-        """Adapt the table's mapping of column names to the columns of these rows."""
+    def _adapt_name_mapping(self, name_mapping: NameMapping) -> NameMapping:
+        # Overridden by reads whose columns are inside structs.
         return name_mapping
 
-    def _schema_named(self, schema: pa.Schema) -> pa.Schema:
-        """Rename the columns of `schema` to the names that the caller requested."""
+    def _rename_schema(self, schema: pa.Schema) -> pa.Schema:
         return self._originals.original_schema(schema) if self._originals else schema
 
-    def _table_named(self, table: pa.Table) -> pa.Table:
-        """Rename the columns of `table` to the names that the caller requested."""
+    def _rename_table(self, table: pa.Table) -> pa.Table:
         return self._originals.original_rows(table) if self._originals else table
 
-    def _task_named(self, task: Task) -> Task:
-        """Wrap a task so that its result has the column names that the caller requested."""
+    def _rename_task(self, task: Task) -> Task:
         return RenamedTask(task, self._originals) if self._originals else task
 
     def _each_task(self) -> Iterator[Task]:
-        """Yield the tasks one by one, so that memory does not hold all tasks of a large table."""
+        # Memory does not hold all tasks of a large table.
         yield from self.tasks()
 
-    def _guarded(self, work: Callable[[], T]) -> T:
+    def _convert_errors(self, work: Callable[[], T]) -> T:
         return guarded(self._history, self._require_readable, work)
 
     def _require_readable(self) -> None:
         self._history.require_readable(self._seq)
 
     def _flat(self, rows: pa.Table) -> pa.Table:
-        """Return the rows in the flat columns that `to_pandas` puts into a DataFrame."""
+        # Overridden by reads with structs, which `to_pandas` flattens.
         return rows
 
     def _parts(self) -> list[pa.Table]:
-        return LocalEngine().map(self._guarded, self.tasks())
+        return LocalEngine().map(self._convert_errors, self.tasks())
 
     def to_arrow(self) -> pa.Table:
         """Read all rows into a pyarrow Table.
@@ -173,11 +169,11 @@ class Rows(ABC):
             ColumnError: Another engine changed a column, so that a value no longer matches its type.
         """
         for task in self._each_task():
-            yield from self._streamed(task, rows)
+            yield from self._stream_task(task, rows)
 
-    def _streamed(self, task: Task, rows: int) -> Iterator[pa.Table]:
+    def _stream_task(self, task: Task, rows: int) -> Iterator[pa.Table]:
         stream = task.stream(rows)
-        while (part := self._guarded(lambda: next(stream, None))) is not None:
+        while (part := self._convert_errors(lambda: next(stream, None))) is not None:
             yield part
 
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
@@ -250,7 +246,7 @@ class Rows(ABC):
         return pa.concat_tables(tables)
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Rows:
-        """Return all rows and columns. A `LazySource` may ignore the requested columns and condition."""
+        # A `LazySource` may ignore the requested columns and condition.
         return self
 
     def to_dataset(self) -> ds.Dataset:
@@ -375,8 +371,7 @@ class Rows(ABC):
 
         Raises:
             EngineError: pyspark is not installed, `spark` is not a session, or Spark's workers lack a package that
-                EngineError: pyspark is not installed, `spark` is not a session, or Spark's workers lack a package that
-                    hoodoo needs.
+                hoodoo needs.
         """
         try:
             from hoodoo.readers.spark_scan import to_spark  # imported only if Spark is used
@@ -391,7 +386,7 @@ class Rows(ABC):
 
 
 def named(rows: R, names: str, name_mapping: NameMapping) -> R:
-    """Return the rows with the table's current column names, or with the names with which the columns were created.
+    """Return the rows with the table's current column names, or with the original names of the columns.
 
     Args:
         rows: The rows of a table.
@@ -402,4 +397,4 @@ def named(rows: R, names: str, name_mapping: NameMapping) -> R:
         OptionError: `names` is neither CURRENT nor ORIGINAL.
     """
     one_of("names", names, (CURRENT, ORIGINAL))
-    return rows._by_originals(name_mapping) if names == ORIGINAL and name_mapping else rows
+    return rows._with_original_names(name_mapping) if names == ORIGINAL and name_mapping else rows

@@ -1,4 +1,4 @@
-"""Limits on the micro-batches of a stream. A micro-batch ends at a slot or after a number of file groups.
+"""Limits on the micro-batches of a stream. A micro-batch ends at a slot, or after a number of file groups.
 
 Each micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
 

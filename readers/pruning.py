@@ -27,7 +27,7 @@ _MANY = 1 << 62  # upper limit for the rows of a partition whose files are unkno
 
 
 class Pruning:
-    """Pruning of the partitions, file groups and files of a table that cannot contain rows matching a condition.
+    """Selection of the partitions, file groups and files of a table that may contain rows matching a condition.
 
     Args:
         config: The configuration of the table.
@@ -40,35 +40,37 @@ class Pruning:
     def __init__(self, config: TableConfig, tree: Predicate | None, own: bool = False) -> None:
         self._config, self._tree = config, tree
         self._transforms: Mapping[str, Transform] = config.transforms if own else {}
-        self._with_buckets = _with_buckets(tree, self._transforms, config) if tree and self._transforms else tree
+        self._bucket_tree = (
+            _add_bucket_conditions(tree, self._transforms, config) if tree and self._transforms else tree
+        )
 
     def may_match_in(self, partition: str) -> bool:
-        """Return False if the values in the folder name of a partition rule out every matching row.
+        """Return False if the values in the folder name of a partition exclude every matching row.
 
         The statistics of the partition's files are then not needed.
 
         """
-        return self._with_buckets is None or predicates.may_match(
-            self._with_buckets, self._folder_ranges(partition, _MANY)
+        return self._bucket_tree is None or predicates.may_match(
+            self._bucket_tree, self._ranges_from_folder(partition, _MANY)
         )
 
     def may_match(self, group: FileGroup) -> bool:
-        """Return False if column statistics or partition values rule out every matching row in a file group."""
-        return self._with_buckets is None or predicates.may_match(
-            self._with_buckets, self._ranges(group.partition, _with_rows(group))
+        """Return False if column statistics or partition values exclude every matching row in a file group."""
+        return self._bucket_tree is None or predicates.may_match(
+            self._bucket_tree, self._column_ranges(group.partition, _files_with_rows(group))
         )
 
     def file_may_match(self, file: DataFile) -> bool:
-        """Return False if column statistics or partition values rule out every matching row in a file.
+        """Return False if column statistics or partition values exclude every matching row in a file.
 
         Also returns False for a log that only contains deletes.
         """
-        if not _has_rows(file):
+        if not _has_live_rows(file):
             return False
         if file.external and self._transforms:
             return Pruning(self._config, self._tree).file_may_match(file)
-        return self._with_buckets is None or predicates.may_match(
-            self._with_buckets, self._ranges(file.partition, [file])
+        return self._bucket_tree is None or predicates.may_match(
+            self._bucket_tree, self._column_ranges(file.partition, [file])
         )
 
     def all_match(self, group: FileGroup) -> bool:
@@ -81,9 +83,9 @@ class Pruning:
             return False
         if DEFAULT_PARTITION in group.partition:
             return False
-        return predicates.must_match(self._tree, self._ranges(group.partition, _with_rows(group)))
+        return predicates.must_match(self._tree, self._column_ranges(group.partition, _files_with_rows(group)))
 
-    def _ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
+    def _column_ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
         config, rows = self._config, sum(file.rows for file in files)
         stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
         full = [file_stats for file_stats, file in zip(stats, files, strict=True) if not file.partial]
@@ -91,15 +93,14 @@ class Pruning:
         combined = statistics.union(full, config.schema, partial) if full else statistics.union(partial, config.schema)
         ranges = column_ranges(combined, rows, config.schema)
         return ranges | {
-            name: _narrower(ranges[name], combined) if name in ranges and name not in config.partition_by else combined
-            for name, combined in self._folder_ranges(partition, rows).items()
+            name: _intersect_ranges(ranges[name], combined)
+            if name in ranges and name not in config.partition_by
+            else combined
+            for name, combined in self._ranges_from_folder(partition, rows).items()
         }
 
-    def _folder_ranges(self, partition: str, rows: int) -> dict[str, ColumnRange]:
-        """Return the ranges of column values that follow from the folder name of a partition.
-
-        The default partition restricts no column, because it contains both nulls and empty strings.
-        """
+    def _ranges_from_folder(self, partition: str, rows: int) -> dict[str, ColumnRange]:
+        # The default partition restricts no column, because it contains both nulls and empty strings.
         values = {name: value for name, value in self._partition_values(partition).items() if value is not None}
         ranges: dict[str, ColumnRange] = {}
         for name, transform in self._transforms.items():
@@ -107,12 +108,13 @@ class Pruning:
                 kind = self._config.schema.field(transform.column).type
                 value_range = ColumnRange(*transforms.bounds(transform, values[name], kind), 0, rows)
                 ranges[transform.column] = (
-                    _narrower(ranges[transform.column], value_range) if transform.column in ranges else value_range
+                    _intersect_ranges(ranges[transform.column], value_range)
+                    if transform.column in ranges
+                    else value_range
                 )
         return ranges | {name: ColumnRange(value, value, 0, rows) for name, value in values.items()}
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
-        """Return the partition values in a folder name, or {} if the name does not contain the values."""
         config = self._config
         if not config.folders_tell_values:
             return {}
@@ -124,16 +126,15 @@ class Pruning:
             return {}  # a folder of another engine: a value with slashes, or a different encoding
 
 
-def _narrower(first: ColumnRange, second: ColumnRange) -> ColumnRange:
-    """Return the intersection of two value ranges of one column."""
+def _intersect_ranges(first: ColumnRange, second: ColumnRange) -> ColumnRange:
     least = [bound for bound in (first.min, second.min) if bound is not None]
     greatest = [bound for bound in (first.max, second.max) if bound is not None]
     return second._replace(min=max(least, default=None), max=min(greatest, default=None))
 
 
-def _with_buckets(tree: Predicate, transforms_by_name: Mapping[str, Transform], config: TableConfig) -> Predicate:
-    """Extend each equality condition by a condition on the bucket partition columns computed from the same column."""
-
+def _add_bucket_conditions(
+    tree: Predicate, transforms_by_name: Mapping[str, Transform], config: TableConfig
+) -> Predicate:
     def with_bucket(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
         parts: list[Predicate] = [leaf]
         for bucket_column, transform in transforms_by_name.items():
@@ -148,15 +149,17 @@ def _with_buckets(tree: Predicate, transforms_by_name: Mapping[str, Transform], 
         case In(values=values):
             return with_bucket(tree, values)
         case And(parts) | Or(parts):
-            return replace(tree, parts=tuple(_with_buckets(part, transforms_by_name, config) for part in parts))
+            return replace(
+                tree, parts=tuple(_add_bucket_conditions(part, transforms_by_name, config) for part in parts)
+            )
         case Not(part):
-            return Not(_with_buckets(part, transforms_by_name, config))
+            return Not(_add_bucket_conditions(part, transforms_by_name, config))
     return tree
 
 
-def _has_rows(file: DataFile) -> bool:
+def _has_live_rows(file: DataFile) -> bool:
     return bool(file.rows and (file.kind == BASE or file.updates))
 
 
-def _with_rows(group: FileGroup) -> list[DataFile]:
-    return [entry.file for entry in group.files() if _has_rows(entry.file)]
+def _files_with_rows(group: FileGroup) -> list[DataFile]:
+    return [entry.file for entry in group.files() if _has_live_rows(entry.file)]

@@ -1,4 +1,4 @@
-"""Scans: the rows of a snapshot, or the rows that changed in a range of slots.
+"""Scans, which read the rows of a snapshot, or the rows that changed in a range of slots.
 
 A scan is fixed at one slot when it is created. It skips partitions and files by partition values and statistics. The
 remaining file slices are read in parallel. A file slice without logs is read as plain Parquet.
@@ -93,7 +93,7 @@ class Scan(Rows):
         self._verified, self._seq, self._where = verified, view.seq, where
         offered = config.file_schema if meta else config.schema
         self._filter = Filter.of(config.name_mapping.text(where), offered, params=params)
-        self._columns = self._output(columns, meta)
+        self._columns = self._validate_columns(columns, meta)
         self.cursor = cursor_of(view)
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class Scan(Rows):
         return f"{kind} of {self._config.name!r} at slot {self._view.seq}{where}{optimized}"
 
     def _repr_html_(self) -> str:
-        """Return the scan's columns as an HTML table. Rows are not shown, because reading them may be expensive."""
+        # Rows are not shown, because reading them may be expensive.
         schema = self.schema
         return html_table(
             f"hoodoo {self._title()}; head() reads a few rows",
@@ -115,7 +115,7 @@ class Scan(Rows):
             ((field.name, str(field.type)) for field in schema),
         )
 
-    def _output(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
+    def _validate_columns(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
         return chosen_columns(
             self._config.name_mapping.names(columns),
             [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names,
@@ -124,10 +124,9 @@ class Scan(Rows):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows that the scan returns."""
-        return self._schema_named(pa.schema([self._config.file_schema.field(name) for name in self._columns]))
+        return self._rename_schema(pa.schema([self._config.file_schema.field(name) for name in self._columns]))
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Scan:
-        """Return a scan that reads only the columns and files that a query needs. See `LazySource`."""
         scan, stored = copy.copy(self), dict(zip(self.schema.names, self._columns, strict=True))
         scan._columns = tuple(stored[name] for name in columns) or (
             RECORD_KEY,
@@ -144,19 +143,18 @@ class Scan(Rows):
         return list(self._each_task())
 
     def _each_task(self) -> Iterator[Task]:
-        """Yield the tasks one by one, so that memory does not hold all tasks and file groups of a large table."""
-        return map(self._task_named, self._each_slice())
+        return map(self._rename_task, self._each_slice())
 
     def _each_slice(self) -> Iterator[SliceTask]:
         pruning = Pruning(self._config, self._filter.tree if self._filter else None, own=not self._view.foreign_rows)
         partitions = (partition for partition in self._view.partitions if pruning.may_match_in(partition))
-        for group in map(self._group, self._view.groups(partitions)):
+        for group in map(self._without_logs, self._view.groups(partitions)):
             if group is not None and self._may_have_changed(group) and pruning.may_match(group):
                 yield SliceTask(
                     self._store, self._config, group, self._columns, self._filter, self._changed, self._verified
                 )
 
-    def _group(self, group: FileGroup) -> FileGroup | None:
+    def _without_logs(self, group: FileGroup) -> FileGroup | None:
         if not self._read_optimized:
             return group
         return FileGroup(group.partition, group.file_id, group.base) if group.base else None
@@ -183,4 +181,4 @@ class Scan(Rows):
                 total += file.rows
             else:
                 to_read.append(replace(task, columns=(RECORD_KEY,)))
-        return total + sum(LocalEngine().map(lambda task: len(self._guarded(task)), to_read))
+        return total + sum(LocalEngine().map(lambda task: len(self._convert_errors(task)), to_read))

@@ -17,17 +17,17 @@ def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
 
     Raises ColumnError if the DataFrame contains a column under both names.
     """
-    return _renamed(frame, name_mapping.taken) if name_mapping else frame
+    return _rename_columns(frame, name_mapping.taken) if name_mapping else frame
 
 
 def by_originals(frame: Any, name_mapping: NameMapping) -> Any:
-    """Rename the columns of a Spark DataFrame to the names that they had when they were created."""
-    return _renamed(frame, name_mapping.given_back) if name_mapping else frame
+    """Rename the columns of a Spark DataFrame to their original names, which they had when they were created."""
+    return _rename_columns(frame, name_mapping.given_back) if name_mapping else frame
 
 
-def _renamed(frame: Any, level: Level) -> Any:
+def _rename_columns(frame: Any, level: Level) -> Any:
     names = level.names(frame.columns)
-    kinds = [_kind_within(field.dataType, level, field.name, field.name) for field in frame.schema.fields]
+    kinds = [_rename_type_within(field.dataType, level, field.name, field.name) for field in frame.schema.fields]
     if any(kind is not None for kind in kinds):
         indexed = frame.toDF(*(f"c{number}" for number in range(len(names))))
         columns = [
@@ -38,28 +38,28 @@ def _renamed(frame: Any, level: Level) -> Any:
     return frame if names == list(frame.columns) else frame.toDF(*names)
 
 
-def _kind_within(kind: Any, around: Level, name: str, path: str) -> Any:
-    """Return the Spark type of a column with renamed struct fields, or None if no field is renamed."""
+def _rename_type_within(kind: Any, around: Level, name: str, path: str) -> Any:
+    # None if no struct field is renamed.
     level = around.within(around.columns.get(name))
     if level is None:
         return None
-    renamed_kind = _kind(kind, level, path)
+    renamed_kind = _rename_type(kind, level, path)
     return None if renamed_kind == kind else renamed_kind
 
 
-def _kind(kind: Any, level: Level, path: str) -> Any:
+def _rename_type(kind: Any, level: Level, path: str) -> Any:
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     if isinstance(kind, ArrayType):
-        return ArrayType(_kind(kind.elementType, level, f"{path}[]"), kind.containsNull)
+        return ArrayType(_rename_type(kind.elementType, level, f"{path}[]"), kind.containsNull)
     if isinstance(kind, MapType):
-        return MapType(kind.keyType, _kind(kind.valueType, level, f"{path}{{}}"), kind.valueContainsNull)
+        return MapType(kind.keyType, _rename_type(kind.valueType, level, f"{path}{{}}"), kind.valueContainsNull)
     if not isinstance(kind, StructType):
         return kind
     names = level.names([field.name for field in kind.fields], f"{path}.")
     fields = []
     for field, name in zip(kind.fields, names, strict=True):
-        inner = _kind_within(field.dataType, level, field.name, f"{path}.{field.name}")
+        inner = _rename_type_within(field.dataType, level, field.name, f"{path}.{field.name}")
         fields.append(StructField(name, field.dataType if inner is None else inner, field.nullable, field.metadata))
     return StructType(fields)
 

@@ -45,61 +45,51 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
     native: dict[Differences, list[SliceTask]] = {}
     rest: list[Task] = []
     for task in tasks:
-        if isinstance(task, SliceTask) and _is_native(task):
-            native.setdefault(_differences(task), []).append(task)
+        if isinstance(task, SliceTask) and _can_spark_read(task):
+            native.setdefault(_column_differences(task), []).append(task)
         else:
             rest.append(task)
-    frames = [_native(spark, group, schema) for group in native.values()]
-    frames += [_merged(spark, rest, schema)] if rest else []
+    frames = [_read_with_spark(spark, group, schema) for group in native.values()]
+    frames += [_read_in_python_tasks(spark, rest, schema)] if rest else []
     if not frames:
         return spark.createDataFrame([], spark_ddl(schema))
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def _is_native(task: SliceTask) -> bool:
+def _can_spark_read(task: SliceTask) -> bool:
     """Return whether Spark's own Parquet scan can read the file slice of a task.
 
     The file slice must have no logs, and its store must be local, because hoodoo ships no jars for other stores. Spark
     must be able to apply the filter. The file must contain each requested column, or Spark must be able to compute it
     with one expression.
-
     """
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
     if not plain or not isinstance(task.store, LocalStore) or not (task.where is None or task.where.decided_by_tree):
         return False
-    if task.config.virtual_keys and RECORD_KEY in _asked(task):
+    if task.config.virtual_keys and RECORD_KEY in _read_columns(task):
         return False  # a virtual key is computed from other columns
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
-    return all(_is_expressible(sources[name]) for name in _asked(task) if name in sources)
+    return all(_can_spark_compute(sources[name]) for name in _read_columns(task) if name in sources)
 
 
-def _differences(task: SliceTask) -> Differences:
-    """Return how the columns of a base file differ from the requested columns.
-
-    File slices with equal differences are read together.
-
-    """
+def _column_differences(task: SliceTask) -> Differences:
+    # File slices with equal differences are read together.
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources
-    asked = [(name, sources[name]) for name in _asked(task) if name in sources]
+    asked = [(name, sources[name]) for name in _read_columns(task) if name in sources]
     return tuple((name, (source.name, str(source.was)) if source else None) for name, source in asked)
 
 
-def _asked(task: SliceTask) -> list[str]:
-    """Return the columns that a task reads, including the columns of its filter."""
+def _read_columns(task: SliceTask) -> list[str]:
     return list(dict.fromkeys([*task.columns, *sorted(task.where.columns if task.where else ())]))
 
 
-def _is_expressible(source: ColumnSource | None) -> bool:
-    """Return whether Spark can compute a column as hoodoo does: as null, from a column with another name, or by a cast.
-
-    Conversions of floats to another type run in Python. They use the shortest decimal text of the float, which may
-    differ from Java's text.
-
-    """
+def _can_spark_compute(source: ColumnSource | None) -> bool:
+    # Spark can compute a column as null, from a column with another name, or by a cast. Conversions of floats to
+    # another type run in Python. They use the shortest decimal text of the float, which may differ from Java's text.
     if source is None:
         return True
     wanted = source.column.arrow
@@ -110,51 +100,48 @@ def _is_float(source: ColumnSource) -> bool:
     return bool(pa.types.is_float32(source.was))
 
 
-def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> DataFrame:
-    """Read file slices with Spark's own Parquet scan. Their base files store the requested columns in the same way."""
+def _read_with_spark(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> DataFrame:
+    # The base files of all tasks store the requested columns in the same way.
     first = tasks[0]
     config, base = first.config, first.group.base
     assert base is not None
     resolution = config.resolution(base.file)
     paths = [_GLOB.sub(r"\\\1", first.store.url(task.group.base.file.path)) for task in tasks if task.group.base]
-    wanted = list(dict.fromkeys([*schema.names, *_asked(first)]))
+    wanted = list(dict.fromkeys([*schema.names, *_read_columns(first)]))
     meta = [config.file_schema.field(name) for name in META_COLUMNS]
     stored = pa.schema([*meta, *config.columns_of(base.file).arrow])
     needed = set(resolution.names_of(wanted)) or {RECORD_KEY}  # other columns may have the type TIME
     read = pa.schema([field for field in stored if field.name in needed])
     frame = spark.read.schema(spark_ddl(read)).options(**_OPTIONS).parquet(*paths)
     fields = [config.file_schema.field(name) for name in wanted]
-    if not resolution.changes_nothing or any(_holds_float(field.type) for field in fields):
-        frame = frame.selectExpr(*(_expression(resolution, field) for field in fields))
+    if not resolution.changes_nothing or any(_contains_float(field.type) for field in fields):
+        frame = frame.selectExpr(*(_column_expression(resolution, field) for field in fields))
     if first.where is not None and first.where.tree is not None:
         remote = type(frame).__module__.startswith("pyspark.sql.connect")
         frame = frame.where(predicates.to_spark(first.where.tree, remote))
     return frame.select(*[f"`{name}`" for name in schema.names])
 
 
-def _expression(resolution: Resolution, field: pa.Field) -> str:
-    """Return the SQL expression that computes a table column from the columns of a base file.
-
-    Parquet statistics exclude NaN, which Spark sorts above all numbers. If a condition on floats were pushed down to
-    Spark's Parquet reader, rows with NaN would be lost. `coalesce` prevents the pushdown.
-    """
+def _column_expression(resolution: Resolution, field: pa.Field) -> str:
+    # Parquet statistics exclude NaN, which Spark sorts above all numbers. If a condition on floats were pushed down to
+    # Spark's Parquet reader, rows with NaN would be lost. `coalesce` prevents the pushdown.
     name = resolution.name_of(field.name)
     value = "NULL" if name is None else f"`{name}`"
-    if name is not None and _holds_float(field.type):
+    if name is not None and _contains_float(field.type):
         value = f"coalesce({value}, {value})"
     if field.name in resolution.sources:
         value = f"CAST({value} AS {spark_type(field.type)})"
     return f"{value} AS `{field.name}`"
 
 
-def _holds_float(kind: pa.DataType) -> bool:
-    """Return whether a type is a float or a struct with a float. Spark pushes down conditions on both."""
+def _contains_float(kind: pa.DataType) -> bool:
+    # Spark pushes down conditions on floats and on structs with floats.
     if pa.types.is_struct(kind):
-        return any(_holds_float(field.type) for field in kind)
+        return any(_contains_float(field.type) for field in kind)
     return bool(pa.types.is_floating(kind))
 
 
-def _merged(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:
+def _read_in_python_tasks(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:
     prepare_session(spark)
     shared, parts = pack(None, tasks)
 

@@ -13,7 +13,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):
-    """Callable without arguments that reads a part of the rows.
+    """Callable without arguments that reads a part of the rows of a table.
 
     A task can be pickled, so that Spark can run it.
 
@@ -36,7 +36,7 @@ class Task(ABC):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file whose rows are exactly the rows of the task, or None if they must be merged or filtered."""
+        """The base file whose rows are exactly the rows of the task, or None if rows must be merged or filtered."""
         return None
 
 

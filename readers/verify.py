@@ -131,7 +131,6 @@ def verified(store: Store, config: TableConfig) -> Report:
 
 
 def _newest_slots(store: Store) -> tuple[int, int]:
-    """Return the last archived slot and the newest slot of a table. Returns zeros if they cannot be read."""
     try:
         return watermark.deleted_up_to(store), History(store).head().seq
     except (FileNotFoundError, HoodooError):
@@ -154,45 +153,45 @@ class Verifier:
         self.checks: tuple[checks.Check, ...] = ()
 
     def run(self) -> Report:
-        """Check the whole table, and return a report of all problems."""
-        self._properties()
-        view = self._chain()
+        """Check the whole table, and return a report of all problems in it."""
+        self._check_properties()
+        view = self._check_slots()
         if view is None:
             return self.report
         with suppress(HoodooError):  # the problem PROPERTIES is already reported
             self.config = hoodie_properties.load(self.store)
         self.config = hoodie_properties.apply_settings(self.config, view.settings, view.schemas)
-        self.checks = self._readable_checks()
-        self._shortened(view)
-        self._superseded(view)
+        self.checks = self._load_checks()
+        self._report_instants_without_slot(view)
+        self._check_superseded_files(view)
         for partition in view.partitions:
-            self._partition(partition, list(view.groups([partition])))
+            self._check_partition(partition, list(view.groups([partition])))
         return self.report
 
-    def _add(self, code: str, file: str, text: str) -> None:
+    def _report_problem(self, code: str, file: str, text: str) -> None:
         self.report.problems.append(Problem(code, file, text))
 
-    def _properties(self) -> None:
+    def _check_properties(self) -> None:
         try:
             values = java.parse(self.store.get(PROPERTIES))
         except (FileNotFoundError, HoodooError) as problem:
-            self._add("PROPERTIES", PROPERTIES, f"hoodie.properties cannot be read: {problem}")
+            self._report_problem("PROPERTIES", PROPERTIES, f"hoodie.properties cannot be read: {problem}")
             return
         expected = java.checksum(values.get("hoodie.database.name", ""), values.get("hoodie.table.name", ""))
         if values.get("hoodie.table.checksum", expected) != expected:
-            self._add(
+            self._report_problem(
                 "PROPERTIES", PROPERTIES, "the checksum of hoodie.properties is wrong, so Apache Hudi refuses the table"
             )
 
     # ---- the sequence
-    def _chain(self) -> View | None:
-        """Check and replay the slots, and return the newest view.
+    def _check_slots(self) -> View | None:
+        """Replay the slots of the table, and return the newest view.
 
         Returns None if a slot is damaged or does not follow the previous one.
         """
         fresh = History(self.store)
         try:
-            view = self._first(fresh)
+            view = self._view_before_oldest_slot(fresh)
             head = fresh.head().seq
         except HoodooError as problem:
             code = (
@@ -202,58 +201,54 @@ class Verifier:
                 if problem.details.get("file") == CHECKPOINTS
                 else "SLOT"
             )
-            self._add(code, str(problem.details.get("file", "")), problem.message)
+            self._report_problem(code, str(problem.details.get("file", "")), problem.message)
             return None
-        self._planted(head)
+        self._report_slots_after_gap(head)
         checkpoints = {key for key, _ in self.store.list(CHECKPOINTS)}
         long_ago, unpublished = archived_timeline.newest(self.store), dict[int, str]()
         for seq in range(view.seq + 1, head + 1):
             try:
                 slot, sha = fresh._read(seq)
             except HoodooError as problem:
-                self._add("SLOT", slot_key(seq), problem.message)
+                self._report_problem("SLOT", slot_key(seq), problem.message)
                 return None
             if slot.prev != view.sha:
-                self._add(
+                self._report_problem(
                     "CHAIN",
                     slot_key(seq),
                     f"slot {seq} does not follow slot {seq - 1}: the sequence was forked, or a slot was replaced",
                 )
                 return None
             self.report.slots += 1
-            if not self._publication(slot, view) and slot.instant > long_ago:
+            if not self._is_published(slot, view) and slot.instant > long_ago:
                 unpublished[seq] = final_key(slot)
             view = apply(view, slot, sha)
-            self._key_sets(slot, view)
+            self._check_key_sets(slot, view)
             if (key := checkpoint_key(seq)) in checkpoints:
-                self._checkpoint(key, view)
+                self._check_checkpoint(key, view)
         for seq, key in unpublished.items():
             if not view.is_undone(seq):
-                self._add(
+                self._report_problem(
                     "UNPUBLISHED",
                     key,
                     f"slot {seq} is not published, so Hudi's readers do not see it. Open the table to publish it",
                 )
         return view
 
-    def _first(self, fresh: History) -> View:
-        """Return the view before the oldest slot that is not archived.
-
-        The view is empty, or comes from the oldest checkpoint after the archived slots.
-
-        """
+    def _view_before_oldest_slot(self, fresh: History) -> View:
+        # The view is empty, or comes from the oldest checkpoint after the archived slots.
         archived = watermark.deleted_up_to(self.store)
         if not archived:
             return View()
         keys = [key for key, _ in self.store.list(CHECKPOINTS) if key >= checkpoint_key(archived)]
         return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
 
-    def _planted(self, head: int) -> None:
-        """Report slot files after the newest slot. They exist although the slot before them is missing."""
+    def _report_slots_after_gap(self, head: int) -> None:
+        # These files exist although the slot before them is missing.
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             if key.startswith(TURN_REQUESTS):
                 continue  # the turn request of a writer
-            self._add(
+            self._report_problem(
                 "SLOT",
                 key,
                 (
@@ -262,22 +257,22 @@ class Verifier:
                 ),
             )
 
-    def _publication(self, slot: Slot, before: View) -> bool:
-        """Return whether Hudi's completed instant of a slot exists. Reports an instant that differs from the slot."""
+    def _is_published(self, slot: Slot, before: View) -> bool:
+        # An instant that differs from the slot is reported.
         key = final_key(slot)
         try:
             published = self.store.get(key)
         except FileNotFoundError:
             return False
-        if slot.commits and not slot.published and not _says(published, slot, before):
-            self._add(
+        if slot.commits and not slot.published and not _matches_slot(published, slot, before):
+            self._report_problem(
                 "PUBLISHED",
                 key,
                 f"the published instant differs from slot {slot.seq}. Delete it and open the table, which recreates it",
             )
         return True
 
-    def _key_sets(self, slot: Slot, view: View) -> None:
+    def _check_key_sets(self, slot: Slot, view: View) -> None:
         if slot.completed_at < view.completed_at - SLOW_WRITE_MS:
             return  # no longer needed; cleaning deletes them
         for reference in (*slot.inserted, *slot.deleted):
@@ -285,36 +280,33 @@ class Verifier:
                 try:
                     keyset.load(self.store, [reference], self.keys_by_index.key_hashes)
                 except HoodooError as problem:
-                    self._add("KEY_SET", reference["file"], problem.message)
+                    self._report_problem("KEY_SET", reference["file"], problem.message)
 
-    def _shortened(self, view: View) -> None:
+    def _report_instants_without_slot(self, view: View) -> None:
         newest = instant_of_ms(view.completed_at)
         for instant in instants(self.store):
             if instant.state is State.COMPLETED and instant.action in WRITES and instant.completed > newest:
-                self._add(
+                self._report_problem(
                     "SHORTENED",
                     instant.key,
                     f"it has no slot: slots after {view.seq} were lost, or another engine wrote to the table",
                 )
 
-    def _checkpoint(self, key: str, view: View) -> None:
+    def _check_checkpoint(self, key: str, view: View) -> None:
         try:
             if checkpoint.read(self.store, key, heal=False) != view:
-                self._add(
+                self._report_problem(
                     "CHECKPOINT", key, "the checkpoint differs from the slots. Delete it: the slots are authoritative"
                 )
         except FileNotFoundError:
             return  # archiving has deleted it
         except HoodooError as problem:
-            self._add("CHECKPOINT", key, f"{problem.message} Delete it: the slots are authoritative")
+            self._report_problem("CHECKPOINT", key, f"{problem.message} Delete it: the slots are authoritative")
 
     # ---- files
-    def _superseded(self, view: View) -> None:
-        """Check the files that only older snapshots need, by existence and size.
-
-        Files that cleaning may already delete can be missing.
-
-        """
+    def _check_superseded_files(self, view: View) -> None:
+        # Files that only older snapshots need are checked by existence and size. Files that cleaning may already delete
+        # can be missing.
         for entry in view.superseded:
             needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
             if not needed:
@@ -323,33 +315,29 @@ class Verifier:
             try:
                 size = self.store.size(entry.path)
             except FileNotFoundError:
-                self._add("MISSING_FILE", entry.path, f"the file is missing; {readers}")
+                self._report_problem("MISSING_FILE", entry.path, f"the file is missing; {readers}")
                 continue
             if entry.size and size != entry.size:
-                self._add(
+                self._report_problem(
                     "DAMAGED_FILE",
                     entry.path,
                     f"it is {size} bytes long, but the slot recorded {entry.size}; {readers}",
                 )
 
-    def _partition(self, partition: str, groups: list[FileGroup]) -> None:
+    def _check_partition(self, partition: str, groups: list[FileGroup]) -> None:
         seen: list[tuple[FileGroup, np.ndarray]] = []
         for group in groups:
-            if self._bytes(group) and self._readable(group):
-                rows = self._rows(group)
+            if self._has_sound_content(group) and self._is_readable(group):
+                rows = self._check_live_rows(group)
                 if rows is not None:
                     seen.append((group, rows))
-        if twice := self._repeated_keys(seen):
-            self._add(
+        if twice := self._count_duplicate_keys(seen):
+            self._report_problem(
                 "DUPLICATE_KEY", partition, f"{twice} record keys of partition {partition!r} occur more than once"
             )
 
-    def _repeated_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
-        """Count the rows of a partition whose record key also occurs in an earlier row.
-
-        Keys are read only for hashes that occur twice.
-
-        """
+    def _count_duplicate_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
+        # Keys are read only for hashes that occur twice.
         if not seen:
             return 0
         hashes = np.sort(np.concatenate([group_hashes for _, group_hashes in seen]))
@@ -361,66 +349,64 @@ class Verifier:
                 keys += rows.filter(pa.array(suspects)).chunks
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
-    def _bytes(self, group: FileGroup) -> bool:
-        """Return whether the files of a file group match the recorded sizes and digests. Also checks change logs."""
+    def _has_sound_content(self, group: FileGroup) -> bool:
         sound = True
         for entry in group.files():
             for path, (size, sum_) in entry.file.changes.items():
-                self._whole(path, size, sum_)
-            sound = self._whole(entry.file.path, entry.file.size, entry.file.digest) and sound
+                self._is_file_sound(path, size, sum_)
+            sound = self._is_file_sound(entry.file.path, entry.file.size, entry.file.digest) and sound
         return sound
 
-    def _readable(self, group: FileGroup) -> bool:
-        """Return whether every row of a file group can be read. Reports each unreadable block and row."""
+    def _is_readable(self, group: FileGroup) -> bool:
+        # Each unreadable block and row is reported.
         before = len(self.report.problems)
         for entry in group.files():
             try:
                 for part in damage.unreadable(self.store, self.config, entry.file):
-                    self._add("UNREADABLE", entry.file.path, f"{part.location}: {part.why.rstrip('.')}")
+                    self._report_problem("UNREADABLE", entry.file.path, f"{part.location}: {part.why.rstrip('.')}")
             except HoodooError as problem:
-                self._add("DAMAGED_FILE", entry.file.path, problem.message)
+                self._report_problem("DAMAGED_FILE", entry.file.path, problem.message)
         return len(self.report.problems) == before
 
-    def _whole(self, path: str, size: int, sum_: str) -> bool:
+    def _is_file_sound(self, path: str, size: int, sum_: str) -> bool:
         self.report.files += 1
         try:
             data = self.store.get(path)
         except FileNotFoundError:
-            self._add("MISSING_FILE", path, "the file is missing")
+            self._report_problem("MISSING_FILE", path, "the file is missing")
             return False
         self.report.bytes += len(data)
         if len(data) != size or sum_ and digest(data) != sum_:
-            self._add("DAMAGED_FILE", path, "its content does not match the size and digest in the slot")
+            self._report_problem("DAMAGED_FILE", path, "its content does not match the size and digest in the slot")
             return False
         return True
 
-    def _rows(self, group: FileGroup) -> np.ndarray | None:
-        """Check partition, row count, index entry and checks of a file group. Returns the hashes of its live keys."""
+    def _check_live_rows(self, group: FileGroup) -> np.ndarray | None:
+        # Returns the hashes of the live keys, or None if they cannot be read.
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.placing, *checked]))
-            if not self._positions(group, self._base(group)):
+            if not self._has_valid_positions(group, self._check_base_file(group)):
                 return None
             rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
         except HoodooError as problem:
-            self._add("DAMAGED_FILE", str(problem.details.get("file", "")), problem.message)
+            self._report_problem("DAMAGED_FILE", str(problem.details.get("file", "")), problem.message)
             return None
         self.report.rows += len(rows)
         path = group.base.file.path if group.base else group.logs[0].file.path
         paths = partition_paths(rows, self.config.partition_by, self.config.hive_style, self.config.url_encode)
         if len(rows) and not pc.all(pc.equal(paths.dictionary, group.partition)).as_py():
-            self._add("WRONG_PARTITION", path, f"rows of another partition are in {group.partition!r}")
-        self._made(rows, path)
-        self._checks(rows, path)
+            self._report_problem("WRONG_PARTITION", path, f"rows of another partition are in {group.partition!r}")
+        self._check_generated_columns(rows, path)
+        self._report_failing_checks(rows, path)
         return hash64(rows[RECORD_KEY])
 
-    def _made(self, rows: pa.Table, path: str) -> None:
-        """Check that generated partition columns match the columns that they are computed from."""
+    def _check_generated_columns(self, rows: pa.Table, path: str) -> None:
         for column, transform in self.config.transforms.items():
             values = transforms.values(transform, rows[transform.column].combine_chunks())
             wrong = np.flatnonzero(~equal_values(rows[column].combine_chunks(), values))
             if len(wrong):
-                self._add(
+                self._report_problem(
                     "WRONG_PARTITION",
                     path,
                     f"{len(wrong)} rows of its file group have a value of {column!r} that differs from {transform}; "
@@ -428,11 +414,11 @@ class Verifier:
                     f"wrote them. Delete these rows, and insert them without {column!r}",
                 )
 
-    def _checks(self, rows: pa.Table, path: str) -> None:
+    def _report_failing_checks(self, rows: pa.Table, path: str) -> None:
         for check in self.checks:
             failing = check.failing(rows)
             if len(failing):
-                self._add(
+                self._report_problem(
                     "CHECK",
                     path,
                     f"{len(failing)} rows of its file group fail the check {check.name!r} "
@@ -441,39 +427,40 @@ class Verifier:
                     "delete, or change the check with set_checks()",
                 )
 
-    def _readable_checks(self) -> tuple[checks.Check, ...]:
+    def _load_checks(self) -> tuple[checks.Check, ...]:
         try:
             return checks.of(self.config)
         except HoodooError as problem:
-            self._add("CHECK", PROPERTIES, problem.message)
+            self._report_problem("CHECK", PROPERTIES, problem.message)
             return ()
 
-    def _base(self, group: FileGroup) -> pa.ChunkedArray:
-        """Check the row count and the index entry of a base file. Returns its record keys in row order."""
+    def _check_base_file(self, group: FileGroup) -> pa.ChunkedArray:
+        # Returns the record keys in row order.
         if group.base is None:
             return pa.chunked_array([], pa.string())
         file = group.base.file
         keys = slices.read_base(self.store, self.config, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
         if len(keys) != file.rows:
-            self._add("ROWS", file.path, f"it contains {len(keys)} rows, but the slot recorded {file.rows}")
-        self._index(file, keys)
+            self._report_problem("ROWS", file.path, f"it contains {len(keys)} rows, but the slot recorded {file.rows}")
+        self._check_index_entry(file, keys)
         return keys
 
-    def _index(self, file: DataFile, keys: pa.ChunkedArray) -> None:
+    def _check_index_entry(self, file: DataFile, keys: pa.ChunkedArray) -> None:
         hashes = hash64(keys)
         try:
             if not np.array_equal(self.keys_by_index.key_hashes(file.index), np.sort(hashes)):
-                self._add("INDEX", file.index, f"the index entry does not contain exactly the keys of {file.path}")
+                self._report_problem(
+                    "INDEX", file.index, f"the index entry does not contain exactly the keys of {file.path}"
+                )
                 return
             rows = self.keys_by_index.rows(file, keys, hashes)
         except HoodooError as problem:
-            self._add("INDEX", file.index, problem.message)
+            self._report_problem("INDEX", file.index, problem.message)
             return
         if file.order and (rows is None or not np.array_equal(rows, np.arange(len(keys)))):
-            self._add("INDEX", file.index, f"the row positions in the index entry differ from {file.path}")
+            self._report_problem("INDEX", file.index, f"the row positions in the index entry differ from {file.path}")
 
-    def _positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
-        """Return whether the row positions in each log refer to base file rows with the same record keys."""
+    def _has_valid_positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
         if group.base is None:
             return True
         before = len(self.report.problems)
@@ -486,19 +473,15 @@ class Verifier:
             for part in slices.read_log(self.store, self.config, log, schema, by_row=True):
                 at, logged_keys = part.at, part.rows[RECORD_KEY]
                 if at is None or at.max(initial=0) >= len(keys) or not keys.take(pa.array(at)).equals(logged_keys):
-                    self._add(
+                    self._report_problem(
                         "POSITIONS", log.path, f"it refers to rows of {group.base.file.path} that have other keys"
                     )
                     break
         return len(self.report.problems) == before
 
 
-def _says(published: bytes, slot: Slot, before: View) -> bool:
-    """Return whether Hudi's completed instant has the content that its slot implies, with the schema at that slot.
-
-    The table may or may not have kept a change log at that time, so both forms are valid.
-
-    """
+def _matches_slot(published: bytes, slot: Slot, before: View) -> bool:
+    # The table may or may not have kept a change log at that time, so both forms are valid.
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
         return isinstance(schema, str) and published in (

@@ -1,4 +1,4 @@
-"""Reader of Hudi's change log files, which record the rows that one rewrite of a base file changed.
+"""Reader of Hudi's change log files, which record the rows that were changed when a base file was rewritten.
 
 The caller chooses the change log files to read. The row changes are returned as Arrow tables.
 
@@ -21,7 +21,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Read the change log of a base file: one row per insert, update or delete of the rewrite that created the file.
+    """Read the change log of a base file, with one row for each row that was inserted, updated or deleted.
 
     The result has the columns OP ("i", "u" or "d") and KEY. If the change log stores row images, it also has BEFORE and
     AFTER, which are structs with the table's current columns.
@@ -33,7 +33,9 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     if not file.changes:
         return None
     logs = (read_whole(store, path, *file.changes[path]) for path in sorted(file.changes))
-    parts = [_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))]
+    parts = [
+        _decode_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))
+    ]
     if not parts:
         raise CorruptTable(
             f"Change log {next(iter(file.changes))} contains no log block. Restore it from a backup.",
@@ -42,7 +44,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     return pa.concat_tables(parts)
 
 
-def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
+def _decode_columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
     columns = {OP: rows[OP], KEY: keys_of(rows, config)}
     image = pa.struct(list(config.schema))
     for name in (BEFORE, AFTER):
@@ -53,7 +55,7 @@ def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
 
 
 def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
-    """Return the record keys of the rows of a change log, from their KEY column or computed from their row images."""
+    """Return the record keys of change log rows, from their KEY column or computed from their row images."""
     if KEY in rows.column_names:
         return rows[KEY]
     key_columns = {

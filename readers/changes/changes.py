@@ -73,35 +73,35 @@ class ChangesTask(Task):
     instants: tuple[str, ...] | None = None
 
     def __call__(self) -> pa.Table:
-        return self.shown(self.found())
+        return self.drop_internal_columns(self.find_changes())
 
-    def shown(self, changes: pa.Table) -> pa.Table:
+    def drop_internal_columns(self, changes: pa.Table) -> pa.Table:
         """Remove internal columns, such as the record key, from a table of row changes."""
         return changes.drop_columns([KEY] if self.timed else [KEY, "instant"])
 
-    def found(self) -> pa.Table:
-        """Find the row changes of the task, with their record keys."""
+    def find_changes(self) -> pa.Table:
+        """Return the row changes of the task as a table, with their record keys."""
         if self.net:
-            return self.whole([self.found_in(step) for step in self.steps])
-        images = self._images(self.columns, self.where)
-        touched = [images.touched(step) for step in self.steps]
-        images.expect(
+            return self.combine_pairs([self.compare_pair(step) for step in self.steps])
+        images = self._row_diff(self.columns, self.where)
+        touched = [images.touched_keys(step) for step in self.steps]
+        images.expect_keys(
             pa.concat_arrays([pa.array([], pa.string()), *(keys for keys in touched if keys is not None)]).unique()
         )
         return pa.concat_tables(
             [joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)]
         )
 
-    def found_in(self, step: SnapshotPair) -> pa.Table:
+    def compare_pair(self, step: SnapshotPair) -> pa.Table:
         """Find the net row changes between the two snapshots of a pair."""
-        return self._images(self.columns, self.where).diff(step)
+        return self._row_diff(self.columns, self.where).diff(step)
 
-    def whole(self, changes: Sequence[pa.Table]) -> pa.Table:
-        """Combine the net changes of all snapshot pairs of the task, and add the instants of the deletes."""
+    def combine_pairs(self, changes: Sequence[pa.Table]) -> pa.Table:
+        """Combine the net row changes of all snapshot pairs of the task, and add the instants of the deletes."""
         rows = joined(pa.concat_tables(changes), True)
-        return self._dated(rows) if self.timed else rows
+        return self._add_delete_instants(rows) if self.timed else rows
 
-    def _images(self, columns: tuple[str, ...], where: Filter | None) -> RowDiff:
+    def _row_diff(self, columns: tuple[str, ...], where: Filter | None) -> RowDiff:
         instants = None if self.instants is None else pa.array(self.instants, pa.string())
         return RowDiff(
             self.store,
@@ -112,12 +112,8 @@ class ChangesTask(Task):
             instants,
         )
 
-    def _dated(self, changes: pa.Table) -> pa.Table:
-        """Fill in the missing instants of deletes, by searching for the commit that deleted each key.
-
-        No file records this commit, so the commits that may have deleted keys are compared one by one, newest first.
-
-        """
+    def _add_delete_instants(self, changes: pa.Table) -> pa.Table:
+        # No file records which commit deleted a key. The commits that may have deleted keys are compared one by one.
         is_missing = pc.equal(changes["instant"], "")
         missing = changes.filter(is_missing)
         if not len(missing):
@@ -128,13 +124,17 @@ class ChangesTask(Task):
                 keys=missing[KEY].slice(0, 10).to_pylist(),
             )
         keys, instants = missing[KEY].combine_chunks(), pa.array([self.trail[0].instant] * len(missing), pa.string())
-        images = self._images((), None)
+        images = self._row_diff((), None)
         for step in self.trail[:0:-1]:  # the remaining keys were deleted by the first commit
             remaining = keys.filter(pc.equal(instants, self.trail[0].instant))
             if not len(remaining):
                 break
-            was_live = pc.is_in(remaining, value_set=images.live(step.before, remaining)[RECORD_KEY].combine_chunks())
-            is_live = pc.is_in(remaining, value_set=images.live(step.after, remaining)[RECORD_KEY].combine_chunks())
+            was_live = pc.is_in(
+                remaining, value_set=images.live_rows(step.before, remaining)[RECORD_KEY].combine_chunks()
+            )
+            is_live = pc.is_in(
+                remaining, value_set=images.live_rows(step.after, remaining)[RECORD_KEY].combine_chunks()
+            )
             instants = pc.if_else(
                 pc.is_in(keys, value_set=remaining.filter(pc.and_not(was_live, is_live))), step.instant, instants
             )
@@ -142,7 +142,7 @@ class ChangesTask(Task):
 
 
 class Changes(Rows):
-    """Row changes in a range of slots, or between two snapshots.
+    """Row changes in a range of slots or between two snapshots of a table.
 
     Returned by `Table.changes` and `Table.diff`. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the
     structs `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With
@@ -175,7 +175,7 @@ class Changes(Rows):
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()
-        first = until if self._first == until.seq else history.view(self._first)
+        first = until if self._first_slot == until.seq else history.view(self._first_slot)
         self._config = config.knowing(first.schemas)
         self.cursor = cursor_of(until)
 
@@ -187,11 +187,7 @@ class Changes(Rows):
         self._require_beginning()
 
     def _require_beginning(self) -> None:
-        """Raise SnapshotExpired if the snapshot at the start of the range is no longer readable.
-
-        The snapshot at the end of the range is already loaded and needs no check.
-
-        """
+        # The snapshot at the end of the range is already loaded and needs no check.
         if not self._since:
             return
         self._history.require_readable(self._since)
@@ -205,12 +201,8 @@ class Changes(Rows):
             )
 
     @property
-    def _first(self) -> int:
-        """The slot of the oldest snapshot that the read needs.
-
-        Without `since`, this is the newest snapshot for net changes, and the oldest readable snapshot for all versions.
-
-        """
+    def _first_slot(self) -> int:
+        # Without `since`, net changes begin at the newest snapshot, and all versions at the oldest readable snapshot.
         earliest = self._seq if self._net else min(max(1, self._history.head().min_readable), self._seq)
         return self._since or earliest
 
@@ -220,9 +212,9 @@ class Changes(Rows):
         image = pa.struct([self._config.file_schema.field(name) for name in self._columns])
         timed = [pa.field("instant", pa.string())] if self._timed else []
         images = [pa.field("before", image), pa.field("after", image)]
-        return self._schema_named(pa.schema([pa.field("op", pa.string()), *timed, *images]))
+        return self._rename_schema(pa.schema([pa.field("op", pa.string()), *timed, *images]))
 
-    def _spelled(self, name_mapping: NameMapping) -> NameMapping:
+    def _adapt_name_mapping(self, name_mapping: NameMapping) -> NameMapping:
         return name_mapping.beneath(["before", "after"])
 
     def tasks(self) -> list[Task]:
@@ -231,28 +223,30 @@ class Changes(Rows):
         Returns:
             One or more tasks for each partition that changed.
         """
-        return list(map(self._task_named, self._own_tasks()))
+        return list(map(self._rename_task, self._create_tasks()))
 
-    def _own_tasks(self) -> list[ChangesTask]:
-        """Return the tasks of the read, whose results have the table's own column names."""
-        return self._net_tasks() if self._net else [part for _, window in self._windows() for part in window]
+    def _create_tasks(self) -> list[ChangesTask]:
+        return (
+            self._create_net_tasks() if self._net else [part for _, window in self._commit_windows() for part in window]
+        )
 
     # ---- net
-    def _net_tasks(self) -> list[ChangesTask]:
-        """Create the tasks that find the net changes of the range: one or more for each partition that changed.
+    def _create_net_tasks(self) -> list[ChangesTask]:
+        """Create the tasks that find the net changes of the range, one or more for each changed partition.
 
         A key that was deleted from one file group may have been inserted into another one. The snapshot pairs of both
         file groups then belong to one task. The slots of the range show where keys were inserted and deleted. The files
         do not show it: if a file that inserted keys is rewritten, the new file records no inserts.
-
         """
         before = self._history.view(self._since) if self._since else View()
-        instants = tuple(slot.instant for slot in self._slots()) if self._since and self._timed else None
-        removers = self._removers() if self._timed else {}
-        receivers = self._bringers() if removers else set()
-        trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
+        instants = tuple(slot.instant for slot in self._effective_slots()) if self._since and self._timed else None
+        removers = self._deleting_slots() if self._timed else {}
+        receivers = self._inserting_partitions() if removers else set()
+        trails = self._delete_candidates(
+            before, {partition: slots for partition, slots in removers.items() if len(slots) > 1}
+        )
         tasks, may_match_in = [], self._may_match_in(before)
-        for partition, steps in _partition_steps(before, self._view):
+        for partition, steps in _pairs_by_partition(before, self._view):
             if not may_match_in(partition):
                 continue
             instants_only = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
@@ -265,11 +259,6 @@ class Changes(Rows):
         return tasks
 
     def _may_match_in(self, before: View) -> Callable[[str], bool]:
-        """Return a function that checks whether a partition may contain a matching row in any snapshot of the range.
-
-        The range begins with the view `before`.
-
-        """
         own = not (before.foreign_rows or self._view.foreign_rows)
         return Pruning(self._config, self._where.tree if self._where else None, own=own).may_match_in
 
@@ -291,76 +280,77 @@ class Changes(Rows):
             instants,
         )
 
-    def _slots(self) -> Iterator[Slot]:
-        """Yield the slots of the range that changed rows and are still in effect, not rolled back or undone later."""
+    def _effective_slots(self) -> Iterator[Slot]:
+        # Slots that were rolled back or undone later are not in effect.
         for slot in self._history.slots(self._since, self._seq):
             if slot.writes_rows and not self._view.is_undone(slot.seq):
                 yield slot
 
-    def _removers(self) -> Mapping[str, list[Slot]]:
-        """Return the slots of the range that may have deleted keys, by partition. Empty if the read has no `since`."""
+    def _deleting_slots(self) -> Mapping[str, list[Slot]]:
+        # Empty if the read has no `since`.
         slots_by_partition: dict[str, list[Slot]] = {}
-        for slot in self._slots() if self._since else ():
+        for slot in self._effective_slots() if self._since else ():
             for partition in {file.partition for file in slot.files if file.deletes or file.external} | {
                 partition for partition, _ in slot.replaced
             }:
                 slots_by_partition.setdefault(partition, []).append(slot)
         return slots_by_partition
 
-    def _bringers(self) -> set[str]:
-        """Return the partitions whose file groups may have received new keys in the range."""
-        return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.external}
+    def _inserting_partitions(self) -> set[str]:
+        return {
+            file.partition for slot in self._effective_slots() for file in slot.files if file.inserts or file.external
+        }
 
-    def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
-        """Return the file group snapshots before and after each slot that may have deleted keys, by partition."""
+    def _delete_candidates(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
         seqs = {slot.seq for slots in removers.values() for slot in slots}
         trails: dict[str, list[SnapshotPair]] = {}
-        for slot, old, new in _walk(self._history, before, max(seqs, default=0)):
+        for slot, old, new in _replay_slots(self._history, before, max(seqs, default=0)):
             if slot.seq in seqs:
-                for partition, ids in _touched(slot).items():
+                for partition, ids in _written_file_ids(slot).items():
                     if partition in removers:
                         trails.setdefault(partition, []).append(
-                            SnapshotPair(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
+                            SnapshotPair(
+                                _select_groups(old, partition, ids), _select_groups(new, partition, ids), slot.instant
+                            )
                         )
         return trails
 
     # ---- all versions
-    def _windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
-        """Yield up to 32 consecutive commits at a time: their instants, and the tasks that find their row changes.
+    def _commit_windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
+        """Yield the instants of up to 32 consecutive commits, with the tasks that find their row changes.
 
         Without `since`, the first group returns all rows of the oldest readable snapshot as inserts. Only slots that
         changed rows count.
-
         """
-        first = self._history.view(self._first)
+        first = self._history.view(self._first_slot)
         may_match_in = self._may_match_in(first)
         if not self._since:
             steps = [
                 step
-                for name, partition_steps in _partition_steps(View(), first)
+                for name, partition_steps in _pairs_by_partition(View(), first)
                 if may_match_in(name)
                 for step in partition_steps
             ]
             yield [], [self._task([step]) for step in steps]
         window: dict[str, list[SnapshotPair]] = {}
         instants: list[str] = []
-        for slot, old, new in _walk(self._history, first, self._seq):
+        for slot, old, new in _replay_slots(self._history, first, self._seq):
             if not slot.writes_rows or self._view.is_undone(slot.seq):
                 continue
-            for partition, ids in _touched(slot).items():
+            for partition, ids in _written_file_ids(slot).items():
                 if not may_match_in(partition):
                     continue
                 window.setdefault(partition, []).extend(
-                    pair_up(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
+                    pair_up(_select_groups(old, partition, ids), _select_groups(new, partition, ids), slot.instant)
                 )
             instants.append(slot.instant)
             if len(instants) == _WINDOW:
-                yield instants, self._chains(window)
+                yield instants, self._chain_tasks(window)
                 window, instants = {}, []
-        yield instants, self._chains(window)
+        yield instants, self._chain_tasks(window)
 
-    def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
-        """Create one task for all consecutive snapshot pairs of a file group, and one task for each other pair."""
+    def _chain_tasks(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
+        # All consecutive snapshot pairs of a file group form one task. Each other pair is a task of its own.
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:
@@ -370,9 +360,8 @@ class Changes(Rows):
                 ).append(step)
         return [self._task(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
-    def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
-        """Run the tasks for a group of commits, and return the row changes in commit order."""
-        tables = map(self._table_named, LocalEngine().map(self._guarded, window))
+    def _run_window(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
+        tables = map(self._rename_table, LocalEngine().map(self._convert_errors, window))
         rows = pa.concat_tables([self.schema.empty_table(), *tables])
         return (
             take(
@@ -384,25 +373,23 @@ class Changes(Rows):
         )
 
     def _flat(self, rows: pa.Table) -> pa.Table:
-        """Replace the structs `before` and `after` by one column for each field, such as `before_fare`.
-
-        The names are unique, because only the fields of the structs have these prefixes.
-
-        """
+        # The names `before_*` and `after_*` are unique, because only the fields of the structs have these prefixes.
         flat = rows.flatten()
         return flat.rename_columns([name.replace(".", "_", 1) for name in flat.column_names])
 
     def _parts(self) -> list[pa.Table]:
-        """Run all tasks, and return their tables of row changes. Net changes are computed in parallel."""
         if not self._net:
-            return [self._ordered(*window) for window in self._windows()]
-        parts = self._own_tasks()
+            return [self._run_window(*window) for window in self._commit_windows()]
+        parts = self._create_tasks()
         differences = iter(
-            LocalEngine().map(self._guarded, [partial(part.found_in, step) for part in parts for step in part.steps])
+            LocalEngine().map(
+                self._convert_errors, [partial(part.compare_pair, step) for part in parts for step in part.steps]
+            )
         )
-        combine_calls = [partial(part.whole, [next(differences) for _ in part.steps]) for part in parts]
+        combine_calls = [partial(part.combine_pairs, [next(differences) for _ in part.steps]) for part in parts]
         return [
-            self._table_named(part.shown(self._guarded(work))) for part, work in zip(parts, combine_calls, strict=True)
+            self._rename_table(part.drop_internal_columns(self._convert_errors(work)))
+            for part, work in zip(parts, combine_calls, strict=True)
         ]
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
@@ -414,11 +401,12 @@ class Changes(Rows):
         Yields:
             The next row changes, in the order of `to_arrow`.
         """
-        yield from super().tables(rows) if self._net else (self._ordered(*window) for window in self._windows())
+        yield from (
+            super().tables(rows) if self._net else (self._run_window(*window) for window in self._commit_windows())
+        )
 
 
-def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View, View]]:
-    """Yield each slot after `view` up to slot `up_to`, with the views before and after it."""
+def _replay_slots(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View, View]]:
     for seq in range(view.seq + 1, up_to + 1):
         slot = history.slot(seq)
         after = apply(view, slot, "")
@@ -426,21 +414,19 @@ def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View
         view = after
 
 
-def _touched(slot: Slot) -> dict[str, set[str]]:
-    """Return the ids of the file groups that a slot wrote or replaced, by partition."""
+def _written_file_ids(slot: Slot) -> dict[str, set[str]]:
     file_ids: dict[str, set[str]] = {}
     for partition, file_id in [*((file.partition, file.file_id) for file in slot.files), *slot.replaced]:
         file_ids.setdefault(partition, set()).add(file_id)
     return file_ids
 
 
-def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
+def _select_groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
     groups = view.partitions.get(partition, {})
     return tuple(groups[name] for name in sorted(ids) if name in groups)
 
 
-def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
-    """Yield each partition whose files differ between two views, with the pairs of file groups to compare."""
+def _pairs_by_partition(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
     for partition in differing_partitions(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
         if steps := pair_up(list(old.values()), list(new.values())):

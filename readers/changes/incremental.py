@@ -1,4 +1,4 @@
-"""Incremental read with deletes: returns changed rows, and deleted keys with `_hoodie_is_deleted` set to true.
+"""Incremental read that returns changed rows, and keys of deleted rows with `_hoodie_is_deleted` set to true.
 
 The result can be passed to `upsert` of another table.
 
@@ -53,7 +53,7 @@ class DeletedKeys(Task):
     where: Filter | None
 
     def __call__(self) -> pa.Table:
-        changes = self.part.found()
+        changes = self.part.find_changes()
         changes = changes.filter(pc.equal(changes["op"], DELETE))
         images = pa.Table.from_struct_array(changes["before"]).append_column(KEY, changes[KEY])
         if self.where is not None:
@@ -96,7 +96,7 @@ class IncrementalRows(Rows):
         self._where = Filter.of(config.name_mapping.text(where), offered, params=params)
         identity = (*config.key, *config.partition_by, *config.order_by)
         needed = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
-        self._gone = (
+        self._deletes = (
             Changes(
                 history,
                 config,
@@ -118,7 +118,7 @@ class IncrementalRows(Rows):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows: the table's columns and `_hoodie_is_deleted`."""
-        return self._schema_named(self._schema)
+        return self._rename_schema(self._schema)
 
     def tasks(self) -> list[Task]:
         """Split the read into tasks, which can run in any process.
@@ -126,9 +126,9 @@ class IncrementalRows(Rows):
         Returns:
             The tasks that read changed rows, followed by the tasks that read the keys of deleted rows.
         """
-        delete_tasks = self._gone._own_tasks() if self._gone else []
+        delete_tasks = self._deletes._create_tasks() if self._deletes else []
         tasks: list[Task] = [
             *(ChangedRows(task, self._schema) for task in self._changed.tasks()),
             *(DeletedKeys(part, self._schema, self._where) for part in delete_tasks),
         ]
-        return list(map(self._task_named, tasks))
+        return list(map(self._rename_task, tasks))

@@ -44,25 +44,22 @@ def changed_rows(
     if before.external or after.external or before.schema != after.schema or after.schema != config.schema_id:
         return None
     with slices.opened(store, before) as old_bytes, slices.opened(store, after) as new_bytes:
-        old, new = _File(old_bytes, before, wanted), _File(new_bytes, after, wanted)
-        if not all(new.same(old, group, [RECORD_KEY]) for group in range(old.groups)):
+        old, new = _OpenBaseFile(old_bytes, before, wanted), _OpenBaseFile(new_bytes, after, wanted)
+        if not all(new.has_same_bytes(old, group, [RECORD_KEY]) for group in range(old.groups)):
             return None
         was, now = [wanted.empty_table()], [wanted.empty_table()]
         for group in range(new.groups):
             if group >= old.groups:
                 now.append(new.rows.decode(group))
-            elif not new.same(old, group, [COMMIT_TIME]):
-                for rows_so_far, rows in zip((was, now), _differing(old, new, group, wanted), strict=True):
+            elif not new.has_same_bytes(old, group, [COMMIT_TIME]):
+                for rows_so_far, rows in zip((was, now), _differing_rows(old, new, group, wanted), strict=True):
                     rows_so_far.append(rows)
     return pa.concat_tables(was), pa.concat_tables(now)
 
 
-def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Return the old and new versions of the rows whose commit times differ in a row group.
-
-    A column with identical bytes in both files is decoded once.
-    """
-    same = [name for name in wanted.names if new.same(old, group, [name])]
+def _differing_rows(old: _OpenBaseFile, new: _OpenBaseFile, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    # A column with identical bytes in both files is decoded once.
+    same = [name for name in wanted.names if new.has_same_bytes(old, group, [name])]
     now = new.rows.decode(group)
     was = old.rows.decode(group, [name for name in wanted.names if name not in same])
     positions = np.flatnonzero(pc.not_equal(was[COMMIT_TIME], now[COMMIT_TIME]).to_numpy())
@@ -70,9 +67,7 @@ def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[p
     return take(pa.table(columns, schema=wanted), positions), take(now, positions)
 
 
-class _File:
-    """Base file that is open for a byte comparison of its Parquet column chunks."""
-
+class _OpenBaseFile:
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
         self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
         self._metadata = self.rows.metadata
@@ -82,23 +77,21 @@ class _File:
             top = self._metadata.schema.column(leaf).path.partition(".")[0]
             self._leaves.setdefault(top, []).append(leaf)
 
-    def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
-        """Return whether the given columns of a row group consist of identical bytes in both base files."""
+    def has_same_bytes(self, other: _OpenBaseFile, group: int, columns: Sequence[str]) -> bool:
         if group >= min(self.groups, other.groups):
             return False
         mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
         return mine.num_rows == theirs.num_rows and all(
-            self._kinds(mine, column) == other._kinds(theirs, column)
-            and self._bytes(group, column) == other._bytes(group, column)
+            self._chunk_formats(mine, column) == other._chunk_formats(theirs, column)
+            and self._chunk_bytes(group, column) == other._chunk_bytes(group, column)
             for column in columns
         )
 
-    def _kinds(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
-        """Return the physical type, compression and size of each Parquet column chunk of a column."""
+    def _chunk_formats(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
         chunks = (group.column(leaf) for leaf in self._leaves.get(column, ()))
         return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 
-    def _bytes(self, group: int, column: str) -> list[bytes]:
+    def _chunk_bytes(self, group: int, column: str) -> list[bytes]:
         return [self.rows.chunk(group, leaf) for leaf in self._leaves.get(column, ())]
 
 

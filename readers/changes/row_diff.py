@@ -1,4 +1,4 @@
-"""Comparison of the rows of file groups in two snapshots, which returns each change with its row images.
+"""Comparison of the rows of two snapshots of file groups, which returns each changed row with its old and new version.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 `touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each
@@ -62,7 +62,7 @@ class RowDiff:
     def __post_init__(self) -> None:
         self._touched = TouchedKeys(self.store, self.config, self.instants)
 
-    def found_schema(self) -> pa.Schema:
+    def changes_schema(self) -> pa.Schema:
         image = pa.struct(list(self.schema))
         return pa.schema(
             [
@@ -74,42 +74,42 @@ class RowDiff:
             ]
         )
 
-    def touched(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ between the two snapshots of `pair`, or None for all keys."""
+    def touched_keys(self, pair: SnapshotPair) -> pa.Array | None:
+        """Return the record keys whose rows may differ between the snapshots of `pair`, or None to compare all keys."""
         return self._touched.of(pair)
 
-    def expect(self, keys: pa.Array) -> None:
-        """Announce the keys of later calls of `live`, so that a file that several snapshots share is read only once."""
+    def expect_keys(self, keys: pa.Array) -> None:
+        """Set the keys of later calls of `live_rows`, so that a file that several snapshots share is read only once."""
         self._expected = keys
 
-    def live(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
-        """Read the live rows of file groups that have one of the given record keys. None: all live rows.
+    def live_rows(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
+        """Read the live rows of file groups that have one of the record keys `keys`. None reads all live rows.
 
         The columns are the record key, the commit time, and the columns of `schema` and of `where`.
 
         """
-        wanted = self._wanted()
-        read = self._remembered if keys is not None and self._expected is not None else self._read
+        wanted = self._image_schema()
+        read = self._read_cached_rows if keys is not None and self._expected is not None else self._read_live_rows
         return pa.concat_tables([wanted.empty_table(), *(read(group, wanted, keys) for group in groups)])
 
-    def _wanted(self) -> pa.Schema:
+    def _image_schema(self) -> pa.Schema:
         filtered = sorted(self.where.columns if self.where else ())
         return slices.schema_of(self.config, dict.fromkeys([RECORD_KEY, COMMIT_TIME, *self.schema.names, *filtered]))
 
-    def _read(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array | None) -> pa.Table:
+    def _read_live_rows(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array | None) -> pa.Table:
         return slices.read_slice(self.store, self.config, group, wanted, keys=keys)
 
-    def _remembered(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
-        """Read live rows as `_read` does, but from cached base file rows and log changes of the announced keys."""
+    def _read_cached_rows(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
+        # The base file rows and log changes of the expected keys are cached.
         columns = slices.columns_for(self.config, wanted.names, merging=True)
         schema = slices.schema_of(self.config, columns)
-        base = self._base(group.base.file, schema) if group.base else schema.empty_table()
-        logs = [part for file in slices.logs_in_order(group) for part in self._log(file, schema)]
+        base = self._cached_base_rows(group.base.file, schema) if group.base else schema.empty_table()
+        logs = [part for file in slices.logs_in_order(group) for part in self._cached_log_changes(file, schema)]
         policy = self.config.merge_policy
         rows = policy.applied(base, policy.one_per_key(logs)).select(wanted.names)
         return rows.filter(pa.array(slices.among(rows[RECORD_KEY], keys)))
 
-    def _base(self, file: DataFile, schema: pa.Schema) -> pa.Table:
+    def _cached_base_rows(self, file: DataFile, schema: pa.Schema) -> pa.Table:
         if file.path not in self._bases:
             self._bases = {
                 file.path: slices.read_keys(self.store, self.config, file, schema, self._expected),
@@ -117,7 +117,7 @@ class RowDiff:
             }
         return self._bases[file.path]
 
-    def _log(self, file: DataFile, schema: pa.Schema) -> list[KeyedChanges]:
+    def _cached_log_changes(self, file: DataFile, schema: pa.Schema) -> list[KeyedChanges]:
         if file.content not in self._logs:
             self._logs[file.content] = [
                 slices.restricted(part, self._expected)
@@ -129,40 +129,35 @@ class RowDiff:
         """Find the inserted, updated and deleted rows between the two snapshots of `pair`.
 
         Returns:
-            One row per change, with the columns of `found_schema`. The instant is '' for a deleted key whose commit is
-            unknown.
+            One row per change, with the columns of `changes_schema`. Deleted keys of unknown commits have instant ''.
         """
-        if sides := self._by_position(pair):
-            return self._between(pair, *sides)
-        keys = self.touched(pair)
+        if sides := self._compare_by_position(pair):
+            return self._compare_rows(pair, *sides)
+        keys = self.touched_keys(pair)
         if keys is not None:
-            self.expect(keys)  # a base file that both snapshots use is read once
+            self.expect_keys(keys)  # a base file that both snapshots use is read once
         return self.changes(pair, keys)
 
-    def _by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
-        """Compare the two snapshots by row position, and return the differing rows before and after the change.
-
-        Returns None if the rows must be compared by key. A comparison by position is possible if the newer base file is
-        an in-place rewrite of the older one, or if both snapshots have the same base file and only their logs differ.
-
-        """
+    def _compare_by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
+        # Rows can be compared by position if the newer base file is an in-place rewrite of the older one, or if both
+        # snapshots have the same base file and only their logs differ. Otherwise the result is None.
         if not len(pair.before) == len(pair.after) == 1:
             return None
         before, after = pair.before[0], pair.after[0]
         if before.base_path == after.base_path:
-            return changed_in_logs(self.store, self.config, before, after, self._wanted())
+            return changed_in_logs(self.store, self.config, before, after, self._image_schema())
         if not before.base or not after.base or before.logs or after.logs or after.base.file.changes:
             return None
-        return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())
+        return changed_rows(self.store, self.config, before.base.file, after.base.file, self._image_schema())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Find the row changes between the two snapshots of `pair` for the given record keys. None: all keys."""
-        return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
+        """Find the row changes between the two snapshots of `pair` for the keys `keys`. None compares all keys."""
+        return self._compare_rows(pair, self.live_rows(pair.before, keys), self.live_rows(pair.after, keys))
 
-    def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
+    def _compare_rows(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
         position = positions_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(position >= 0)
-        both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], position[both])]
+        both = both[~_equal_strings(new[COMMIT_TIME], both, old[COMMIT_TIME], position[both])]
         is_gone = np.ones(len(old), bool)
         is_gone[position[position >= 0]] = False
         was, now = self._matches(old), self._matches(new)
@@ -170,12 +165,12 @@ class RowDiff:
         left, entered = both[was[position[both]] & ~now[both]], both[~was[position[both]] & now[both]]
         fresh = np.flatnonzero((position < 0) & now)
         parts = [
-            self._found(UPDATE, pair, new, updated, (old, position[updated]), (new, updated)),
-            self._found(DELETE, pair, new, left, (old, position[left]), None),
-            self._found(
+            self._changes_of_kind(UPDATE, pair, new, updated, (old, position[updated]), (new, updated)),
+            self._changes_of_kind(DELETE, pair, new, left, (old, position[left]), None),
+            self._changes_of_kind(
                 INSERT, pair, new, np.concatenate([entered, fresh]), None, (new, np.concatenate([entered, fresh]))
             ),
-            self._found(
+            self._changes_of_kind(
                 DELETE,
                 pair,
                 old,
@@ -195,7 +190,7 @@ class RowDiff:
         mask[self.where.matching(numbered)[KEY].to_numpy()] = True
         return mask
 
-    def _found(
+    def _changes_of_kind(
         self,
         op: str,
         pair: SnapshotPair,
@@ -205,12 +200,9 @@ class RowDiff:
         after: tuple[pa.Table, np.ndarray] | None,
         unknown: bool = False,
     ) -> pa.Table:
-        """Return the changes of one kind (insert, update or delete) with their row images.
-
-        The rows of `versions` at `at` contain the keys of the changes. They also contain the commit times of the
-        changes, unless `unknown` is true.
-        """
-        images = [self._structs(side, len(at)) for side in (before, after)]
+        # The rows of `versions` at `at` contain the keys of the changes. They also contain the commit times of the
+        # changes, unless `unknown` is true.
+        images = [self._row_images(side, len(at)) for side in (before, after)]
         at = pa.array(at)
         instants = (
             pa.array([pair.instant] * len(at), pa.string())
@@ -219,11 +211,11 @@ class RowDiff:
         )
         found = pa.table(
             [versions[RECORD_KEY].take(at), pa.array([op] * len(at), pa.string()), instants, *images],
-            schema=self.found_schema(),
+            schema=self.changes_schema(),
         )
         return without_equal_images(found) if self.net and op == UPDATE else found
 
-    def _structs(self, side: tuple[pa.Table, np.ndarray] | None, row_count: int) -> pa.Array | pa.ChunkedArray:
+    def _row_images(self, side: tuple[pa.Table, np.ndarray] | None, row_count: int) -> pa.Array | pa.ChunkedArray:
         if side is None:
             return pa.nulls(row_count, pa.struct(list(self.schema)))
         table, positions = side
@@ -231,7 +223,7 @@ class RowDiff:
 
 
 def joined(changes: pa.Table, net: bool) -> pa.Table:
-    """Combine the changes of several file groups of a partition, so that a moved row counts as an update.
+    """Combine the changes of several file groups of a partition, so that a row that moved counts as an update.
 
     A delete in one file group and an insert of the same key in another file group become an update.
 
@@ -263,7 +255,7 @@ def without_equal_images(updates: pa.Table) -> pa.Table:
     return updates.filter(pa.array(~same)) if same.any() else updates
 
 
-def _equal_texts(
+def _equal_strings(
     left: pa.ChunkedArray, left_at: np.ndarray, right: pa.ChunkedArray, right_at: np.ndarray
 ) -> np.ndarray:
     return pc.equal(

@@ -49,26 +49,22 @@ class TouchedKeys:
         if len(pair.before) == len(pair.after) == 1:
             before, after = pair.before[0], pair.after[0]
             if before.base_path == after.base_path:
-                return self._logged(before, after)
-            if self._rewritten_once(pair.instant, before, after):
-                return self._in_change_log(after)
-        old, new = self._all_versions(pair.before), self._all_versions(pair.after)
-        changed, lost = self._written(old, new, pa.array([pair.instant]) if pair.instant else self.instants)
+                return self._keys_in_differing_logs(before, after)
+            if self._has_complete_change_log(pair.instant, before, after):
+                return self._keys_in_change_log(after)
+        old, new = self._read_row_versions(pair.before), self._read_row_versions(pair.after)
+        changed, lost = self._changed_keys(old, new, pa.array([pair.instant]) if pair.instant else self.instants)
         if not lost:
             return changed
         gone = old[RECORD_KEY].filter(pc.invert(pc.is_in(old[RECORD_KEY], value_set=new[RECORD_KEY].combine_chunks())))
-        return _one_array([changed, *gone.chunks])
+        return _concat_strings([changed, *gone.chunks])
 
-    def _written(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
-        """Return the keys in `new` that were inserted or updated since `old`, and whether `old` may have lost keys.
-
-        `instants` are the instants of the commits between the two snapshots, or None if the snapshots do not follow
-        each other. A row that these commits did not write has the same version in both snapshots, so that the row
-        counts show whether keys are missing.
-
-        """
+    def _changed_keys(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
+        # `instants` are the instants of the commits between the two snapshots, or None if the snapshots do not follow
+        # each other. A row that these commits did not write has the same version in both snapshots, so that the row
+        # counts show whether keys are missing.
         if instants is not None:
-            changed = new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).combine_chunks()
+            changed = new[RECORD_KEY].filter(pa.array(_mask_of_values(new[COMMIT_TIME], instants))).combine_chunks()
             updated = int(np.count_nonzero(slices.among(old[RECORD_KEY], changed)))
             if (lost := len(old) - (len(new) - len(changed)) - updated) >= 0:
                 return changed, lost > 0
@@ -78,8 +74,7 @@ class TouchedKeys:
         )
         return new[RECORD_KEY].filter(pc.invert(same)).combine_chunks(), True
 
-    def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
-        """Return the keys in the logs that only one of two snapshots has, if both snapshots have the same base file."""
+    def _keys_in_differing_logs(self, before: FileGroup, after: FileGroup) -> pa.Array:
         old_logs, new_logs = ({log.file.content: log.file for log in group.logs} for group in (before, after))
         files: list[DataFile] = [
             file
@@ -90,14 +85,10 @@ class TouchedKeys:
         parts = [
             part.rows[RECORD_KEY] for file in files for part in slices.read_log(self.store, self.config, file, schema)
         ]
-        return _one_array([chunk for part in parts for chunk in part.chunks]).unique()
+        return _concat_strings([chunk for part in parts for chunk in part.chunks]).unique()
 
-    def _rewritten_once(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
-        """Return whether the change log of the base file of `after` contains all changes since `before`.
-
-        Returns False if another commit may have written logs between `before` and the rewrite.
-
-        """
+    def _has_complete_change_log(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
+        # With log files, another commit may have written logs between `before` and the rewrite.
         if (
             before.base is None
             or after.base is None
@@ -108,18 +99,16 @@ class TouchedKeys:
             return False
         return after.base.file.previous == before.base.file.path
 
-    def _in_change_log(self, after: FileGroup) -> pa.Array:
-        """Return the keys that the last rewrite of the base file changed, and the keys in later logs.
-
-        The keys of the rewrite come from Hudi's change log.
-
-        """
+    def _keys_in_change_log(self, after: FileGroup) -> pa.Array:
+        # The keys of the rewrite come from Hudi's change log, and later keys from the log files.
         assert after.base is not None
         rows = read_change_log(self.store, self.config, after.base.file)
         assert rows is not None
-        return _one_array([*rows[change_log_block.KEY].chunks, self._logged(replace(after, logs=()), after)]).unique()
+        return _concat_strings(
+            [*rows[change_log_block.KEY].chunks, self._keys_in_differing_logs(replace(after, logs=()), after)]
+        ).unique()
 
-    def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
+    def _read_row_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
         schema = pa.schema(
             [pa.field(RECORD_KEY, pa.string()), pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string()))]
         )  # dictionary: there are few commit times and many rows
@@ -133,8 +122,7 @@ class TouchedKeys:
         return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _one_of(column: pa.ChunkedArray, values: pa.Array) -> np.ndarray:
-    """Return a boolean mask that is True for the values of a dictionary column that are in `values`."""
+def _mask_of_values(column: pa.ChunkedArray, values: pa.Array) -> np.ndarray:
     parts = [
         pc.is_in(chunk.dictionary, value_set=values).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False)
         for chunk in column.chunks
@@ -142,5 +130,5 @@ def _one_of(column: pa.ChunkedArray, values: pa.Array) -> np.ndarray:
     return np.concatenate([np.zeros(0, bool), *parts])
 
 
-def _one_array(chunks: Sequence[pa.Array]) -> pa.Array:
+def _concat_strings(chunks: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays([pa.array([], pa.string()), *chunks])

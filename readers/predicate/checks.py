@@ -36,7 +36,7 @@ _ROW = "#row"  # an additional column; no table column can have this name, since
 
 @dataclass(frozen=True)
 class Check:
-    """Parsed check of a table: a named condition that rows must satisfy.
+    """Parsed check of a table, which is a named condition that rows must satisfy.
 
     Tasks receive checks in parsed form, so that they need no parser.
     """
@@ -53,7 +53,7 @@ class Check:
         return frozenset(predicates.columns(self.tree))
 
     @cached_property
-    def _false(self) -> pc.Expression:
+    def _fails(self) -> pc.Expression:
         from hoodoo.readers.predicate import tree as predicates
 
         return predicates.to_arrow(predicates.Not(self.tree))
@@ -64,7 +64,7 @@ class Check:
         `rows` must contain the check's columns.
         """
         numbered = rows.select(sorted(self.columns)).append_column(_ROW, pa.array(np.arange(len(rows))))
-        positions: np.ndarray = numbered.filter(self._false)[_ROW].to_numpy()
+        positions: np.ndarray = numbered.filter(self._fails)[_ROW].to_numpy()
         return positions
 
 
@@ -94,7 +94,7 @@ def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
                 option="checks",
                 check=name,
             )
-    return tuple(_parsed(name, conditions[name], schema) for name in sorted(conditions))
+    return tuple(_parse_check(name, conditions[name], schema) for name in sorted(conditions))
 
 
 def of(config: TableConfig) -> tuple[Check, ...]:
@@ -106,7 +106,7 @@ def of(config: TableConfig) -> tuple[Check, ...]:
 
 
 @lru_cache(maxsize=256)
-def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
+def _parse_check(name: str, text: str, schema: pa.Schema) -> Check:
     from hoodoo.readers.predicate import text as grammar  # imported here because importing sqlglot is slow
 
     try:
@@ -138,7 +138,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Return the checks whose text changes because columns are renamed, as table properties to store.
+    """Return the checks whose text changes because columns are renamed, as table properties.
 
     Raises SchemaError if the alterations drop a column that a check uses, or change its type.
 
@@ -170,7 +170,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
 
 
 def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
-    """Return the checks whose text changes because a restore brings back `columns`, as table properties to store.
+    """Return the checks whose text changes because a restore brings back older columns, as table properties.
 
     Columns are matched by id. Raises SchemaError if a check uses a column that is missing in `columns` or has an
     incompatible type there.
@@ -182,17 +182,17 @@ def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
         for name in check.columns:
             column = columns.by_id.get(config.columns.by_name[name].id)
             if column is None:
-                raise _looks_at(check, name, "is not in the restored columns")
+                raise _check_column_error(check, name, "is not in the restored columns")
             names[name] = column.name
         texts[check.name] = renamed(check.text, names)
         try:
-            _parsed(check.name, texts[check.name], columns.arrow)
+            _parse_check(check.name, texts[check.name], columns.arrow)
         except PredicateError:
-            raise _looks_at(check, sorted(names)[0], "has another type in the restored columns") from None
+            raise _check_column_error(check, sorted(names)[0], "has another type in the restored columns") from None
     return to_properties({name: text for name, text in texts.items() if text != stored_texts[name]})
 
 
-def _looks_at(check: Check, column: str, reason: str) -> SchemaError:
+def _check_column_error(check: Check, column: str, reason: str) -> SchemaError:
     return SchemaError(
         f"Check {check.name!r} uses column {column!r}, which {reason}: {check.text}. Remove this check first: "
         f"call set_checks({{...}}) with the remaining checks.",

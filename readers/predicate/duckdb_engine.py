@@ -37,11 +37,9 @@ _lock = threading.Lock()
 
 
 @cache
-def _root() -> Any:
-    """Open the in-memory DuckDB database of this process. It cannot read files, and its settings are locked.
-
-    The database has one thread, because tasks already run in parallel.
-    """
+def _open_database() -> Any:
+    # The database cannot read files, and its settings are locked. It has one thread, because tasks already run in
+    # parallel.
     import duckdb
 
     try:
@@ -59,7 +57,7 @@ def _root() -> Any:
 def cursor() -> Any:
     """Open a cursor of the in-memory DuckDB database. The caller closes it."""
     with _lock:
-        return _root().cursor()
+        return _open_database().cursor()
 
 
 def ask(query: str, value: str) -> str:
@@ -70,7 +68,7 @@ def ask(query: str, value: str) -> str:
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """Return DuckDB's functions by name: the kind and the stability of each overload."""
+    """Return the functions of DuckDB by name, with the kind and the stability of each overload."""
     overloads: dict[str, set[tuple[str, str | None]]] = {}
     with cursor() as connection:
         rows = connection.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()

@@ -85,7 +85,7 @@ class Filter:
         if where is None:
             return None
         if isinstance(where, str):
-            return _of_text(where, schema, now or dt.datetime.now(dt.timezone.utc), values)
+            return _parse_text(where, schema, now or dt.datetime.now(dt.timezone.utc), values)
         if isinstance(where, pc.Expression):
             try:
                 schema.empty_table().filter(where)
@@ -96,7 +96,7 @@ class Filter:
                     f"{', '.join(schema.names)}.",
                     where=printable(where),
                 ) from None
-            return _of_expression(where, schema)
+            return _filter_of_expression(where, schema)
         raise OptionError(
             "Option where is invalid: expected a condition as a string, such as where='fare > 10', or a pyarrow "
             f"expression, got {printable(where)}.",
@@ -136,20 +136,20 @@ class Filter:
         return positions
 
 
-def _of_text(where: str, schema: pa.Schema, now: dt.datetime, params: Mapping[str, Any]) -> Filter:
+def _parse_text(where: str, schema: pa.Schema, now: dt.datetime, params: Mapping[str, Any]) -> Filter:
     from hoodoo.readers.predicate import text  # imported here because importing sqlglot is slow
 
     try:
-        return _of_tree(text.read(where, schema, params))
+        return _filter_of_tree(text.read(where, schema, params))
     except PredicateError as problem:
-        return _by_sql(where, schema, now, params, problem)
+        return _parse_as_sql(where, schema, now, params, problem)
 
 
-def _of_tree(tree: Predicate) -> Filter:
+def _filter_of_tree(tree: Predicate) -> Filter:
     return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
 
 
-def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
+def _filter_of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
     if from_arrow.uses_column_index(where):
         raise PredicateError(
             "The pyarrow expression refers to a column by its index. Use its name instead: "
@@ -161,7 +161,7 @@ def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """Add a condition to a filter that only prunes files. Rows that do not satisfy it may still be returned.
+    """Add a condition to a filter that skips files. Rows that do not satisfy this condition may still be returned.
 
     Args:
         where: The filter. None: all rows match.
@@ -175,10 +175,10 @@ def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
     return replace(where, tree=combined, tree_decides=False)
 
 
-def _by_sql(
+def _parse_as_sql(
     where: str, schema: pa.Schema, now: dt.datetime, params: Mapping[str, Any], problem: PredicateError
 ) -> Filter:
-    """Parse a `where` condition as SQL with DuckDB, after the parser of the `where` grammar failed with `problem`."""
+    # `problem` is the error of the parser for the `where` grammar.
     meant_text = "instead" in problem.details  # not a valid SQL expression either
     if not duckdb_engine.available():
         if meant_text:
@@ -199,7 +199,7 @@ def _by_sql(
     trees: list[Predicate] = []
     others = []
     for part in parts:
-        tree = _tree_of(sql.sql_of(part), schema, params)
+        tree = _parse_or_none(sql.sql_of(part), schema, params)
         if tree is None:
             others.append(part)
         else:
@@ -207,23 +207,23 @@ def _by_sql(
     try:
         rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION, params) if others else None
     except ExpressionError as refused:
-        raise PredicateError(refused.message, **_details(refused, where)) from None
+        raise PredicateError(refused.message, **_error_details(refused, where)) from None
     if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
         raise PredicateError(
             f"`where` must be a condition, but this expression has type {rest.type}. Compare it with a value.",
             where=where[:1000],
         )
-    known_filter = _of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
+    known_filter = _filter_of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
     sql_columns = frozenset(name for _, name in rest.columns) if rest else frozenset()
     return Filter(known_filter.tree, known_filter.expression, known_filter.columns | sql_columns, rest)
 
 
-def _details(refused: ExpressionError, where: str) -> dict[str, object]:
+def _error_details(refused: ExpressionError, where: str) -> dict[str, object]:
     instead = {name: value for name, value in refused.details.items() if name == "instead"}
     return {"where": where[:1000], **instead}
 
 
-def _tree_of(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> Predicate | None:
+def _parse_or_none(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> Predicate | None:
     from hoodoo.readers.predicate import text as grammar
 
     try:
@@ -233,7 +233,7 @@ def _tree_of(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> Predica
 
 
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
-    """Convert the column statistics of a file to minimum and maximum values of the columns' types."""
+    """Convert the column statistics of a file to minimum and maximum values with the types of the columns."""
     ranges = {}
     names = set(schema.names)
     for name, (low, high, nulls) in stats.items():

@@ -31,8 +31,8 @@ _COMPARISONS = {
 _ANDS, _ORS = ("and_kleene", "and"), ("or_kleene", "or")
 _MATCH, _SKIP, _EMIT_NULL = 0, 1, 2  # Arrow's SetLookupOptions: the result of is_in for null
 _SPECIAL = re.compile(r"([\\%_])")
-_NUMBERED = "FieldPath("  # Arrow's text for a field that is referenced by index
-_MANY = 1000  # an IN with more values is replaced by its bounds
+_FIELD_BY_INDEX = "FieldPath("  # Arrow's text for a field that is referenced by index
+_IN_LIST_MAX = 1000  # an IN with more values is replaced by its bounds
 
 
 @dataclass(frozen=True)
@@ -62,29 +62,28 @@ def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
     for which `expression` is false. The columns are those of `schema`.
 
     """
-    node = _read(expression)
-    return None if node is None else _useful(_tree(node, schema))
+    node = _parse_expression(expression)
+    return None if node is None else _none_if_opaque(_convert_node(node, schema))
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
     """Return the columns that an Arrow expression uses. The result may contain unused columns."""
-    node = _read(expression)
+    node = _parse_expression(expression)
     if node is not None:
-        return frozenset(_columns(node))
+        return frozenset(_columns_of_node(node))
     text = str(expression)  # a nested field, shown with its path
-    if _NUMBERED in text:  # an index refers to the list of all columns
+    if _FIELD_BY_INDEX in text:  # an index refers to the list of all columns
         return frozenset(schema.names)
     named = [name for name in schema.names if name in text]
-    if not _fits(expression, schema, named):
+    if not _can_evaluate(expression, schema, named):
         return frozenset(schema.names)
     for name in list(named):
         others = [one for one in named if one != name]
-        named = others if _fits(expression, schema, others) else named
+        named = others if _can_evaluate(expression, schema, others) else named
     return frozenset(named)
 
 
-def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) -> bool:
-    """Return whether an Arrow expression can be evaluated on a table with only these columns."""
+def _can_evaluate(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) -> bool:
     try:
         pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
     except (pa.ArrowException, ValueError, TypeError):
@@ -93,12 +92,12 @@ def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) ->
 
 
 def uses_column_index(expression: pc.Expression) -> bool:
-    """Return whether an Arrow expression may refer to a column by its index instead of its name.
+    """Return whether an Arrow expression may refer to a column by its index instead of by its name.
 
     Such an index is wrong if the read leaves out columns.
 
     """
-    return _read(expression) is None and _NUMBERED in str(expression)
+    return _parse_expression(expression) is None and _FIELD_BY_INDEX in str(expression)
 
 
 # ---- parts of an expression
@@ -108,19 +107,19 @@ class _ArrowSchema(ctypes.Structure):
     _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
 
 
-def _read(expression: pc.Expression) -> _Node | None:
-    """Parse an Arrow expression into a tree of nodes, or return None if Arrow cannot serialize it."""
+def _parse_expression(expression: pc.Expression) -> _Node | None:
+    # None if Arrow cannot serialize the expression.
     try:
         batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
-        words = _words(batch.schema)
+        words = _metadata_entries(batch.schema)
         kind, text = next(words)
-        return _node(kind, text, words, batch)
+        return _parse_node(kind, text, words, batch)
     except (pa.ArrowException, LookupError, ValueError, TypeError, StopIteration, RecursionError):
         return None
 
 
-def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
-    """Yield all metadata entries of an Arrow schema in order. pyarrow's dict would drop duplicate names."""
+def _metadata_entries(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    # pyarrow's dict of metadata would drop duplicate names.
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -146,7 +145,7 @@ def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
     yield from entries
 
 
-def _node(kind: str, text: str, words: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
+def _parse_node(kind: str, text: str, words: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
     if kind == "field_ref":
         return _Field(text)
     if kind == "literal":
@@ -160,72 +159,78 @@ def _node(kind: str, text: str, words: Iterator[tuple[str, str]], batch: pa.Reco
         if kind == "options":
             options = batch.column(int(inner))[0]
         else:
-            arguments.append(_node(kind, inner, words, batch))
+            arguments.append(_parse_node(kind, inner, words, batch))
     raise ValueError(text)
 
 
-def _columns(node: _Node) -> Iterator[str]:
+def _columns_of_node(node: _Node) -> Iterator[str]:
     match node:
         case _Field(name):
             yield name
         case _Call(arguments=arguments):
             for argument in arguments:
-                yield from _columns(argument)
+                yield from _columns_of_node(argument)
 
 
 # ---- conditions that statistics can evaluate
-def _useful(tree: Predicate) -> Predicate | None:
+def _none_if_opaque(tree: Predicate) -> Predicate | None:
     return None if isinstance(tree, Opaque) else tree
 
 
-def _tree(node: _Node, schema: pa.Schema) -> Predicate:
+def _convert_node(node: _Node, schema: pa.Schema) -> Predicate:
     match node:
         case _Field(name) if pa.types.is_boolean(schema.field(name).type):
             return Compare(name, "=", True, schema.field(name).type)
         case _Literal(value) if pa.types.is_boolean(value.type):
             return And(()) if value.as_py() else Or(())
         case _Call("invert", (part,)):
-            return Not(_tree(part, schema))
+            return Not(_convert_node(part, schema))
         case _Call(name, parts) if name in _ANDS:
-            return And(tuple(_tree(part, schema) for part in parts))
+            return And(tuple(_convert_node(part, schema) for part in parts))
         case _Call(name, parts) if name in _ORS:
-            return Or(tuple(_tree(part, schema) for part in parts))
+            return Or(tuple(_convert_node(part, schema) for part in parts))
         case _Call("if_else", (_, part, _Literal(value))) if not value.is_valid:
-            return _tree(part, schema)  # DuckDB's form of IN: null if the condition is not true
+            return _convert_node(part, schema)  # DuckDB's form of IN: null if the condition is not true
         case _Call(name, (_Field(column), _Literal(value))) if name in _COMPARISONS:
             return comparison(column, _COMPARISONS[name], value, schema)
         case _Call(name, (_Literal(value), _Field(column))) if name in _COMPARISONS:
             return comparison(column, FLIPPED[_COMPARISONS[name]], value, schema)
         case _Call("is_valid", (_Field(column),)):
             return Not(IsNull(column))
-        case _Call("is_null", (_Field(column),), options) if options is not None and not _said(options)["nan_is_null"]:
+        case _Call("is_null", (_Field(column),), options) if (
+            options is not None and not _options_dict(options)["nan_is_null"]
+        ):
             return IsNull(column)
         case _Call("is_in", (_Field(column),), options) if options is not None:
-            return _is_in(column, options, schema)
+            return _convert_is_in(column, options, schema)
         case _Call("match_like" | "starts_with" as name, (_Field(column),), options) if options is not None:
-            return _like(column, name, _said(options), schema)
+            return _convert_like(column, name, _options_dict(options), schema)
     return Opaque()
 
 
-def _said(options: pa.StructScalar) -> Mapping[str, Any]:
+def _options_dict(options: pa.StructScalar) -> Mapping[str, Any]:
     values: Mapping[str, Any] = options.as_py()
     return values
 
 
 def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column op value`. Returns Opaque if file statistics and Arrow may compare differently."""
+    """Return the predicate `column op value`, or Opaque if file statistics and Arrow may compare the values
+    differently.
+    """
     kind = schema.field(column).type
-    literal = _value(value, kind)
+    literal = _convert_literal(value, kind)
     return Opaque() if literal is None else Compare(column, op, literal, kind)
 
 
 def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column IN values` without nulls. Returns Opaque if statistics may compare differently."""
+    """Return the predicate `column IN values` without nulls, or Opaque if statistics may compare the values
+    differently.
+    """
     kind = schema.field(column).type
-    literals = [_value(value, kind) for value in values if value.is_valid]
+    literals = [_convert_literal(value, kind) for value in values if value.is_valid]
     if None in literals:
         return Opaque()
-    if len(literals) > _MANY:
+    if len(literals) > _IN_LIST_MAX:
         if any(value != value for value in literals):
             return Opaque()
         ends = Compare(column, ">=", min(literals), kind), Compare(column, "<=", max(literals), kind)
@@ -233,7 +238,7 @@ def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
     return In(column, tuple(literals), kind)
 
 
-def _is_in(column: str, options: pa.StructScalar, schema: pa.Schema) -> Predicate:
+def _convert_is_in(column: str, options: pa.StructScalar, schema: pa.Schema) -> Predicate:
     values, nulls = options["value_set"].values, options["null_matching_behavior"].as_py()
     membership = one_of(column, values, schema)
     if nulls == _EMIT_NULL:
@@ -245,7 +250,7 @@ def _is_in(column: str, options: pa.StructScalar, schema: pa.Schema) -> Predicat
     return Opaque()
 
 
-def _like(column: str, name: str, options: Mapping[str, Any], schema: pa.Schema) -> Predicate:
+def _convert_like(column: str, name: str, options: Mapping[str, Any], schema: pa.Schema) -> Predicate:
     if options["ignore_case"] or not pa.types.is_string(schema.field(column).type):
         return Opaque()
     pattern = options["pattern"]
@@ -257,12 +262,9 @@ def starting_with(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text) + "%"
 
 
-def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
-    """Convert a literal to the type of a column's statistics, or return None if this could change the comparison.
-
-    Arrow may compare differently, because it first converts both sides to a common type.
-
-    """
+def _convert_literal(value: pa.Scalar, kind: pa.DataType) -> Any:
+    # None if the conversion could change the comparison. Arrow may compare differently, because it first converts both
+    # sides to a common type.
     types, literal_type = pa.types, value.type
     if not value.is_valid:
         return None
@@ -278,7 +280,7 @@ def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
         if types.is_decimal(kind) and (types.is_decimal(literal_type) or types.is_integer(literal_type)):
             return Decimal(value.as_py())
         if _is_number(kind) and _is_number(literal_type):
-            return _number(value.as_py(), kind, literal_type)
+            return _convert_number(value.as_py(), kind, literal_type)
     except (pa.ArrowException, ValueError, OverflowError):
         return None  # fractions of a microsecond, or a time outside Python's range
     return None
@@ -288,8 +290,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
-def _number(value: Any, kind: pa.DataType, literal_type: pa.DataType) -> Any:
-    """Convert a number to the column's type, or return None if rounding could change the comparison."""
+def _convert_number(value: Any, kind: pa.DataType, literal_type: pa.DataType) -> Any:
     floats = [candidate for candidate in (kind, literal_type) if pa.types.is_floating(candidate)]
     if len(floats) == 1:  # integers become floats
         exact = 1 << (24 if pa.types.is_float32(floats[0]) else 53)

@@ -25,22 +25,22 @@ def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
     """Return the part of a polars expression that file statistics can evaluate."""
     parts = expression.meta.pop()[::-1]
     if not parts:
-        name = _column(expression, schema)
+        name = _column_name(expression, schema)
         is_boolean = name is not None and pa.types.is_boolean(schema.field(name).type)
         return Compare(name, "=", True, schema.field(name).type) if name is not None and is_boolean else Opaque()
     if len(parts) == 1:
-        return _of_one(expression, parts[0], schema)
+        return _convert_unary(expression, parts[0], schema)
     if len(parts) == 2:
-        return _of_two(expression, parts[0], parts[1], schema)
+        return _convert_binary(expression, parts[0], parts[1], schema)
     if len(parts) == 3:
-        return _between(expression, parts, schema)
+        return _convert_between(expression, parts, schema)
     return Opaque()
 
 
-def _of_one(expression: pl.Expr, operand: pl.Expr, schema: pa.Schema) -> Predicate:
+def _convert_unary(expression: pl.Expr, operand: pl.Expr, schema: pa.Schema) -> Predicate:
     if expression.meta.eq(~operand):
         return Not(tree_of(operand, schema))
-    name = _column(operand, schema)
+    name = _column_name(operand, schema)
     if name is not None and expression.meta.eq(operand.is_null()):
         return IsNull(name)
     if name is not None and expression.meta.eq(operand.is_not_null()):
@@ -48,49 +48,50 @@ def _of_one(expression: pl.Expr, operand: pl.Expr, schema: pa.Schema) -> Predica
     return Opaque()
 
 
-def _of_two(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate:
+def _convert_binary(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate:
     if expression.meta.eq(left & right):
         return And((tree_of(left, schema), tree_of(right, schema)))
     if expression.meta.eq(left | right):
         return Or((tree_of(left, schema), tree_of(right, schema)))
     for op, join in OPERATORS.items():
         if expression.meta.eq(join(left, right)):
-            return _compared(left, op, right, schema)
-    name = _column(left, schema)
+            return _convert_comparison(left, op, right, schema)
+    name = _column_name(left, schema)
     if name is None or not right.meta.is_literal():
         return Opaque()
     if expression.meta.eq(left.is_in(right)):
-        values = _literal(right)
+        values = _evaluate_literal(right)
         lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
         return one_of(name, values.flatten() if lists else values, schema)
     if expression.meta.eq(left.str.starts_with(right)) and pa.types.is_string(schema.field(name).type):
-        return Like(name, starting_with(_literal(right)[0].as_py()))
+        return Like(name, starting_with(_evaluate_literal(right)[0].as_py()))
     return Opaque()
 
 
-def _compared(left: pl.Expr, op: str, right: pl.Expr, schema: pa.Schema) -> Predicate:
-    name = _column(left, schema)
+def _convert_comparison(left: pl.Expr, op: str, right: pl.Expr, schema: pa.Schema) -> Predicate:
+    name = _column_name(left, schema)
     if name is None:
         left, op, right = right, FLIPPED[op], left
-        name = _column(left, schema)
+        name = _column_name(left, schema)
     if name is None or not right.meta.is_literal():
         return Opaque()
     if op in (">", ">=") and pa.types.is_floating(schema.field(name).type):
         return Opaque()  # NaN is greater, and statistics exclude NaN
-    values = _literal(right)
+    values = _evaluate_literal(right)
     return comparison(name, op, values[0], schema) if len(values) == 1 else Opaque()
 
 
-def _between(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Predicate:
+def _convert_between(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Predicate:
     part, low, high = parts
     for closed, (low_op, high_op) in _CLOSED.items():
         if expression.meta.eq(part.is_between(low, high, closed=closed)):  # type: ignore[arg-type]
-            return And((_compared(part, low_op, low, schema), _compared(part, high_op, high, schema)))
+            return And(
+                (_convert_comparison(part, low_op, low, schema), _convert_comparison(part, high_op, high, schema))
+            )
     return Opaque()
 
 
-def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
-    """Return the column name if the expression consists only of a column, or None for any other expression."""
+def _column_name(expression: pl.Expr, schema: pa.Schema) -> str | None:
     import polars
 
     if expression.meta.pop() or len(names := expression.meta.root_names()) != 1:
@@ -100,7 +101,7 @@ def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
     return name if is_column else None
 
 
-def _literal(expression: pl.Expr) -> pa.Array:
+def _evaluate_literal(expression: pl.Expr) -> pa.Array:
     import polars
 
     return polars.select(expression).to_series().to_arrow()

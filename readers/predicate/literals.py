@@ -54,7 +54,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     elif types.is_decimal(type_):
         value = _number(literal)
     elif types.is_string(type_) or types.is_large_string(type_):
-        value = _of_kind(literal, ("text",), f"is not a string; put strings in single quotes: '{literal.text}'")
+        value = _require_kind(literal, ("text",), f"is not a string; put strings in single quotes: '{literal.text}'")
     elif types.is_boolean(type_):
         value = _boolean(literal)
     elif types.is_binary(type_) or types.is_large_binary(type_):
@@ -67,11 +67,11 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
         value = _time(literal)
     else:
         raise ValueError("cannot be compared with a literal; only IS NULL works for such a column")
-    return _exact(value, type_)
+    return _require_lossless(value, type_)
 
 
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
-    """Return a converted literal as a DuckDB SQL constant of the column's type.
+    """Return the value of a literal as a DuckDB SQL constant with the type of the column.
 
     Returns None if DuckDB itself converts the original literal to the same value.
 
@@ -92,7 +92,7 @@ def in_sql(value: Any, type_: pa.DataType) -> str | None:
     return f"CAST('{value.isoformat()}' AS TIME)" if types.is_time(type_) else None
 
 
-def _exact(value: Any, type_: pa.DataType) -> Any:
+def _require_lossless(value: Any, type_: pa.DataType) -> Any:
     try:
         if (converted := pa.scalar(value, type_).as_py()) == value:
             return converted if isinstance(value, Decimal) else value  # a Decimal gets the column's scale
@@ -101,21 +101,21 @@ def _exact(value: Any, type_: pa.DataType) -> Any:
     raise ValueError("cannot be converted to that type without loss")
 
 
-def _of_kind(literal: LiteralText, kinds: tuple[Kind, ...], reason: str) -> str:
+def _require_kind(literal: LiteralText, kinds: tuple[Kind, ...], reason: str) -> str:
     if literal.kind not in kinds:
         raise ValueError(reason)
     return literal.text
 
 
 def _boolean(literal: LiteralText) -> bool:
-    text = _of_kind(literal, ("boolean", "text"), "is neither TRUE nor FALSE").lower()
+    text = _require_kind(literal, ("boolean", "text"), "is neither TRUE nor FALSE").lower()
     if text not in ("true", "false"):
         raise ValueError("is neither TRUE nor FALSE")
     return text == "true"
 
 
 def _number(literal: LiteralText) -> Decimal:
-    text = _of_kind(literal, ("number", "text"), "is not a number")
+    text = _require_kind(literal, ("number", "text"), "is not a number")
     if not _NUMBER.fullmatch(text):
         raise ValueError("is not a number")
     return Decimal(text)
@@ -143,7 +143,7 @@ def _float(literal: LiteralText, type_: pa.DataType) -> float:
 
 
 def _binary(literal: LiteralText) -> bytes:
-    text = _of_kind(literal, ("binary",), "is not binary; write it as X'6162'")
+    text = _require_kind(literal, ("binary",), "is not binary; write it as X'6162'")
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -151,21 +151,21 @@ def _binary(literal: LiteralText) -> bytes:
 
 
 def _date(literal: LiteralText) -> dt.date:
-    text = _of_kind(literal, ("text", "date"), "is not a date")
+    text = _require_kind(literal, ("text", "date"), "is not a date")
     if not _DATE.fullmatch(text):
         raise ValueError("is not a date like '2026-01-31'")
     return dt.date.fromisoformat(text)
 
 
 def _time(literal: LiteralText) -> dt.time:
-    text = _of_kind(literal, ("text", "time"), "is not a time")
+    text = _require_kind(literal, ("text", "time"), "is not a time")
     if not _TIME.fullmatch(text):
         raise ValueError("is not a time like '09:30:00'")
     return dt.time.fromisoformat(text)
 
 
 def _timestamp(literal: LiteralText, type_: pa.DataType) -> dt.datetime:
-    text = _of_kind(literal, ("text", "date", "timestamp"), "is not a timestamp")
+    text = _require_kind(literal, ("text", "date", "timestamp"), "is not a timestamp")
     parts = _TIMESTAMP.fullmatch(text)
     if not parts:
         raise ValueError("is not a timestamp like '2026-01-31 09:30:00' with at most six decimals")

@@ -62,11 +62,11 @@ def checked_parameters(where: object, params: object) -> dict[str, Any]:
             f"Option params requires a condition as a string, such as where='fare > $low', got {printable(where)}.",
             option=_OPTION,
         )
-    used = dict.fromkeys(_names(where)) if isinstance(where, str) else {}
+    used = dict.fromkeys(_parameter_names(where)) if isinstance(where, str) else {}
     if missing := next((name for name in used if name not in values), None):
         raise PredicateError(
             f"Parameter ${missing} has no value: expected params={{{missing!r}: ...}}, got "
-            f"{_listed(values) if values else 'no parameters'}. Add the value to params, or put the text in single "
+            f"{_format_names(values) or 'no parameters'}. Add the value to params, or put the text in single "
             "quotes if a string is meant.",
             where=str(where)[:1000],
             parameter=missing,
@@ -74,71 +74,67 @@ def checked_parameters(where: object, params: object) -> dict[str, Any]:
     if unused := next((name for name in values if name not in used), None):
         raise OptionError(
             f"Option params contains {unused!r}, which the condition does not use: expected "
-            f"{_listed(used) if used else 'no parameters'}. Write ${unused} in the condition, outside quotes, or "
+            f"{_format_names(used) or 'no parameters'}. Write ${unused} in the condition, outside quotes, or "
             "remove the value.",
             option=_OPTION,
             parameter=unused,
         )
-    return {name: _plain_or_list(name, value) for name, value in values.items()}
+    return {name: _to_plain_values(name, value) for name, value in values.items()}
 
 
-def _names(where: str) -> Iterator[str]:
+def _parameter_names(where: str) -> Iterator[str]:
     return (token[0][1:] for token in TOKEN.finditer(where) if token.lastgroup == "parameter")
 
 
-def _listed(names: Mapping[str, object]) -> str:
+def _format_names(names: Mapping[str, object]) -> str:
     return ", ".join(f"${name}" for name in names)
 
 
-def _plain_or_list(name: str, value: object) -> Any:
+def _to_plain_values(name: str, value: object) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(_plain(name, element) for element in value)
-    return _plain(name, value)
+        return tuple(_to_plain_value(name, element) for element in value)
+    return _to_plain_value(name, value)
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Convert a value to a plain Python type. Subclasses, such as enums and pandas timestamps, are converted too."""
+def _to_plain_value(name: str, value: Any) -> Any:
+    # Subclasses, such as enums and pandas timestamps, are converted too.
     if value is None or isinstance(value, (bool, UUID)):
         return value
     if isinstance(value, str):
         if not is_utf8(value):
-            raise _invalid(name, value, "a string that can be encoded as UTF-8")
+            raise _invalid_value_error(name, value, "a string that can be encoded as UTF-8")
         return str.__str__(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         if math.isnan(value):
-            raise _invalid(name, value, "a number, because a comparison with NaN is never true")
+            raise _invalid_value_error(name, value, "a number, because a comparison with NaN is never true")
         return float(value)
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise _invalid(name, value, "a finite number")
+            raise _invalid_value_error(name, value, "a finite number")
         return value
     if isinstance(value, dt.datetime):
-        return _plain_datetime(name, value)
+        return _to_plain_datetime(name, value)
     if isinstance(value, dt.time) and value.tzinfo is not None:
-        raise _invalid(name, value, "a time without a time zone")
+        raise _invalid_value_error(name, value, "a time without a time zone")
     if isinstance(value, (bytes, dt.date, dt.time)):
         return value
-    raise _invalid(name, value, _TYPES)
+    raise _invalid_value_error(name, value, _TYPES)
 
 
-def _plain_datetime(name: str, value: Any) -> dt.datetime:
-    """Convert a datetime or pandas timestamp to a plain `datetime`, in UTC if it has a time zone.
-
-    Raises OptionError for nanoseconds, for NaT, and for a time that is outside the years 1 to 9999 in UTC.
-
-    """
+def _to_plain_datetime(name: str, value: Any) -> dt.datetime:
+    # Raises OptionError for nanoseconds, for NaT, and for a time that is outside the years 1 to 9999 in UTC.
     if value != value or getattr(value, "nanosecond", 0):
-        raise _invalid(name, value, "a time in microseconds, or None")
+        raise _invalid_value_error(name, value, "a time in microseconds, or None")
     try:
         moment = value.astimezone(dt.timezone.utc) if value.tzinfo is not None else value
     except OverflowError:
-        raise _invalid(name, value, "a time in the years 1 to 9999 in UTC") from None
+        raise _invalid_value_error(name, value, "a time in the years 1 to 9999 in UTC") from None
     return dt.datetime.combine(moment.date(), moment.time(), dt.timezone.utc if value.tzinfo is not None else None)
 
 
-def _invalid(name: str, value: object, expected: str) -> OptionError:
+def _invalid_value_error(name: str, value: object, expected: str) -> OptionError:
     return OptionError(
         f"Parameter ${name} has an invalid value: expected {expected}, got {printable(value)}.",
         option=_OPTION,
@@ -147,7 +143,7 @@ def _invalid(name: str, value: object, expected: str) -> OptionError:
 
 
 def literal_of(value: Any) -> LiteralText:
-    """Return the literal of a parameter value that is neither None nor a tuple."""
+    """Convert a parameter value, neither None nor a tuple, to a literal of a `where` condition."""
     match value:
         case bool():
             return LiteralText("boolean", "true" if value else "false")
@@ -179,7 +175,7 @@ def convert(value: Any, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any) -> str:
-    """Return a parameter value that is not a tuple as a DuckDB SQL constant."""
+    """Return a parameter value as a DuckDB SQL constant. The value is not a tuple."""
     match value:
         case None:
             return "NULL"

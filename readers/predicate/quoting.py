@@ -35,7 +35,7 @@ def in_quotes(text: str, at: int) -> str:
 
 
 def as_text(value: str) -> str:
-    """Return a string as an SQL literal in single quotes."""
+    """Format a string as an SQL literal in single quotes."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -61,7 +61,7 @@ def written_in_quotes(kind: pa.DataType) -> bool:
 
 
 def with_quotes(text: str, names: Sequence[str]) -> str:
-    """Put double quotes around bare column names in an SQL text, so that keywords can be column names.
+    """Put double quotes around column names in SQL text, so that SQL keywords can be column names.
 
     Names before a parenthesis or next to a dot stay unchanged.
     """

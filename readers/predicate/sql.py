@@ -27,31 +27,35 @@ from hoodoo.redact import printable
 
 TEXT_CAP = 1 << 20
 """Maximum number of characters of one expression."""
-_LINE = 100  # maximum length of the text shown in an error
+_SHOWN_CHARACTERS = 100  # maximum length of the text shown in an error
 _PREFIX = "SELECT "
 _NUMBER = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?")
 _DATE = re.compile(r"(?<![\w'\"-])\d{4}-\d\d?-\d\d?(?![\w'\"-])")  # a date without quotes
 _LITERALS: dict[str, literals.Kind] = {"STRING": "text", "INTEGER": "number", "NUMERIC": "number", "BOOLEAN": "boolean"}
-_LIKES = frozenset(("~~", "!~~", "~~*", "!~~*"))
-_FORMS = frozenset(
+_LIKE_OPERATORS = frozenset(("~~", "!~~", "~~*", "!~~*"))
+_SUPPORTED_CLASSES = frozenset(
     ("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA")
     + ("OPERATOR", "TYPE")
 )
-_REFUSED = {
+_UNSUPPORTED_CLASSES = {
     "SUBQUERY": "a subquery, but an expression can use only one row",
     "WINDOW": "a window function, but an expression can use only one row",
     "STAR": "a star; name the columns",
     "PARAMETER": "a parameter without a value; write the value",
     "POSITIONAL_REFERENCE": "a column by number; name it",
 }
-_TIMES = {
+_TIME_FUNCTIONS = {
     "now": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}+00' AS TIMESTAMPTZ)",
     "localtimestamp": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)",
     "current_date": "CAST('{0:%Y-%m-%d}' AS DATE)",
     "localtime": "CAST('{0:%H:%M:%S.%f}' AS TIME)",
 }
-_TIMES |= dict.fromkeys(("current_timestamp", "get_current_timestamp", "transaction_timestamp"), _TIMES["now"])
-_TIMES |= {"today": _TIMES["current_date"]} | dict.fromkeys(("current_time", "get_current_time"), _TIMES["localtime"])
+_TIME_FUNCTIONS |= dict.fromkeys(
+    ("current_timestamp", "get_current_timestamp", "transaction_timestamp"), _TIME_FUNCTIONS["now"]
+)
+_TIME_FUNCTIONS |= {"today": _TIME_FUNCTIONS["current_date"]} | dict.fromkeys(
+    ("current_time", "get_current_time"), _TIME_FUNCTIONS["localtime"]
+)
 """SQL constants for functions that return the current time.
 
 The constant is the time of the call in UTC. All rows and all retries of a call therefore use the same time.
@@ -93,8 +97,8 @@ class Expression:
             arguments = pa.table(
                 [rows[name] for _, name in self.columns], names=[f"c{index}" for index, _ in self.columns]
             )
-            return _evaluated(self, arguments)
-        single = _evaluated(self, pa.table([pa.nulls(min(1, len(rows)))], names=["c"]))
+            return _evaluate(self, arguments)
+        single = _evaluate(self, pa.table([pa.nulls(min(1, len(rows)))], names=["c"]))
         return single.take(pa.array(np.zeros(len(rows), np.int64)))
 
 
@@ -135,21 +139,21 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
         )
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters: expected at most {TEXT_CAP:,}.", option=option)
-    tree = _tree(text)
+    tree = _serialize_sql(text)
     if tree["error"] and (quoted := with_quotes(text, names)) != text:
-        quoted_tree = _tree(quoted)
+        quoted_tree = _serialize_sql(quoted)
         tree = tree if quoted_tree["error"] else quoted_tree
     if tree["error"]:
         position, reason = int(tree.get("position") or len(_PREFIX)) - len(_PREFIX), tree["error_message"].rstrip(".!")
         if "expression depth" in reason:
             reason = f"It has more than {duckdb_engine.DEPTH_MAX} nested levels"
         raise ExpressionError(
-            f"Cannot read {option}: {reason}.\n{_marked(text, position)}",
+            f"Cannot read {option}: {reason}.\n{_mark_position(text, position)}",
             option=option,
             expression=text[:1000],
         )
     node = tree["statements"][0]["node"] if len(tree["statements"]) == 1 else {}
-    is_single = node.get("type") == "SELECT_NODE" and len(node["select_list"]) == 1 and not _goes_on(node)
+    is_single = node.get("type") == "SELECT_NODE" and len(node["select_list"]) == 1 and not _has_other_clauses(node)
     if not is_single or node["select_list"][0].get("alias"):
         raise ExpressionError(
             f"{option} is invalid: expected a single SQL expression, got {printable(text)}.", option=option
@@ -158,7 +162,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     return expression
 
 
-def _tree(text: str) -> dict[str, Any]:
+def _serialize_sql(text: str) -> dict[str, Any]:
     try:
         tree: dict[str, Any] = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + text))
     except RecursionError:
@@ -169,7 +173,7 @@ def _tree(text: str) -> dict[str, Any]:
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
     """Split an SQL condition at its top-level ANDs, and return the syntax tree of each part."""
     if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
-        return [part for child in _children(node) for part in conjuncts(child)]
+        return [part for child in _operands(node) for part in conjuncts(child)]
     return [node]
 
 
@@ -177,7 +181,7 @@ def all_of(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Join SQL conditions with AND into one syntax tree."""
     if len(nodes) == 1:
         return nodes[0]
-    return _node(" AND ".join(f"({sql_of(node)})" for node in nodes))
+    return _parse_generated_sql(" AND ".join(f"({sql_of(node)})" for node in nodes))
 
 
 def sql_of(node: dict[str, Any]) -> str:
@@ -197,9 +201,9 @@ def with_lists(node: Any, params: Mapping[str, Any]) -> Any:
     if not isinstance(node, dict):
         return node
     node = {key: with_lists(value, params) for key, value in node.items()}
-    if node.get("class") != "FUNCTION" or node["function_name"] != "contains" or len(_children(node)) != 2:
+    if node.get("class") != "FUNCTION" or node["function_name"] != "contains" or len(_operands(node)) != 2:
         return node
-    values, operand = _children(node)
+    values, operand = _operands(node)
     if values.get("class") != "PARAMETER" or not isinstance(params.get(values["identifier"]), tuple):
         return node
     shared = {key: node[key] for key in ("alias", "query_location", "query_location_length") if key in node}
@@ -219,7 +223,7 @@ def expression_of(
     `params` contains the parameter values from `checked_parameters`. The other arguments are as in `read`.
 
     """
-    reader = _Reader(text, schema, now, option, params or {})
+    reader = _ExpressionValidator(text, schema, now, option, params or {})
     sql = sql_of(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))
     untyped = Expression(text, option, sql, columns)
@@ -227,9 +231,8 @@ def expression_of(
     return Expression(text, option, sql, columns, result_type)
 
 
-class _Reader:
-    """Validator that checks that an SQL expression uses only one row, and replaces its column names by indexes."""
-
+class _ExpressionValidator:
+    # An SQL expression may use only one row. Column names are replaced by indexes.
     def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str, params: Mapping[str, Any]) -> None:
         self._params = params
         self._text, self._names, self._now, self._option = text, schema.names, now, option
@@ -237,7 +240,7 @@ class _Reader:
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """Validate a syntax tree. Replace column names by indexes, and time functions and parameters by constants.
+        """Validate a syntax tree, and replace column names by indexes, and time functions and parameters by constants.
 
         `bound` contains the parameters of the enclosing lambdas.
 
@@ -248,55 +251,52 @@ class _Reader:
             return node
         form = node.get("class")
         if form == "PARAMETER" and node["identifier"] in self._params:
-            return _node(parameters.in_sql(self._parameter(node)))
-        if form is not None and form not in _FORMS:
-            raise self._refusal(node, f"It contains {_REFUSED.get(form, form.lower().replace('_', ' '))}")
-        node = self._with_values(node)
-        operands = _compared(node)
+            return _parse_generated_sql(parameters.in_sql(self._parameter_value(node)))
+        if form is not None and form not in _SUPPORTED_CLASSES:
+            raise self._error_at_node(
+                node, f"It contains {_UNSUPPORTED_CLASSES.get(form, form.lower().replace('_', ' '))}"
+            )
+        node = self._expand_list_parameters(node)
+        operands = _comparison_operands(node)
         if len(operands.get("children", ())) == 1:  # empty lists in parameters match no row, also not a null
             self.checked(operands["children"], bound)
-            return _node("TRUE" if node["type"] == "COMPARE_NOT_IN" else "FALSE")
+            return _parse_generated_sql("TRUE" if node["type"] == "COMPARE_NOT_IN" else "FALSE")
         if operands:
-            node = {**node, **self._compared(operands, bound)}
+            node = {**node, **self._convert_literals(operands, bound)}
         if form == "LAMBDA":
-            bound |= {names[-1] for names in _references(node["lhs"])}
+            bound |= {names[-1] for names in _column_references(node["lhs"])}
         elif form == "COLUMN_REF":
             return self._column(node, bound)
         elif form == "FUNCTION":
             name = node["function_name"].lower()
-            if name in _TIMES and not _children(node):
-                return self._moment(name)
-            self._require_plain(node, name)
-            if name in _LIKES:
-                self._refuse_bare_text(_children(node), bound)
+            if name in _TIME_FUNCTIONS and not _operands(node):
+                return self._current_time(name)
+            self._require_scalar_function(node, name)
+            if name in _LIKE_OPERATORS:
+                self._require_quoted_text(_operands(node), bound)
         return {key: self.checked(value, bound) for key, value in node.items()}
 
     def _column(self, node: dict[str, Any], bound: frozenset[str]) -> dict[str, Any]:
         name, *fields = node["column_names"]
         if name in bound:
             return node
-        name, fields = self._named(node)
+        name, fields = self._split_reference(node)
         if name in self._names:
             index = self._names.index(name)
             self.columns[index] = name
             return {**node, "column_names": [f"c{index}", *fields]}
-        if name.lower() in _TIMES and not fields:
-            return self._moment(name.lower())
-        raise self._no_column(node)
+        if name.lower() in _TIME_FUNCTIONS and not fields:
+            return self._current_time(name.lower())
+        raise self._unknown_column_error(node)
 
-    def _named(self, node: dict[str, Any]) -> tuple[str, list[str]]:
-        """Split a reference such as `a.b.c` into the name of a column and the names of the struct fields in it.
-
-        An unknown name is returned unchanged.
-
-        """
+    def _split_reference(self, node: dict[str, Any]) -> tuple[str, list[str]]:
+        # `a.b.c` may refer to column `a`, or to column `a.b` of one of two rows. An unknown name is returned unchanged.
         name, *fields = node["column_names"]
         if fields and f"{name}.{fields[0]}" in self._names:
             return f"{name}.{fields[0]}", fields[1:]
-        return name if name in self._names else self._meant(node, name), fields
+        return name if name in self._names else self._add_row_prefix(node, name), fields
 
-    def _no_column(self, node: dict[str, Any]) -> ExpressionError:
-        """Create the error for an SQL expression that refers to an unknown column."""
+    def _unknown_column_error(self, node: dict[str, Any]) -> ExpressionError:
         name, *fields = node["column_names"]
         side_columns = [known for known in self._names if fields and known.startswith(f"{name}.")]
         if side_columns:  # one of two rows
@@ -304,20 +304,21 @@ class _Reader:
             suggestion = nearest(fields[0], columns)
             shown = listed(f"{name}.{known}" for known in by_likeness(fields[0], columns))
             advice = f"did you mean {name}.{suggestion}? There" if suggestion else "there"
-            return self._refusal(node, f"There is no column {printable(full_name)}; {advice} are {shown}")
+            return self._error_at_node(node, f"There is no column {printable(full_name)}; {advice} are {shown}")
         full_name = ".".join(node["column_names"])
-        return self._refusal(node, f"There is no column {printable(full_name)}; {hint(full_name, self._names)}")
+        return self._error_at_node(node, f"There is no column {printable(full_name)}; {hint(full_name, self._names)}")
 
-    def _compared(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
-        """Convert the literals of a comparison to the type of the compared column, and return all operands."""
+    def _convert_literals(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
+        # All operands are returned, with literals converted to the type of the compared column. Empty if nothing is
+        # converted.
         nodes = [operand for value in operands.values() for operand in (value if isinstance(value, list) else [value])]
-        field = self._refuse_bare_text(nodes, bound)
+        field = self._require_quoted_text(nodes, bound)
         constants = {
-            index: text for index, node in enumerate(nodes) if (text := self._constant(node, field)) is not None
+            index: text for index, node in enumerate(nodes) if (text := self._literal_as_sql(node, field)) is not None
         }
         if not constants:
             return {}
-        typed = _children(_node(f"0 IN ({', '.join(constants.values())})"))[1:]
+        typed = _operands(_parse_generated_sql(f"0 IN ({', '.join(constants.values())})"))[1:]
         for index, node in zip(constants, typed, strict=True):
             nodes[index] = node
         remaining = iter(nodes)
@@ -326,48 +327,46 @@ class _Reader:
             for name, value in operands.items()
         }
 
-    def _field(self, node: Any, bound: frozenset[str]) -> pa.Field | None:
-        """Return the table column that a syntax tree node refers to, or None for any other node."""
+    def _referenced_field(self, node: Any, bound: frozenset[str]) -> pa.Field | None:
         if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or node["column_names"][0] in bound:
             return None
-        name, fields = self._named(node)
+        name, fields = self._split_reference(node)
         return None if fields or name not in self._names else self._schema.field(self._names.index(name))
 
-    def _refuse_bare_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
-        """Return the column that a comparison refers to, or None. Raises ExpressionError for a string without quotes.
+    def _require_quoted_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
+        """Raise ExpressionError if a comparison contains a string without quotes. Returns the compared column, or None.
 
         Without quotes, a string looks like an unknown column name, and a date looks like a subtraction.
         """
-        field = next((match for node in nodes if (match := self._field(node, bound)) is not None), None)
+        field = next((match for node in nodes if (match := self._referenced_field(node, bound)) is not None), None)
         if field is not None and not written_in_quotes(field.type):
             return field
         if field is None and nodes[0].get("class") == "COLUMN_REF":
             return field  # a struct field or an unknown column, which is reported elsewhere
         for node in nodes:
-            if unknown := next((name for name in _first_names(node) if self._is_unknown(name, bound)), None):
+            if unknown := next(
+                (name for name in _first_column_references(node) if self._is_unknown_name(name, bound)), None
+            ):
                 instead = in_quotes(self._text, unknown.get("query_location", 0) - len(_PREFIX))
                 reason = no_column_but_text(".".join(unknown["column_names"]), self._names, instead)
-                raise self._refusal(unknown, reason, instead)
-            is_number = node.get("class") == "FUNCTION" and node["function_name"] == "-" and not any(_references(node))
+                raise self._error_at_node(unknown, reason, instead)
+            is_number = (
+                node.get("class") == "FUNCTION" and node["function_name"] == "-" and not any(_column_references(node))
+            )
             if field is not None and is_number and (match := _DATE.search(self._text)):
                 instead = in_quotes(self._text, match.start())
                 reason = f"{match[0]} is a subtraction of numbers; put dates in single quotes: {instead}"
-                raise self._refusal(node, reason, instead)
+                raise self._error_at_node(node, reason, instead)
         return field
 
-    def _is_unknown(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
-        """Return whether a name in an SQL expression is neither a column, a lambda parameter nor a time function.
-
-        A reference to a column of one of two rows, such as `source.fare`, counts as known.
-
-        """
+    def _is_unknown_name(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
+        # A reference to a column of one of two rows, such as `source.fare`, counts as known.
         first, *fields = node["column_names"]
         is_row_column = fields and any(is_known.startswith(f"{first}.") for is_known in self._names)
-        is_known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
+        is_known = first in bound or self._split_reference(node)[0] in self._names or first.lower() in _TIME_FUNCTIONS
         return not (is_known or is_row_column)
 
-    def _with_values(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Replace each list parameter of an IN list by one node for each value."""
+    def _expand_list_parameters(self, node: dict[str, Any]) -> dict[str, Any]:
         if node.get("class") != "OPERATOR" or node["type"] not in ("COMPARE_IN", "COMPARE_NOT_IN"):
             return node
         children = node["children"][:1]
@@ -377,31 +376,29 @@ class _Reader:
             children += [child] if indexes is None else [{**child, "index": index} for index in indexes]
         return {**node, "children": children}
 
-    def _parameter(self, node: dict[str, Any]) -> Any:
-        """Return the value of a parameter, or of the element at `index` of a list parameter."""
+    def _parameter_value(self, node: dict[str, Any]) -> Any:
+        # An element of a list parameter has the key `index`.
         value = self._params[node["identifier"]]
         if "index" in node:
             return value[node["index"]]
         if isinstance(value, tuple):
-            raise self._refusal(node, f"Parameter ${node['identifier']} is a list, which only IN accepts")
+            raise self._error_at_node(node, f"Parameter ${node['identifier']} is a list, which only IN accepts")
         return value
 
-    def _constant(self, node: Any, field: pa.Field | None) -> str | None:
-        """Return a literal as SQL with an explicit type, or None if DuckDB and `where` read the literal alike.
-
-        A parameter is always converted. Returns None for all nodes that are neither literals nor parameters. Raises
-        ExpressionError for a literal that cannot be converted to the type of the column `field`.
-
-        """
+    def _literal_as_sql(self, node: Any, field: pa.Field | None) -> str | None:
+        # None if DuckDB and `where` parse the literal in the same way, and for nodes that are neither literals nor
+        # parameters. A parameter is always converted. Raises ExpressionError for a literal that cannot be converted to
+        # the type of `field`.
         if node.get("class") == "PARAMETER" and node["identifier"] in self._params:
-            value = self._parameter(node)
-            typed = None if value is None or field is None else self._typed(node, value, field)
+            value = self._parameter_value(node)
+            typed = None if value is None or field is None else self._typed_literal(node, value, field)
             return typed or parameters.in_sql(value)
-        return None if field is None else self._typed(node, None, field)
+        return None if field is None else self._typed_literal(node, None, field)
 
-    def _typed(self, node: Any, param: Any, field: pa.Field) -> str | None:
-        """Return a literal, or a parameter value, as SQL of the column's type. None if no such SQL is needed."""
-        literal = _literal_of(node) if param is None else parameters.literal_of(param)
+    def _typed_literal(self, node: Any, param: Any, field: pa.Field) -> str | None:
+        # `param` is a parameter value, or None for a literal. The result is None if no SQL with an explicit type is
+        # needed.
+        literal = _literal_of_node(node) if param is None else parameters.literal_of(param)
         if literal is None:
             return None
         kind, is_number = field.type, literal.kind == "number"
@@ -416,49 +413,45 @@ class _Reader:
             written = as_text(literal.text) if literal.kind == "text" else literal.text
             if param is not None:
                 written = f"${node['identifier']} = {printable(param)}"
-            raise self._refusal(
+            raise self._error_at_node(
                 node, f"Column {field.name} of type {kind} is compared with {written[:60]}, which {problem}"
             ) from None
         return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
-    def _meant(self, node: dict[str, Any], name: str) -> str:
-        """Return the column for a name without `source.` or `target.` prefix. Unknown names are returned unchanged."""
+    def _add_row_prefix(self, node: dict[str, Any], name: str) -> str:
+        # Unknown names are returned unchanged.
         meant = [column_name for column_name in self._names if column_name.partition(".")[2] == name]
         if len(meant) > 1:
-            raise self._refusal(node, f"{printable(name)} is ambiguous: write {' or '.join(meant)}")
+            raise self._error_at_node(node, f"{printable(name)} is ambiguous: write {' or '.join(meant)}")
         return meant[0] if meant else name
 
-    def _moment(self, name: str) -> dict[str, Any]:
-        return _node(_TIMES[name].format(self._now))
+    def _current_time(self, name: str) -> dict[str, Any]:
+        return _parse_generated_sql(_TIME_FUNCTIONS[name].format(self._now))
 
-    def _require_plain(self, node: dict[str, Any], name: str) -> None:
+    def _require_scalar_function(self, node: dict[str, Any], name: str) -> None:
         kinds = duckdb_engine.catalog().get(name, frozenset())
         if node.get("schema") or node.get("catalog"):
-            raise self._refusal(node, f"The function {printable(name)} has a schema prefix; leave out the prefix")
+            raise self._error_at_node(node, f"The function {printable(name)} has a schema prefix; leave out the prefix")
         if kinds and not kinds & {("scalar", "CONSISTENT"), ("macro", None)}:
             is_volatile = {("scalar", "VOLATILE"), ("scalar", "CONSISTENT_WITHIN_QUERY")} & kinds
             behaviour = "returns a different value in each call" if is_volatile else "does not return one value per row"
-            raise self._refusal(node, f"The function {printable(name)} {behaviour}")
+            raise self._error_at_node(node, f"The function {printable(name)} {behaviour}")
         if ("scalar", "VOLATILE") in kinds:
-            raise self._refusal(node, f"The function {printable(name)} returns a different value in each call")
+            raise self._error_at_node(node, f"The function {printable(name)} returns a different value in each call")
 
-    def _refusal(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
-        """Create an ExpressionError that marks the position of a syntax tree node in the expression.
-
-        `instead` is the corrected text.
-        """
+    def _error_at_node(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
+        # `instead` is the corrected text.
         at = node.get("query_location", 0) - len(_PREFIX)
         stop = "" if instead or why.endswith(("?", ".")) else "."
         return ExpressionError(
-            f"Cannot read {self._option}: {why}{stop}\n{_marked(self._text, at)}",
+            f"Cannot read {self._option}: {why}{stop}\n{_mark_position(self._text, at)}",
             option=self._option,
             expression=self._text[:1000],
             **({"instead": instead} if instead else {}),
         )
 
 
-def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the operands of a comparison by their names in DuckDB's syntax tree, or {} for any other node."""
+def _comparison_operands(node: Mapping[str, Any]) -> dict[str, Any]:
     form, kind = node.get("class"), node.get("type")
     if form == "COMPARISON":
         return {name: node[name] for name in ("left", "right")}
@@ -469,16 +462,15 @@ def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _first_names(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield the first name in a string without quotes, such as `new` in `new-york`, which parses as a subtraction."""
+def _first_column_references(node: Any) -> Iterator[dict[str, Any]]:
+    # A string without quotes, such as `new-york`, is parsed as a subtraction. Its first name is `new`.
     if node.get("class") == "COLUMN_REF":
         yield node
-    elif node.get("class") == "FUNCTION" and node["function_name"] in ("-", "/", "+", "%") and _children(node):
-        yield from _first_names(_children(node)[0])
+    elif node.get("class") == "FUNCTION" and node["function_name"] in ("-", "/", "+", "%") and _operands(node):
+        yield from _first_column_references(_operands(node)[0])
 
 
-def _literal_of(node: Any) -> literals.LiteralText | None:
-    """Return the literal of a syntax tree node, or None for null and for any other node."""
+def _literal_of_node(node: Any) -> literals.LiteralText | None:
     if not isinstance(node, dict) or node.get("class") != "CONSTANT":
         return None
     if literal := node.get("literal"):  # DuckDB 2
@@ -492,54 +484,49 @@ def _literal_of(node: Any) -> literals.LiteralText | None:
     return literals.LiteralText("number", written) if _NUMBER.fullmatch(written) else None
 
 
-def _goes_on(node: Mapping[str, Any]) -> bool:
-    """Return whether a SELECT has clauses besides its list of expressions, such as FROM or WHERE."""
+def _has_other_clauses(node: Mapping[str, Any]) -> bool:
     clauses = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
-    return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in clauses) or _ctes(node))
+    return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in clauses) or _has_ctes(node))
 
 
-def _ctes(node: Mapping[str, Any]) -> bool:
+def _has_ctes(node: Mapping[str, Any]) -> bool:
     return bool(node.get("cte_map", {}).get("map"))
 
 
-def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the operands of a syntax tree node. For some nodes, DuckDB stores each operand together with a name."""
+def _operands(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    # For some nodes, DuckDB stores each operand together with a name.
     operands = node.get("children") or node.get("arguments") or []
     return [child.get("expression", child) for child in operands]
 
 
-def _references(node: Any) -> Iterator[list[str]]:
-    """Yield the name parts of each column reference in a syntax tree.
-
-    On the left side of a lambda, these are its parameters.
-    """
+def _column_references(node: Any) -> Iterator[list[str]]:
+    # On the left side of a lambda, the references are its parameters.
     if isinstance(node, list):
         for part in node:
-            yield from _references(part)
+            yield from _column_references(part)
     elif isinstance(node, dict):
         if node.get("class") == "COLUMN_REF":
             yield node["column_names"]
         for part in node.values():
-            yield from _references(part)
+            yield from _column_references(part)
 
 
-def _node(sql: str) -> dict[str, Any]:
-    """Parse SQL text that hoodoo generated, and return its syntax tree."""
+def _parse_generated_sql(sql: str) -> dict[str, Any]:
+    # The SQL text comes from hoodoo, not from the user.
     tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + sql))
     node: dict[str, Any] = tree["statements"][0]["node"]["select_list"][0]
     return node
 
 
-def _marked(text: str, at: int) -> str:
-    """Return the line of an expression around the character `at`, with a mark below that character."""
+def _mark_position(text: str, at: int) -> str:
     at = max(0, min(at, len(text)))
-    begin = max(text.rfind("\n", 0, at) + 1, at - _LINE // 2)
+    begin = max(text.rfind("\n", 0, at) + 1, at - _SHOWN_CHARACTERS // 2)
     end = text.find("\n", at)
-    shown = text[begin : len(text) if end < 0 else end][:_LINE]
+    shown = text[begin : len(text) if end < 0 else end][:_SHOWN_CHARACTERS]
     return f"    {shown}\n    {' ' * (at - begin)}^"
 
 
-def _evaluated(expression: Expression, arguments: pa.Table) -> pa.ChunkedArray:
+def _evaluate(expression: Expression, arguments: pa.Table) -> pa.ChunkedArray:
     import duckdb
 
     try:

@@ -122,7 +122,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 """Functions that compare the expressions of an engine, such as Spark or polars columns, by operator."""
-_KERNELS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
+_ARROW_COMPARISONS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
     "<": pc.less,
@@ -130,7 +130,7 @@ _KERNELS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_NEGATED_OPERATORS = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
 
@@ -150,7 +150,7 @@ def columns(predicate: Predicate) -> set[str]:
 
 
 def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """Return a copy of a condition with renamed columns. `names` maps each old name to the new name."""
+    """Return a copy of a condition with renamed columns. The keys of `names` are the old names."""
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return replace(predicate, column=names[column])
@@ -170,7 +170,7 @@ def to_arrow(predicate: Predicate) -> pc.Expression:
     The expression is true for matching rows, and false or null for all other rows.
 
     """
-    return _where(predicate, True, pc.field)
+    return _build_condition(predicate, True, pc.field)
 
 
 def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
@@ -179,26 +179,24 @@ def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
     This avoids Arrow's query engine, which is slow to start for each filter expression.
 
     """
-    return _where(predicate, True, rows.column)
+    return _build_condition(predicate, True, rows.column)
 
 
-def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> Any:
-    """Build the Arrow expression, or the boolean mask, of the rows for which a condition has the value `truth`.
-
-    `values` returns the expression or the values of a column. NOT is pushed down to the leaves, because Arrow's `is_in`
-    returns false for null, not null.
-
-    """
+def _build_condition(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> Any:
+    # `values` returns the expression or the values of a column. NOT is pushed down to the leaves, because Arrow's
+    # `is_in` returns false for null, not null.
     match predicate:
         case Not(part):
-            return _where(part, not truth, values)
+            return _build_condition(part, not truth, values)
         case And(parts) | Or(parts):
             join = pc.and_kleene if isinstance(predicate, And) == truth else pc.or_kleene
-            return _fold(join, (_where(part, truth, values) for part in parts))
+            return _join_balanced(join, (_build_condition(part, truth, values) for part in parts))
         case Compare(column, op, value, type_):
-            condition = _KERNELS[op](values(column), pa.scalar(value, type_))
+            condition = _ARROW_COMPARISONS[op](values(column), pa.scalar(value, type_))
         case In(column, options, type_) if pa.types.is_floating(type_):  # `is_in` distinguishes 0.0 from -0.0
-            condition = _fold(pc.or_kleene, (pc.equal(values(column), pa.scalar(value, type_)) for value in options))
+            condition = _join_balanced(
+                pc.or_kleene, (pc.equal(values(column), pa.scalar(value, type_)) for value in options)
+            )
         case In(column, options, type_):
             condition = pc.is_in(values(column), value_set=pa.array(options, type_))
             return condition if truth else pc.and_kleene(pc.invert(condition), pc.is_valid(values(column)))
@@ -234,15 +232,15 @@ def _to_spark(predicate: Predicate, F: Any) -> Column:
         case Not(part):
             return ~_to_spark(part, F)
         case And(parts):
-            return _fold(operator.and_, [_to_spark(part, F) for part in parts])
+            return _join_balanced(operator.and_, [_to_spark(part, F) for part in parts])
         case Or(parts):
-            return _fold(operator.or_, [_to_spark(part, F) for part in parts])
+            return _join_balanced(operator.or_, [_to_spark(part, F) for part in parts])
         case Compare(column, op, value, type_):
-            compared = OPERATORS[op](column_of(column), _spark_value(value, type_, F))
+            compared = OPERATORS[op](column_of(column), _spark_literal(value, type_, F))
             is_above = op in (">", ">=") and pa.types.is_floating(type_)  # Spark ranks NaN above all numbers
             return compared & ~F.isnan(column_of(column)) if is_above else compared
         case In(column, values, type_):
-            return column_of(column).isin(*(_spark_value(value, type_, F) for value in values))
+            return column_of(column).isin(*(_spark_literal(value, type_, F) for value in values))
         case IsNull(column):
             return column_of(column).isNull()
         case Like(column, pattern):
@@ -250,8 +248,7 @@ def _to_spark(predicate: Predicate, F: Any) -> Column:
     raise TypeError(predicate)
 
 
-def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
-    """Convert a value to a Spark literal that does not depend on the session's time zone or settings."""
+def _spark_literal(value: Any, type_: pa.DataType, F: Any) -> Any:
     if pa.types.is_timestamp(type_):
         if type_.tz:
             return F.timestamp_micros(F.lit(pa.scalar(value, pa.timestamp("us", "UTC")).value))
@@ -265,32 +262,28 @@ def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
 
 
 def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return False only if column statistics rule out every row. Missing statistics count as a possible match."""
+    """Return False only if column statistics exclude every row. Missing statistics count as a possible match."""
     if any(known.rows == 0 for known in stats.values()):
         return False
-    return _may_be(predicate, True, stats)
+    return _may_have_truth_value(predicate, True, stats)
 
 
 def must_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
     """Return True only if column statistics prove that every row matches the condition."""
     never_null = all(stats.get(column, ColumnRange()).null_count == 0 for column in columns(predicate))
-    return never_null and not _may_be(predicate, False, stats)
+    return never_null and not _may_have_truth_value(predicate, False, stats)
 
 
-def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return whether column statistics allow a row for which the condition has the value `truth`.
-
-    A condition that is null for a row is neither true nor false.
-
-    """
+def _may_have_truth_value(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
+    # A condition that is null for a row is neither true nor false.
     match predicate:
         case Opaque():
             return True
         case Not(part):
-            return _may_be(part, not truth, stats)
+            return _may_have_truth_value(part, not truth, stats)
         case And(parts) | Or(parts):
             quantifier = all if isinstance(predicate, And) == truth else any
-            return quantifier(_may_be(part, truth, stats) for part in parts)
+            return quantifier(_may_have_truth_value(part, truth, stats) for part in parts)
         case IsNull(column):
             return (
                 _may_be_null(stats.get(column, ColumnRange()))
@@ -300,7 +293,7 @@ def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange])
         case Compare(column=column) | In(column=column) | Like(column=column):
             known = stats.get(column, ColumnRange())
             try:
-                return _may_be_valid(known) and _leaf_may_be(predicate, truth, known)
+                return _may_be_valid(known) and _leaf_may_have_truth_value(predicate, truth, known)
             except TypeError:  # statistics of another type than the literal are unusable
                 return True
     raise TypeError(predicate)
@@ -314,32 +307,30 @@ def _may_be_valid(known: ColumnRange) -> bool:
     return known.null_count is None or known.rows is None or known.null_count < known.rows
 
 
-def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
-    """Return whether column statistics allow a non-null value for which a simple condition has the value `truth`.
-
-    Raises TypeError for bounds that cannot be compared.
-    """
+def _leaf_may_have_truth_value(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
+    # Raises TypeError for bounds that cannot be compared.
     match leaf:
         case Compare(_, op, value, type_):
-            return _may_compare(op if truth else _OPPOSITE[op], value, known, _is_nan_possible(op, truth, type_))
+            return _may_compare(
+                op if truth else _NEGATED_OPERATORS[op], value, known, _nan_has_truth_value(op, truth, type_)
+            )
         case In(_, values, type_):
             op, quantifier = ("=", any) if truth else ("!=", all)
-            return quantifier(_may_compare(op, value, known, _is_nan_possible("=", truth, type_)) for value in values)
+            return quantifier(
+                _may_compare(op, value, known, _nan_has_truth_value("=", truth, type_)) for value in values
+            )
         case Like(_, pattern):
             return not truth or _may_start_with(_literal_prefix(pattern), known)
     raise TypeError(leaf)
 
 
-def _is_nan_possible(op: str, truth: bool, type_: pa.DataType) -> bool:
-    """Return whether a comparison has the value `truth` for NaN.
-
-    This is so for `!=`, and for the negation of all other operators.
-    """
+def _nan_has_truth_value(op: str, truth: bool, type_: pa.DataType) -> bool:
+    # NaN satisfies `!=`, and the negation of all other operators.
     return bool(pa.types.is_floating(type_)) and (op == "!=") == truth
 
 
 def _may_compare(op: str, value: Any, known: ColumnRange, nan_matches: bool) -> bool:
-    low, high = _bound(known.min), _bound(known.max)
+    low, high = _none_if_nan(known.min), _none_if_nan(known.max)
     if nan_matches:
         return True
     if op == "!=":
@@ -349,16 +340,12 @@ def _may_compare(op: str, value: Any, known: ColumnRange, nan_matches: bool) -> 
     return not above and not below
 
 
-def _bound(value: Any) -> Any:
-    """Return a minimum or maximum from statistics, or None if it is NaN."""
+def _none_if_nan(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
 def _may_start_with(prefix: str, known: ColumnRange) -> bool:
-    """Return whether a string between a column's minimum and maximum may start with `prefix`.
-
-    In sorted order, the strings with a common prefix are adjacent.
-    """
+    # In sorted order, the strings with a common prefix are adjacent.
     if known.max is not None and known.max < prefix:
         return False
     return known.min is None or known.min <= prefix or known.min.startswith(prefix)
@@ -369,8 +356,8 @@ def _literal_prefix(pattern: str) -> str:
     return _ESCAPED.sub(r"\1", found[0]) if found else ""
 
 
-def _fold(join: Callable[[T, T], T], items: Iterable[T]) -> T:
-    """Join conditions as a balanced tree, so that thousands of conditions are not deeply nested."""
+def _join_balanced(join: Callable[[T, T], T], items: Iterable[T]) -> T:
+    # A balanced tree keeps thousands of conditions from being deeply nested.
     pending: list[tuple[int, T]] = []
     for item in items:
         size = 1

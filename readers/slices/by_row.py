@@ -25,7 +25,7 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Read the rows of a file slice at the given positions in the base file. Rows that a log deletes are left out.
+    """Read rows of a file slice by their positions in the base file. Rows that a log deletes are left out.
 
     Args:
         store: The store of the table.
@@ -38,10 +38,10 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
         CorruptTable: A file is damaged or missing.
     """
     assert group.base is not None
-    schema = _with_ordering(config, wanted)
+    schema = _add_merge_columns(config, wanted)
     base = read_rows(store, config, group.base.file, schema, rows)
     parts = slices.log_parts(store, config, group, schema, by_row=True)
-    return _state(config, base, rows, parts).select(wanted.names)
+    return _apply_log_changes(config, base, rows, parts).select(wanted.names)
 
 
 def changed_in_logs(
@@ -69,13 +69,13 @@ def changed_in_logs(
         return None
     old_logs, new_logs = (slices.logs_in_order(group) for group in (before, after))
     paths = {file.path for file in old_logs} ^ {file.path for file in new_logs}
-    schema = _with_ordering(config, wanted)
-    read = _reader(store, config, schema)
-    positions = [_rows_of(part) for file in (*old_logs, *new_logs) if file.path in paths for part in read(file)]
+    schema = _add_merge_columns(config, wanted)
+    read = _create_cached_reader(store, config, schema)
+    positions = [_row_positions(part) for file in (*old_logs, *new_logs) if file.path in paths for part in read(file)]
     rows = np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
     base = read_rows(store, config, after.base.file, schema, rows)
     sides = ([part for file in files for part in read(file)] for files in (old_logs, new_logs))
-    was, is_now = (_state(config, base, rows, parts).select(wanted.names) for parts in sides)
+    was, is_now = (_apply_log_changes(config, base, rows, parts).select(wanted.names) for parts in sides)
     return was, is_now
 
 
@@ -96,16 +96,16 @@ def logged_rows(
         CorruptTable: A file is damaged or missing.
     """
     assert group.base is not None
-    schema = _with_ordering(config, wanted)
+    schema = _add_merge_columns(config, wanted)
     parts = slices.log_parts(store, config, group, schema, by_row=True)
     changes = config.merge_policy.collapse(concat(parts))
     selected = changes.take(np.flatnonzero(chosen(changes.rows) & ~changes.delete))
     partial = selected.partial
     full, partial_rows = (selected.take(np.flatnonzero(mask)) for mask in (~partial, partial))
-    partial_rows = partial_rows.take(np.argsort(_rows_of(partial_rows)))
+    partial_rows = partial_rows.take(np.argsort(_row_positions(partial_rows)))
     needed = slices.schema_of(config, [name for name in wanted.names if name in partial_rows.unset])
     stored = (
-        read_rows(store, config, group.base.file, needed, _rows_of(partial_rows))
+        read_rows(store, config, group.base.file, needed, _row_positions(partial_rows))
         if len(partial_rows)
         else needed.empty_table()
     )
@@ -130,18 +130,13 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     return pa.concat_tables(tables).unify_dictionaries()
 
 
-def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
-    """Add the record key and the ordering columns, which merging needs, to the wanted columns.
-
-    The key is included because a log may be older than every wanted column.
-
-    """
+def _add_merge_columns(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
+    # Merging needs the record key and the ordering columns. A log may be older than every wanted column.
     extra = [name for name in config.merge_policy.needed_columns if wanted.get_field_index(name) < 0]
     return pa.schema([*wanted, *slices.schema_of(config, extra)])
 
 
-def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
-    """Return a function that reads a log file and caches its changes."""
+def _create_cached_reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
     cache: dict[str, list[KeyedChanges]] = {}
 
     def read(file: DataFile) -> list[KeyedChanges]:
@@ -152,20 +147,21 @@ def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
     return read
 
 
-def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
-    """Apply the changes of logs, in order, to the base file rows at the positions `rows`."""
+def _apply_log_changes(
+    config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]
+) -> pa.Table:
     parts = []
     for part in logged:
-        matching = np.flatnonzero(np.isin(_rows_of(part), rows))
+        matching = np.flatnonzero(np.isin(_row_positions(part), rows))
         if len(matching):
             parts.append(part.take(matching))
     if not parts:
         return base
     changes = config.merge_policy.collapse(concat(parts))
-    return config.merge_policy.applied_by_row(base, changes, np.searchsorted(rows, _rows_of(changes)))
+    return config.merge_policy.applied_by_row(base, changes, np.searchsorted(rows, _row_positions(changes)))
 
 
-def _rows_of(changes: KeyedChanges) -> np.ndarray:
+def _row_positions(changes: KeyedChanges) -> np.ndarray:
     assert changes.at is not None  # requested when the log was read
     return changes.at
 

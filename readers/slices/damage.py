@@ -1,4 +1,4 @@
-"""Search for the damaged parts of a file group: file, block and row, with the keys of the lost rows.
+"""Search for the damaged files, blocks and rows of a file group, and for the keys of the lost rows.
 
 If the bytes of a log match the digest in the slot, the log is read record by record. Otherwise the whole log counts as
 damaged. A base file with changed bytes is still read if its footer matches the slot. The row groups whose pages match
@@ -64,7 +64,7 @@ class Damage:
 
 
 def known_columns(config: TableConfig) -> list[list[str]]:
-    """Return the column lists to try for a damaged row: first key and ordering columns, then only the key."""
+    """Return the columns to try to read from a damaged row: first key and ordering columns, then only the key."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
@@ -74,7 +74,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
-        keys = _best_effort(store, config, file)
+        keys = _readable_keys(store, config, file)
         yield Damage(file, None, None, problem.message, file.rows - file.deletes, keys, bool(file.deletes))
         return
     for block, part in read_damaged_log(
@@ -89,8 +89,8 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
             yield slices.as_changes(part, schema, config, file)
 
 
-def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Return the record keys that are readable in a damaged log file, or None. They are used only in reports."""
+def _readable_keys(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
+    # The keys are used only in reports.
     try:
         data = store.get(file.path)
         contents = [part for _, part in read_damaged_log(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
@@ -106,7 +106,7 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
-        footer = slices.footer_of(file, _written(config, file) if changed else None)
+        footer = slices.footer_of(file, _schema_when_written(config, file) if changed else None)
         counts = base_file.group_rows(pa.BufferReader(data), file.path, footer)
     except CorruptTable as problem:
         yield Damage(file, None, None, problem.message, file.rows)
@@ -117,20 +117,19 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
                 pa.BufferReader(data), file.path, schema, resolution=config.resolution(file)
             ).decode(group)
         except CorruptTable as problem:
-            yield Damage(file, group, None, problem.message, count, _keys_of_group(config, data, file, group))
+            yield Damage(file, group, None, problem.message, count, _read_row_group_keys(config, data, file, group))
             continue
-        yield from _sound_rows(config, file, group, rows)
+        yield from _split_valid_rows(config, file, group, rows)
     if changed:
         yield Damage(file, None, None, "its content does not match the digest in its slot.")
 
 
-def _written(config: TableConfig, file: DataFile) -> pa.Schema:
-    """Return the schema that a base file had when it was written, including Hudi's meta columns."""
+def _schema_when_written(config: TableConfig, file: DataFile) -> pa.Schema:
     meta = [config.file_schema.field(name) for name in META_COLUMNS]
     return pa.schema([*meta, *config.columns_of(file).arrow])
 
 
-def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
+def _read_row_group_keys(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
     for columns in known_columns(config):
         try:
             return base_file.RowGroups(pa.BufferReader(data), file.path, slices.schema_of(config, columns)).decode(
@@ -141,11 +140,8 @@ def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: 
     return None
 
 
-def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table) -> Iterator[pa.Table | Damage]:
-    """Yield the valid rows of a row group, and a Damage for each row with a value that is invalid for its type.
-
-    The check is needed because the Parquet reader accepts any bytes as text.
-    """
+def _split_valid_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table) -> Iterator[pa.Table | Damage]:
+    # The check is needed because the Parquet reader accepts any bytes as text.
     reasons: dict[int, str] = {}
 
     def read(low: int, high: int) -> pa.Table | None:
@@ -162,10 +158,10 @@ def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table)
             yield sound
         else:
             columns = [name for name in known_columns(config)[0] if rows.schema.get_field_index(name) >= 0]
-            yield Damage(file, group, low, reasons[low], 1, _valid(rows.select(columns).slice(low, 1)))
+            yield Damage(file, group, low, reasons[low], 1, _none_if_invalid(rows.select(columns).slice(low, 1)))
 
 
-def _valid(known: pa.Table) -> pa.Table | None:
+def _none_if_invalid(known: pa.Table) -> pa.Table | None:
     try:
         known.combine_chunks().validate(full=True)
     except pa.ArrowInvalid:

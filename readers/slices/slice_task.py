@@ -54,64 +54,63 @@ class SliceTask(Task):
     verified: bool = False
 
     def __call__(self) -> pa.Table:
-        if self._reads_matching:
-            return self._matching()[0]
-        needed = self._needed()
+        if self._can_filter_early:
+            return self._read_matching_rows()[0]
+        needed = self._needed_columns()
         if self.changed is not None and self.changed.instants is not None:
-            return self._chosen(self._changed(needed, pa.array(sorted(self.changed.instants), pa.string())))
-        group = self._without_other_keys()
+            return self._filter_rows(
+                self._read_changed_rows(needed, pa.array(sorted(self.changed.instants), pa.string()))
+            )
+        group = self._drop_irrelevant_logs()
         rows = slices.read_slice(
-            self.store, self.config, group, self._schema(needed), self.verified, may_match=self._may_match(group)
+            self.store, self.config, group, self._schema(needed), self.verified, may_match=self._row_group_filter(group)
         )
-        return self._chosen(rows)
+        return self._filter_rows(rows)
 
     def located(self) -> tuple[pa.Table, np.ndarray | None]:
-        """Read the rows with their positions in the base file. The positions are None if logs are merged."""
-        if self._reads_matching:
-            return self._matching()
+        """Read the rows with their positions in the base file. The positions are None if log files are merged."""
+        if self._can_filter_early:
+            return self._read_matching_rows()
         rows = self()
         plain = self.where is None and not self.group.logs and self.changed is None
         return rows, np.arange(len(rows)) if plain else None
 
     @property
-    def _reads_matching(self) -> bool:
-        """True if the task can filter rows before it decodes all of their columns."""
+    def _can_filter_early(self) -> bool:
         return bool(self.where and self.group.base and not (self.group.logs or self.changed or self.verified))
 
-    def _matching(self) -> tuple[pa.Table, np.ndarray]:
+    def _read_matching_rows(self) -> tuple[pa.Table, np.ndarray]:
         assert self.where is not None and self.group.base is not None
         rows, at = slices.read_matching(
             self.store,
             self.config,
             self.group.base.file,
-            self._schema(self._needed()),
+            self._schema(self._needed_columns()),
             sorted(self.where.columns),
             self.where.positions,
-            self._may_match(self.group),
+            self._row_group_filter(self.group),
         )
         return rows.select(list(self.columns)), at
 
-    def _without_other_keys(self) -> FileGroup:
-        """Return the file slice without the logs whose keys all fail `where`.
-
-        All versions of a row have the same key and partition values, so such a log changes no matching row.
-
-        """
+    def _drop_irrelevant_logs(self) -> FileGroup:
+        # All versions of a row have the same key and partition values. A log whose keys all fail `where` therefore
+        # changes no matching row.
         if self.where is None or self.where.tree is None:
             return self.group
         logs = tuple(
             log
             for log in self.group.logs
-            if log.file.external or log.file.deletes or self._may_have_keys(self._stats(log.file), log.file.rows)
+            if log.file.external
+            or log.file.deletes
+            or self._may_have_keys(self._converted_statistics(log.file), log.file.rows)
         )
         return replace(self.group, logs=logs)
 
-    def _stats(self, file: DataFile) -> statistics.Stats:
-        """Return the statistics of a file, converted to the table's current columns."""
+    def _converted_statistics(self, file: DataFile) -> statistics.Stats:
         return self.config.resolution(file).stats(file.stats, file.rows)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
-        """Return False only if the statistics rule out every row that matches `where` on key and partition columns."""
+        # Only conditions on key and partition columns count.
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
         # the default partition contains both null and '', so a row's value may change between them
@@ -129,15 +128,15 @@ class SliceTask(Task):
             self.store,
             self.config,
             self.group.base.file,
-            self._schema(self._needed()),
+            self._schema(self._needed_columns()),
             rows,
-            self._may_match(self.group),
+            self._row_group_filter(self.group),
         ):
-            yield self._chosen(part)
+            yield self._filter_rows(part)
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file, if its rows are exactly the result of the task. None with logs, filter or computed columns."""
+        """The base file whose rows are exactly the rows of the task. None with logs, a filter or computed columns."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
@@ -146,41 +145,36 @@ class SliceTask(Task):
         sources = self.config.resolution(file).sources
         return None if any(name in sources for name in self.columns) else file
 
-    def _needed(self) -> list[str]:
+    def _needed_columns(self) -> list[str]:
         return list(dict.fromkeys([*self.columns, *sorted(self.where.columns if self.where else ())]))
 
-    def _chosen(self, rows: pa.Table) -> pa.Table:
+    def _filter_rows(self, rows: pa.Table) -> pa.Table:
         return (rows if self.where is None else self.where.matching(rows)).select(list(self.columns))
 
     def _schema(self, columns: list[str]) -> pa.Schema:
         return slices.schema_of(self.config, columns)
 
-    def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
-        """Return a function that decides by statistics which row groups of the base file are read. None: read all.
-
-        If there are logs, a row group is also needed if one of its rows could win over a logged row.
-
-        """
+    def _row_group_filter(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
+        # The result is None if all row groups are read. With logs, a row group is also needed if one of its rows could
+        # win over a logged row.
         if self.where is None or self.where.tree is None:
             return None
-        if not self._logs_win(group):
+        if not self._logged_rows_always_win(group):
             return self._may_have_keys
         tree, columns = self.where.tree, self.config.schema
         return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
 
-    def _logs_win(self, group: FileGroup) -> bool:
-        """Return whether statistics prove that every logged row wins over its base row and replaces it completely."""
+    def _logged_rows_always_win(self, group: FileGroup) -> bool:
         if group.logs and any(entry.file.external or entry.file.partial for entry in group.files()):
             return False  # logs of another engine may also contain partial updates, or NaN as ordering values
         if group.base is None or not group.logs:
             return True
         logs = [log.file for log in group.logs if log.file.updates]
         return self.config.merge_policy.cannot_lose(
-            [self._bound(log, 0) for log in logs], [self._bound(group.base.file, 1)]
+            [self._ordering_bound(log, 0) for log in logs], [self._ordering_bound(group.base.file, 1)]
         )
 
-    def _bound(self, file: DataFile, which: int) -> Any:
-        """Return the smallest (0) or largest (1) value of a file's first ordering column, or None if it is unknown."""
+    def _ordering_bound(self, file: DataFile, which: int) -> Any:
         return slices.ordering_range(self.config, file)[which]
 
     def _comparable(self, bound: Any) -> Any:
@@ -189,21 +183,17 @@ class SliceTask(Task):
             return None
         return statistics.comparable(bound, self.config.schema.field(name).type)
 
-    def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
+    def _read_changed_rows(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
         wanted = list(dict.fromkeys([*needed, COMMIT_TIME]))
         if self.group.base is None or self.group.base.seq > self.changed.since:
             rows = slices.read_slice(self.store, self.config, self.group, self._schema(wanted))
             return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
-        return self._changed_in_logs(wanted, instants)
+        return self._read_changed_log_rows(wanted, instants)
 
-    def _changed_in_logs(self, wanted: list[str], instants: pa.Array) -> pa.Table:
-        """Return the rows that changed in the range, for a file slice whose base file is older than the range.
-
-        Rows of the base file are not in the result. The base file is read only if one of its rows could win over a
-        logged row.
-
-        """
+    def _read_changed_log_rows(self, wanted: list[str], instants: pa.Array) -> pa.Table:
+        # The base file is older than the range, so its rows are not in the result. It is read only if one of its rows
+        # could win over a logged row.
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
         if any(log.file.partial for log in self.group.logs) and slices.has_row_positions(self.group):
@@ -226,7 +216,7 @@ class SliceTask(Task):
         if not len(rows) or policy.bounded is None:
             return rows
         low = self._comparable(statistics.bound(pc.min(rows[policy.bounded])))
-        if policy.cannot_lose([low], [self._bound(base, 1)]):
+        if policy.cannot_lose([low], [self._ordering_bound(base, 1)]):
             return rows
         old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))
         position = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())

@@ -1,4 +1,4 @@
-"""Reading of file slices: the rows of a base file merged with the changes in its log files."""
+"""Reader of file slices, which merges the rows of a base file with the changes in its log files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hoodoo.timeline.slots.slot import LOG, DataFile
 from hoodoo.timeline.views.view import FileGroup
 
 _META = frozenset(META_COLUMNS)
-_TOGETHER = 16 << 20  # maximum total bytes of logs that are decoded together
+_DECODED_TOGETHER_MAX = 16 << 20  # maximum total bytes of logs that are decoded together
 _REMEDY = "Restore it from a backup, or run maintenance.salvage() (hoodoo salvage), which keeps all undamaged rows."
 
 
@@ -63,13 +63,15 @@ def read_base(
     which reads the whole file.
 
     """
-    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
+    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
     with opened(store, file) as source:
         if verified and file.digest:
             content = source.read_buffer()
-            _require_bytes(file.path, content, file.size, file.digest)
-            return _keyed(config, base_file.decode(pa.BufferReader(content), file.path, stored, *decode_args), schema)
-        return _keyed(config, base_file.decode(source, file.path, stored, *decode_args), schema)
+            _require_content(file.path, content, file.size, file.digest)
+            return _add_record_keys(
+                config, base_file.decode(pa.BufferReader(content), file.path, stored, *decode_args), schema
+            )
+        return _add_record_keys(config, base_file.decode(source, file.path, stored, *decode_args), schema)
 
 
 def read_matching(
@@ -115,26 +117,22 @@ def read_base_batches(
     The other arguments are as in `read_base`.
 
     """
-    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _stored(config, schema)
+    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
     with opened(store, file) as source:
         for part in base_file.decode_batches(source, file.path, stored, rows, *decode_args):
-            yield _keyed(config, part, schema)
+            yield _add_record_keys(config, part, schema)
 
 
-def _stored(config: TableConfig, schema: pa.Schema) -> pa.Schema:
-    """Return the columns to decode from a file so that the columns of `schema` can be returned.
-
-    If files do not store record keys, the result also contains the key columns.
-
-    """
+def _columns_to_decode(config: TableConfig, schema: pa.Schema) -> pa.Schema:
+    # If files do not store record keys, the key columns are decoded too.
     if not config.virtual_keys or schema.get_field_index(RECORD_KEY) < 0:
         return schema
     missing = [name for name in config.key if schema.get_field_index(name) < 0]
     return pa.schema([*schema, *schema_of(config, missing)])
 
 
-def _keyed(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Compute the record keys if files do not store them, and return the rows with the columns of `schema`."""
+def _add_record_keys(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    # The keys are computed only if files do not store them.
     if not config.virtual_keys or (index := schema.get_field_index(RECORD_KEY)) < 0:
         return rows
     keys = virtual_keys(rows, config.key)
@@ -149,11 +147,11 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
             _require_size(file, source)
             yield source
     except FileNotFoundError:
-        raise _missing(file.path) from None
+        raise _missing_file_error(file.path) from None
 
 
 def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
-    """Return the row count and columns that the footer of a base file must have, or None for files of other engines.
+    """Return the row count and columns that the footer of a base file must have. None for files of other engines.
 
     `schema` contains all columns. Callers pass it if the file may be damaged.
 
@@ -171,7 +169,7 @@ def _require_size(file: DataFile, source: pa.NativeFile) -> None:
         )
 
 
-def _missing(path: str) -> CorruptTable:
+def _missing_file_error(path: str) -> CorruptTable:
     return CorruptTable(
         f"File {path} is missing. {_REMEDY}",
         file=path,
@@ -192,7 +190,7 @@ def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
     try:
         return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
     except FileNotFoundError:
-        raise _missing(file.path) from None
+        raise _missing_file_error(file.path) from None
 
 
 def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
@@ -203,12 +201,12 @@ def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = I
     try:
         data = store.get(path) if size <= in_memory else store.mapped(path, in_memory)
     except FileNotFoundError:
-        raise _missing(path) from None
-    _require_bytes(path, data, size, sum_)
+        raise _missing_file_error(path) from None
+    _require_content(path, data, size, sum_)
     return data
 
 
-def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> None:
+def _require_content(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> None:
     if size and len(data) != size or sum_ and digest(data) != sum_:
         raise CorruptTable(
             (
@@ -227,10 +225,10 @@ def read_log(
     by_row: bool = False,
     undone: frozenset[str] = frozenset(),
 ) -> Iterator[KeyedChanges]:
-    """Read the changes in a log file, block by block, with the columns of `schema`.
+    """Read the changes in a log file block by block, with the columns of `schema`.
 
-    The schema must include record key and ordering columns. `by_row` adds the positions of the base rows, which the log
-    `undone` are instants whose blocks are skipped, because another log rolled them back.
+    The schema must include record key and ordering columns. `by_row` adds the positions of the base rows that the log
+    records. Blocks of the instants in `undone` are skipped, because another log rolled them back.
     """
     data, resolution, counts = memoryview(read_verified(store, file)), config.resolution(file), None
     if file.blocks:
@@ -240,15 +238,15 @@ def read_log(
             return file.has_block_of(instant) and instant not in rolled_back_instants
 
     try:
-        names = resolution.names_of(_stored(config, schema).names)
+        names = resolution.names_of(_columns_to_decode(config, schema).names)
         for block in iter_log(data, columns=names, strict=bool(file.digest), positions=by_row, counts=counts):
             yield as_changes(block, schema, config, file)
     except CorruptTable as problem:
-        raise _unreadable(problem, file) from problem
+        raise _unreadable_log_error(problem, file) from problem
 
 
-def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
-    """Add the path of the log file and a remedy to a CorruptTable error, for a log whose bytes did not change."""
+def _unreadable_log_error(problem: CorruptTable, file: DataFile) -> CorruptTable:
+    # The bytes of the log file did not change.
     return CorruptTable(
         f"File {file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or "
         "Table.maintenance.salvage(), which keeps all undamaged rows. verify() shows all damage.",
@@ -264,10 +262,12 @@ def as_changes(
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
         set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
-        rows = _keyed(config, resolution.conform(block.rows, list(_stored(config, schema))), schema)
+        rows = _add_record_keys(
+            config, resolution.conform(block.rows, list(_columns_to_decode(config, schema))), schema
+        )
         return KeyedChanges(rows, none, none, set_here, at=block.positions)
     if isinstance(block, DeleteBlock):
-        return _deletes(block, schema, config)
+        return _convert_delete_block(block, schema, config)
     raise UnsupportedTable(
         f"File {file.path} contains a rollback block, which is invalid in tables of version 8 and 9. Compact the table "
         "with Apache Hudi first.",
@@ -275,7 +275,7 @@ def as_changes(
     )
 
 
-def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> KeyedChanges:
+def _convert_delete_block(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> KeyedChanges:
     columns: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
     ordered = False
     if block.ordering and (order_by := config.merge_policy.order_by):
@@ -311,38 +311,35 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """Read the changes in the logs of a file slice, block by block in order.
+    """Read the changes in the logs of a file slice block by block, in order of their instants.
 
     Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """
-    files = [file for file in logs_in_order(group) if _changes(config, file, schema)]
+    files = [file for file in logs_in_order(group) if _changes_columns(config, file, schema)]
     blocks = None
     have_one_schema = len(files) > 1 and len({file.schema for file in files}) == 1
-    if have_one_schema and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
+    if (
+        have_one_schema
+        and all(file.digest for file in files)
+        and sum(file.size for file in files) <= _DECODED_TOGETHER_MAX
+    ):
         contents = [read_verified(store, file) for file in files]
         with suppress(CorruptTable):  # reading the logs one by one finds the damaged log
             blocks = decode_logs(contents, config.resolution(files[0]).names_of(schema.names), by_row)
     if blocks is not None:
         return [as_changes(block, schema, config, files[0]) for block in blocks]
-    undone = _undone(store, files)
+    undone = _rolled_back_instants(store, files)
     return [part for file in files for part in read_log(store, config, file, schema, by_row, undone)]
 
 
-def _undone(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
-    """Return the instants whose log blocks were rolled back by another log of the file slice.
-
-    Only logs with archived commits are read. For commits in the timeline, the timeline records the rollback.
-    """
+def _rolled_back_instants(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
+    # Only logs with archived commits are read. For commits in the timeline, the timeline records the rollback.
     archived = [file for file in files if file.blocks.startswith("<")]
     return frozenset().union(*(rolled_back(read_verified(store, file)) for file in archived))
 
 
-def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
-    """Return whether a log file may delete rows, or set one of the columns of `schema`.
-
-    If hoodoo wrote a partial update, its statistics name all columns that it sets.
-
-    """
+def _changes_columns(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
+    # If hoodoo wrote a partial update, its statistics name all columns that it sets.
     if not file.partial or file.deletes:
         return True
     fixed = {RECORD_KEY, PARTITION_PATH, *config.key, *config.partition_by}
@@ -357,10 +354,10 @@ def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
 
 def logs_in_order(group: FileGroup) -> list[DataFile]:
     """Return the log files of a file group, sorted by instant and version."""
-    return sorted((log.file for log in group.logs), key=_age)
+    return sorted((log.file for log in group.logs), key=_instant_and_version)
 
 
-def _age(file: DataFile) -> tuple[str, int]:
+def _instant_and_version(file: DataFile) -> tuple[str, int]:
     parsed = parse_data_file(file.name)
     return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
 
@@ -392,7 +389,7 @@ def read_slice(
     if not group.logs and group.base and keys is None:
         return read_base(store, config, group.base.file, wanted, may_match, verified)
     if keys is None and has_row_positions(group):
-        return _read_by_row(store, config, group, wanted, verified, may_match)
+        return _read_slice_by_position(store, config, group, wanted, verified, may_match)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     logs = read_logs(store, config, group, schema, keys)
@@ -417,7 +414,7 @@ def has_row_positions(group: FileGroup) -> bool:
     return bool(order) and all(log.file.order == order and not log.file.external for log in group.logs)
 
 
-def _read_by_row(
+def _read_slice_by_position(
     store: Store,
     config: TableConfig,
     group: FileGroup,
@@ -425,10 +422,7 @@ def _read_by_row(
     verified: bool,
     may_match: Callable[[Stats, int], bool] | None,
 ) -> pa.Table:
-    """Read the live rows of a file group whose logs record row positions, without comparing keys.
-
-    Ordering values are not decoded if statistics show that each change wins.
-    """
+    # Ordering values are not decoded if statistics show that each change wins.
     assert group.base is not None
     policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
     needed = [name for name in policy.needed_columns if name != RECORD_KEY]
@@ -436,7 +430,7 @@ def _read_by_row(
         needed.append(RECORD_KEY)  # a log may have none of the other columns
     extra = [name for name in needed if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
-    picked = _PickedGroups(may_match)
+    picked = _RowGroupFilter(may_match)
     base = read_base(store, config, group.base.file, schema, picked if may_match else None, verified)
     merged = policy.one_per_key(log_parts(store, config, group, schema, by_row=True))
     if not merged:
@@ -455,9 +449,8 @@ def _read_by_row(
     return policy.applied_by_row(base, changes, positions).select(wanted.names)
 
 
-class _PickedGroups:
-    """Filter for row groups, which also maps row positions in the file to positions among the rows read."""
-
+class _RowGroupFilter:
+    # Selects row groups by statistics, and maps positions in the file to positions among the rows that were read.
     def __init__(self, may_match: Callable[[Stats, int], bool] | None) -> None:
         self._may_match, self._rows, self._read = may_match, list[int](), list[bool]()
 
@@ -468,7 +461,7 @@ class _PickedGroups:
         return self._read[-1]
 
     def positions(self, rows: np.ndarray) -> np.ndarray:
-        """Return the position of each file row among the rows that were read, or -1 if the row was not read."""
+        # -1 for a row that was not read.
         if not self._rows or all(self._read):
             return rows
         starts, read = np.cumsum([0, *self._rows]), np.array(self._read)
@@ -478,7 +471,7 @@ class _PickedGroups:
 
 
 def later_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Return whether statistics prove that each change in the logs wins over all earlier versions of its row.
+    """Return whether statistics prove that each logged change wins over all earlier versions of its row.
 
     No rows are read, only the statistics of the ordering values.
 
@@ -512,7 +505,7 @@ def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
     def may_hold(stats: Stats, rows: int) -> bool:
         low, high, _ = stats.get(RECORD_KEY, (None, None, 0))
-        return low is None or high is None or _any_between(ordered, low, high)
+        return low is None or high is None or _has_value_between(ordered, low, high)
 
     rows = base_file.BATCH_ROWS
     batches = read_base_batches(store, config, file, schema, rows, may_hold) if len(keys) else ()
@@ -520,25 +513,23 @@ def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     return pa.concat_tables([schema.empty_table(), *matching]).unify_dictionaries()
 
 
-def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
-    """Return whether any string in a sorted array is between `low` and `high`, inclusive.
-
-    Strings are compared as bytes, which is the order of Arrow's sort and of Parquet's statistics.
-    """
-    index = bisect_left(ordered, low.encode(), key=_utf8)
-    return index < len(ordered) and _utf8(ordered[index]) <= high.encode()
+def _has_value_between(ordered: pa.Array, low: str, high: str) -> bool:
+    # Both bounds are inclusive. Strings are compared as bytes, which is the order of Arrow's sort and of Parquet's
+    # statistics.
+    index = bisect_left(ordered, low.encode(), key=_utf8_bytes)
+    return index < len(ordered) and _utf8_bytes(ordered[index]) <= high.encode()
 
 
-def _utf8(text: pa.Scalar) -> bytes:
+def _utf8_bytes(text: pa.Scalar) -> bytes:
     return bytes(text.as_buffer())
 
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the values that occur in `keys`."""
+    """Return a boolean mask that is True for the values that occur in `keys`."""
     return positions_among(values, keys) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the record keys that have a live row in the file group."""
+    """Return a boolean mask that is True for the record keys that have a live row in the file group."""
     live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

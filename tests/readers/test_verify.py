@@ -431,7 +431,13 @@ def test_a_table_that_changes_during_the_check_is_not_called_damaged(
                 other.compact(logs_min=1), other.maintenance.clean()
 
     work(20)
-    for step in ("_checkpoint", "_planted", "_shortened", "_superseded", "_partition"):
+    for step in (
+        "_check_checkpoint",
+        "_report_slots_after_gap",
+        "_report_instants_without_slot",
+        "_check_superseded_files",
+        "_check_partition",
+    ):
         before, turns = getattr(Verifier, step), [2]
 
         def meanwhile(self: Verifier, *given: Any, before: Any = before, turns: list[int] = turns) -> Any:
@@ -453,11 +459,11 @@ def test_damage_is_reported_although_the_table_changes_during_the_check(
     table.insert([{"id": 1, "n": 1}])
     [file] = tmp_path.glob("t/*.parquet")
     file.write_bytes(file.read_bytes()[:-8] + b"damaged!")
-    before = Verifier._superseded
+    before = Verifier._check_superseded_files
 
     def meanwhile(self: Verifier, view: Any) -> None:
         hoodoo.open(tmp_path / "t").set_options(clean_every=view.seq + 1)
         before(self, view)
 
-    monkeypatch.setattr(Verifier, "_superseded", meanwhile)
+    monkeypatch.setattr(Verifier, "_check_superseded_files", meanwhile)
     assert {one.code for one in table.verify().problems} == {"DAMAGED_FILE"}

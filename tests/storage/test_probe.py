@@ -243,7 +243,7 @@ def test_a_process_whose_working_folder_was_deleted_gets_errors_of_hoodoo(
     for call in (lambda: hoodoo.open("rel"), lambda: hoodoo.create("rel", table.schema, key="id")):
         with pytest.raises(hoodoo.OptionError, match="working directory of this process was deleted"):
             call()
-    duckdb_engine._root.cache_clear()
+    duckdb_engine._open_database.cache_clear()
     with pytest.raises(hoodoo.EngineError, match="cannot start"):
         table.update({"n": "n + 1"})
     monkeypatch.undo()

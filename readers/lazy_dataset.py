@@ -197,6 +197,8 @@ def _create_fragment(
 
 class _InMemoryFileSystem(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     # The file with the rows is created when pyarrow opens it.
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> None:
+        self._schema, self._read_all = schema, read
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         sink = pa.BufferOutputStream()

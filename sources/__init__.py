@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hoodoo.sources.sql_table import SqlTable
     from hoodoo.sources.table_changes import TableChanges
 
-_HOMES = {
+_MODULE_BY_NAME = {
     "Files": "files",
     "Kafka": "kafka",
     "SchemaRegistry": "schema_registry",
@@ -46,8 +46,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a source class at its first use, so that `import hoodoo.sources` stays fast."""
-    if name in _HOMES:
-        return getattr(import_module(f"hoodoo.sources.{_HOMES[name]}"), name)
+    if name in _MODULE_BY_NAME:
+        return getattr(import_module(f"hoodoo.sources.{_MODULE_BY_NAME[name]}"), name)
     raise AttributeError(f"module 'hoodoo.sources' has no attribute {name!r}")
 
 

@@ -32,11 +32,11 @@ HEAD = 5
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
 """Columns to read from a schema: index in the schema, name in the rows, and the type if the schema leaves it open."""
-_UNFIT = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
+_DECODING_ERRORS = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
 class AvroReader:
-    """Reader of Avro messages, which finds their schemas by the schema ids in the messages."""
+    """Reader of Avro messages, which looks up their schemas by the schema ids in the messages."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
@@ -70,15 +70,15 @@ class AvroReader:
         for schema_id in dict.fromkeys(numbers[with_head].tolist()):
             indexes = with_head[numbers[with_head] == schema_id]
             try:
-                schema = self._schema(schema_id)
+                schema = self._schema_by_id(schema_id)
             except DataError as problem:
                 for index in indexes.tolist():
                     note(index, problem.message)
                 continue
             yield schema, indexes, Spans(raw[:-HEAD], starts[indexes] + HEAD, ends[indexes])
 
-    def _schema(self, number: int) -> MessageSchema:
-        """Return the parsed schema with the given id. A rejected schema is requested only once."""
+    def _schema_by_id(self, number: int) -> MessageSchema:
+        # A rejected schema is requested only once.
         if number in self._refused:
             raise DataError(self._refused[number], schema=number)
         try:
@@ -106,36 +106,40 @@ class Spans:
             Rows, and the index of each row's record.
         """
         if len(self._starts):
-            yield from self._halved(schema, picked, 0, len(self._starts), note)
+            yield from self._decode_in_halves(schema, picked, 0, len(self._starts), note)
 
-    def _halved(
+    def _decode_in_halves(
         self, schema: MessageSchema, picked: Picked, low: int, high: int, note: Note
     ) -> Iterator[tuple[pa.Table, np.ndarray]]:
         try:
             is_record = schema.record is not None
-            rows = self._together(schema, picked, low, high) if is_record else self._by_value(schema, picked, low, high)
-        except _UNFIT as error:
+            rows = (
+                self._decode_columns(schema, picked, low, high)
+                if is_record
+                else self._decode_one_by_one(schema, picked, low, high)
+            )
+        except _DECODING_ERRORS as error:
             problem = error
         else:
             yield rows, np.arange(low, high)
             return
         if high - low > 1:
             middle = (low + high) // 2
-            yield from self._halved(schema, picked, low, middle, note)
-            yield from self._halved(schema, picked, middle, high, note)
+            yield from self._decode_in_halves(schema, picked, low, middle, note)
+            yield from self._decode_in_halves(schema, picked, middle, high, note)
             return
         if schema.record is not None:
             try:
-                rows = self._by_value(schema, picked, low, high)
-            except _UNFIT as error:
+                rows = self._decode_one_by_one(schema, picked, low, high)
+            except _DECODING_ERRORS as error:
                 problem = error
             else:
                 yield rows, np.arange(low, high)
                 return
         note(low, f"not a record of its schema: {said(problem).replace(' of a log block', '')}")
 
-    def _together(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
-        """Decode all records column by column. The last field is always read, because it shows where a record ends."""
+    def _decode_columns(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
+        # The last field is always read, because it shows where a record ends.
         assert schema.record is not None
         names = [schema.columns[index].name for index, _, _ in picked]
         last = schema.columns[-1].name
@@ -144,8 +148,8 @@ class Spans:
         )
         return pa.table([columns[name] for name in names], [name for _, name, _ in picked])
 
-    def _by_value(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
-        """Decode the records one by one with fastavro, for schemas with a field that has no single Arrow type."""
+    def _decode_one_by_one(self, schema: MessageSchema, picked: Picked, low: int, high: int) -> pa.Table:
+        # For schemas with a field that has no single Arrow type.
         view, values = memoryview(self._raw.data), list[Any]()
         for start, end in zip(self._starts[low:high].tolist(), self._ends[low:high].tolist(), strict=True):
             stream = BytesIO(view[start:end])
@@ -156,18 +160,18 @@ class Spans:
             if stream.tell() != end - start:
                 raise ValueError(f"{end - start - stream.tell()} bytes follow it")
         columns = [
-            _column([record[f"f{index}"] for record in values], schema.columns[index], kind)
+            _column_array([record[f"f{index}"] for record in values], schema.columns[index], kind)
             for index, _, kind in picked
         ]
         return pa.table(columns, [name for _, name, _ in picked])
 
 
-def _column(values: list[object], column: AvroColumn, kind: pa.DataType | None) -> pa.Array:
+def _column_array(values: list[object], column: AvroColumn, kind: pa.DataType | None) -> pa.Array:
     if column.type is not None:
         return array_of(values, column.type)
     try:
         return pa.array(values, kind)
-    except _UNFIT as problem:
+    except _DECODING_ERRORS as problem:
         raise ValueError(f"Column {column.name!r}: {said(problem)}") from None
 
 
@@ -211,17 +215,14 @@ class AvroDecoder(WantedRows):
 
             parts = list[tuple[pa.Table, list[int]]]()
             for schema, where, spans in self._reader.groups([content for _, content in block], note):
-                note_of_schema = _at(where, note)
-                for rows, at in spans.rows(schema, self._picked(schema), note_of_schema):
-                    rows, at = self._fitted(self.wanted(rows), where[at], note)
+                note_of_schema = _translate_indexes(where, note)
+                for rows, at in spans.rows(schema, self._fields_to_decode(schema), note_of_schema):
+                    rows, at = self._convert_types(self.wanted(rows), where[at], note)
                     parts += self.complete(rows, [block[index] for index in at.tolist()], bad)
             yield from in_order(self._topic, parts, self.columns)
 
-    def _fitted(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:
-        """Convert decoded rows to the column types of the table, and drop rows with values that cannot be converted.
-
-        Afterwards, rows of different schemas have equal types. `where` contains the index of each row's message.
-        """
+    def _convert_types(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:
+        # Afterwards, rows of different schemas have equal types. `where` contains the index of each row's message.
         for name in rows.column_names:
             if name not in self.columns.names or rows[name].type == self.columns.field(name).type:
                 continue
@@ -229,7 +230,7 @@ class AvroDecoder(WantedRows):
             try:
                 values = cast(rows[name], field)
             except ColumnError as problem:
-                unfit = self._unfit(rows[name], field, problem)
+                unfit = self._find_unfit_values(rows[name], field, problem)
                 for index, reason in unfit.items():
                     note(int(where[index]), reason)
                 fits = np.ones(len(rows), bool)
@@ -240,11 +241,8 @@ class AvroDecoder(WantedRows):
             rows = rows.set_column(rows.column_names.index(name), field, values)
         return rows, where
 
-    def _unfit(self, values: pa.ChunkedArray, field: pa.Field, problem: ColumnError) -> dict[int, str]:
-        """Find the values that cannot be converted to the type of a table column: the reason by row index.
-
-        If the type of the column itself is incompatible, these are all non-null values.
-        """
+    def _find_unfit_values(self, values: pa.ChunkedArray, field: pa.Field, problem: ColumnError) -> dict[int, str]:
+        # If the type of the column itself is incompatible, all non-null values are unfit.
         try:
             rows = unfit_rows(values, field, len(values))
         except ColumnError:
@@ -252,8 +250,8 @@ class AvroDecoder(WantedRows):
         shown = {index: printable(values[index].as_py()) for index in rows}
         return {index: f"Column {field.name!r}: {text} is not a valid {field.type}" for index, text in shown.items()}
 
-    def _picked(self, schema: MessageSchema) -> Picked:
-        """Choose the fields of a schema to decode, and map former names (aliases) to the column names of the table."""
+    def _fields_to_decode(self, schema: MessageSchema) -> Picked:
+        # Former names (aliases) are mapped to the column names of the table.
         picked, taken = list[tuple[int, str, pa.DataType | None]](), set[str]()
         wanted, schema_names = {*self.columns.names, IS_DELETED}, {column.name for column in schema.columns}
         for index, column in enumerate(schema.columns):
@@ -272,8 +270,7 @@ class AvroDecoder(WantedRows):
         return tuple(picked)
 
 
-def _at(where: np.ndarray, note: Note) -> Note:
-    """Wrap the callback `note`, and translate each record index into the message index at that position of `where`."""
+def _translate_indexes(where: np.ndarray, note: Note) -> Note:
     return lambda at, why: note(int(where[at]), why)
 
 

@@ -1,4 +1,4 @@
-"""Conversion of untrusted Avro schemas to a safe form for decoding: limited in size, and without named references.
+"""Conversion of untrusted Avro schemas to a safe form, which is limited in size and has no named references.
 
 A message may name any schema in the registry. Each schema is therefore expanded first: a reference is replaced by the
 type that it names. Types that could make a short message endless are rejected. These are types that contain themselves,
@@ -28,7 +28,7 @@ _DIGITS_MAX = 38
 _SIZE_MAX = 1 << 20
 _KEPT_MAX = 1_000
 _CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_TOLD = ("connect.name", "connect.parameters")
+_KEPT_ATTRIBUTES = ("connect.name", "connect.parameters")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class AvroSchemas:
                 Connect.
         """
         self._registry, self._times = registry, times
-        self._known = dict[int, MessageSchema | str]()
+        self._parsed_schemas = dict[int, MessageSchema | str]()
 
     def texts(self, number: int) -> list[str]:
         """Return the Avro schema with the given id as JSON strings, as `SchemaRegistry.schema` does."""
@@ -102,16 +102,16 @@ class AvroSchemas:
             SourceUnavailable: The registry does not respond.
             OptionError: The registry denies access.
         """
-        schema = self._known.get(number)
+        schema = self._parsed_schemas.get(number)
         if schema is None:
             texts = self._registry.schema(number)
             try:
                 schema = message_schema(texts, self._times)
             except DataError as problem:
                 schema = problem.message
-            while len(self._known) >= _KEPT_MAX:
-                self._known.pop(next(iter(self._known)))
-            self._known[number] = schema
+            while len(self._parsed_schemas) >= _KEPT_MAX:
+                self._parsed_schemas.pop(next(iter(self._parsed_schemas)))
+            self._parsed_schemas[number] = schema
         if isinstance(schema, str):
             raise DataError(f"Messages of schema {number} cannot be read: {schema}", schema=number)
         return schema
@@ -131,15 +131,15 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     Raises:
         DataError: The schema is invalid, or rows cannot be decoded with it.
     """
-    expansion = _WritingOut(times)
+    expansion = _SchemaExpander(times)
     try:
-        *_, top = (expansion.written(_json(text)) for text in texts)
+        *_, top = (expansion.expand(_parse_json(text)) for text in texts)
     except RecursionError:
         raise DataError("the schema is nested too deeply.") from None
     if not isinstance(top, dict) or top["type"] != "record":
         raise DataError("the schema is not a record.")
     columns = tuple(
-        AvroColumn(field["name"], tuple(field["aliases"]), field["type"], _type(field)) for field in top["fields"]
+        AvroColumn(field["name"], tuple(field["aliases"]), field["type"], _arrow_type(field)) for field in top["fields"]
     )
     record = None
     if all(column.type is not None for column in columns):
@@ -151,7 +151,7 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     fields = [
         {
             "name": f"f{index}",
-            "type": _inexact(column.node) if column.type is None else physical_schema(column.type, names),
+            "type": _decimals_as_bytes(column.node) if column.type is None else physical_schema(column.type, names),
         }
         for index, column in enumerate(columns)
     ]
@@ -162,7 +162,7 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     return MessageSchema(columns, record, by_value)
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     if len(text) > TEXT_MAX:
         raise DataError(f"the schema has {len(text):,} characters: expected at most {TEXT_MAX:,}.")
     try:
@@ -173,92 +173,90 @@ def _json(text: str) -> Any:
         raise DataError("the schema is not valid JSON.") from None
 
 
-def _type(field: dict[str, Any]) -> AvroType | None:
-    """Map an Avro field to its Arrow type. Returns None if the type depends on the values."""
+def _arrow_type(field: dict[str, Any]) -> AvroType | None:
+    # None if the type depends on the values.
     try:
         return parse_record({"type": "record", "name": "one", "fields": [{**field, "name": "f"}]}).children[0][1]
     except TableError:
         return None
 
 
-def _inexact(node: Any) -> Any:
-    """Replace decimals by bytes in an Avro type for fastavro, because fastavro rounds decimals."""
+def _decimals_as_bytes(node: Any) -> Any:
+    # fastavro rounds decimals, so it reads them as bytes.
     if isinstance(node, list):
-        return [_inexact(branch) for branch in node]
+        return [_decimals_as_bytes(branch) for branch in node]
     if not isinstance(node, dict):
         return node
-    converted = {name: _inexact(part) if name in ("type", "items", "values") else part for name, part in node.items()}
+    converted = {
+        name: _decimals_as_bytes(part) if name in ("type", "items", "values") else part for name, part in node.items()
+    }
     if "fields" in converted:
-        converted["fields"] = [_inexact(branch) for branch in converted["fields"]]
+        converted["fields"] = [_decimals_as_bytes(branch) for branch in converted["fields"]]
     if converted.get("logicalType") == "decimal":
         del converted["logicalType"]
     return converted
 
 
-class _WritingOut:
-    """Expansion of Avro schemas: replaces each reference to a named type by that type. It remembers all named types."""
-
+class _SchemaExpander:
+    # All named types are remembered, because a later schema may refer to them.
     def __init__(self, times: bool) -> None:
         self._times = times
-        self._named = dict[str, tuple[dict[str, Any], str]]()
-        self._open, self._nodes, self._names = set[str](), 0, count()
+        self._named_types = dict[str, tuple[dict[str, Any], str]]()
+        self._enclosing_types, self._nodes, self._names = set[str](), 0, count()
 
-    def written(self, schema: Any) -> Any:
-        """Replace each reference to a named type in a schema by that type. Raises DataError if the schema is unsafe."""
+    def expand(self, schema: Any) -> Any:
+        """Replace each reference to a named type in an Avro schema by that type. Raises DataError if it is unsafe."""
         self._nodes = 0
-        return self._node(schema, "", 0, False)
+        return self._expand_type(schema, "", 0, False)
 
-    def _node(self, avro: Any, space: str, depth: int, repeated: bool, branch: bool = False) -> Any:
-        """Expand an Avro type, which may be nested.
-
-        `repeated` is True inside an array or a map. `branch` is True for a type of a union.
-        """
+    def _expand_type(self, avro: Any, space: str, depth: int, repeated: bool, branch: bool = False) -> Any:
+        # `repeated` is True inside an array or a map. `branch` is True for a type of a union.
         self._nodes += 1
         if self._nodes > _NODES_MAX or depth > DEPTH_MAX:
             raise DataError(f"the schema has more than {_NODES_MAX:,} types, or more than {DEPTH_MAX} levels.")
         if isinstance(avro, list):
             if branch or not avro:
                 raise DataError("a union contains another union, or is empty.")
-            return [self._node(one, space, depth + 1, repeated, branch=True) for one in avro]
+            return [self._expand_type(one, space, depth + 1, repeated, branch=True) for one in avro]
         if isinstance(avro, str):
             if avro == "null" and repeated and not branch:
                 raise DataError(
                     "an array or a map has items of zero bytes, so a short message could contain any number of them."
                 )
-            return avro if avro == "null" or avro in PLAIN else self._referred(avro, space, depth, repeated)
+            return avro if avro == "null" or avro in PLAIN else self._expand_reference(avro, space, depth, repeated)
         if not isinstance(avro, dict):
             raise DataError(f"{reprlib.repr(avro)} is not an Avro type.")
         kind = avro.get("type")
         if kind in ("record", "error", "enum", "fixed"):
-            return self._defined(avro, space, depth, repeated)
+            return self._expand_definition(avro, space, depth, repeated)
         if kind in ("array", "map"):
             member = "items" if kind == "array" else "values"
-            return {"type": kind, member: self._node(avro.get(member), space, depth + 1, True)}
-        inner = self._node(kind, space, depth + 1, repeated, branch)
-        return self._told(avro, {"type": inner}) if isinstance(inner, str) else inner
+            return {"type": kind, member: self._expand_type(avro.get(member), space, depth + 1, True)}
+        inner = self._expand_type(kind, space, depth + 1, repeated, branch)
+        return self._copy_logical_type(avro, {"type": inner}) if isinstance(inner, str) else inner
 
-    def _referred(self, name: str, space: str, depth: int, repeated: bool) -> Any:
-        full = next((candidate for candidate in (f"{space}.{name}", name) if candidate in self._named), None)
+    def _expand_reference(self, name: str, space: str, depth: int, repeated: bool) -> Any:
+        full = next((candidate for candidate in (f"{space}.{name}", name) if candidate in self._named_types), None)
         if full is None:
             raise DataError(f"the type {reprlib.repr(name)} is not defined.")
-        if full in self._open:
+        if full in self._enclosing_types:
             raise DataError(f"the type {reprlib.repr(full)} contains itself.")
-        definition, outside = self._named[full]
-        return self._content(definition, full, outside, depth, repeated)
+        definition, outside = self._named_types[full]
+        return self._expand_named_type(definition, full, outside, depth, repeated)
 
-    def _defined(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
+    def _expand_definition(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
         name, namespace = avro.get("name"), avro.get("namespace", space)
         if not isinstance(name, str) or not name or not isinstance(namespace, str):
             raise DataError(f"a type has no name: {reprlib.repr(avro)}.")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        if self._named.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
+        if self._named_types.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
             raise DataError(f"the type {reprlib.repr(full)} has two definitions.")
-        if full in self._open:
+        if full in self._enclosing_types:
             raise DataError(f"the type {reprlib.repr(full)} contains itself.")
-        return self._content(avro, full, full.rpartition(".")[0], depth, repeated)
+        return self._expand_named_type(avro, full, full.rpartition(".")[0], depth, repeated)
 
-    def _content(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
-        """Expand a named type. Each occurrence gets a unique name that `physical_schema` does not use."""
+    def _expand_named_type(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
+        # Each occurrence gets a unique name that `physical_schema` does not use.
         expanded: dict[str, Any] = {"type": avro["type"], "name": f"w{next(self._names)}"}
         if avro["type"] == "enum":
             symbols = avro.get("symbols")
@@ -269,27 +267,27 @@ class _WritingOut:
             size = avro.get("size")
             if type(size) is not int or not 0 < size <= _SIZE_MAX:
                 raise DataError(f"the type {reprlib.repr(full)} has an invalid size in bytes, {reprlib.repr(size)}.")
-            return self._told(avro, expanded | {"size": size})
-        self._open.add(full)
-        fields = self._fields(avro.get("fields"), full, space, depth, repeated)
-        self._open.discard(full)
-        return self._kept(avro, expanded | {"type": "record", "fields": fields})
+            return self._copy_logical_type(avro, expanded | {"size": size})
+        self._enclosing_types.add(full)
+        fields = self._expand_fields(avro.get("fields"), full, space, depth, repeated)
+        self._enclosing_types.discard(full)
+        return self._copy_kept_attributes(avro, expanded | {"type": "record", "fields": fields})
 
-    def _fields(self, fields: Any, full: str, space: str, depth: int, repeated: bool) -> list[dict[str, Any]]:
+    def _expand_fields(self, fields: Any, full: str, space: str, depth: int, repeated: bool) -> list[dict[str, Any]]:
         fields_ = list[dict[str, Any]]()
         for field in fields if isinstance(fields, list) else ():
             name, aliases = (field.get("name"), field.get("aliases", ())) if isinstance(field, dict) else (None, ())
             if not isinstance(name, str) or not isinstance(aliases, (list, tuple)):
                 raise DataError(f"a field of {reprlib.repr(full)} has no name.")
-            kind = self._node(field.get("type"), space, depth + 1, repeated)
+            kind = self._expand_type(field.get("type"), space, depth + 1, repeated)
             fields_.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
         if not fields_ or len({field["name"] for field in fields_}) < len(fields_):
             raise DataError(f"the record {reprlib.repr(full)} has no fields, or two fields with the same name.")
         return fields_
 
     # ---- logical types
-    def _told(self, avro: dict[str, Any], expanded: dict[str, Any]) -> dict[str, Any]:
-        """Copy the logical type from `avro` to `found`, if decoding needs it."""
+    def _copy_logical_type(self, avro: dict[str, Any], expanded: dict[str, Any]) -> dict[str, Any]:
+        # Only logical types that decoding needs are copied.
         logical, base = avro.get("logicalType"), expanded["type"]
         if avro.get("connect.name") == _CONNECT_DECIMAL and base == "bytes":
             logical = "decimal"
@@ -297,17 +295,17 @@ class _WritingOut:
             precision, scale = avro.get("precision", _DIGITS_MAX), avro.get("scale", 0)
             if type(precision) is int and type(scale) is int and 0 <= scale <= min(precision, _DIGITS_MAX):
                 # Kafka Connect uses 64 digits for an unknown precision; a value with too many digits is a bad message
-                return self._kept(avro, expanded) | {
+                return self._copy_kept_attributes(avro, expanded) | {
                     "logicalType": "decimal",
                     "precision": min(precision, _DIGITS_MAX),
                     "scale": scale,
                 }
         elif self._times and isinstance(logical, str) and (base, logical) in LOGICAL:
-            return self._kept(avro, expanded) | {"logicalType": logical}
-        return self._kept(avro, expanded) | ({"said": logical} if isinstance(logical, str) else {})
+            return self._copy_kept_attributes(avro, expanded) | {"logicalType": logical}
+        return self._copy_kept_attributes(avro, expanded) | ({"said": logical} if isinstance(logical, str) else {})
 
-    def _kept(self, avro: dict[str, Any], expanded: dict[str, Any]) -> dict[str, Any]:
-        return expanded | {name: avro[name] for name in _TOLD if name in avro}
+    def _copy_kept_attributes(self, avro: dict[str, Any], expanded: dict[str, Any]) -> dict[str, Any]:
+        return expanded | {name: avro[name] for name in _KEPT_ATTRIBUTES if name in avro}
 
 
 __all__ = ["AvroColumn", "AvroSchemas", "MessageSchema", "message_schema"]

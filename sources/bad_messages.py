@@ -68,5 +68,5 @@ class BadMessages:
 
 
 def said(problem: BaseException) -> str:
-    """Return the message of an exception, shortened to its first line."""
+    """Return the message of an exception, or only its first line if it is not an error of hoodoo."""
     return problem.message if isinstance(problem, HoodooError) else str(problem).partition("\n")[0]

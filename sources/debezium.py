@@ -36,9 +36,9 @@ from hoodoo.sources.source import Placing
 EVENT, LOOKUP = "event", "lookup"
 UNAVAILABLE = "__debezium_unavailable_value"
 LSN, SEQ = "_event_lsn", "_event_seq"
-_TOLD = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
-_ORDERS = (LSN, SEQ, *_TOLD)
-_CONNECTORS = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
+_BROKER_COLUMNS = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key")
+_ORDER_COLUMNS = (LSN, SEQ, *_BROKER_COLUMNS)
+_CONNECTORS_BY_COLUMN = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
 _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # matches mysql-bin.000123
 _SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
 """PostgreSQL's `source.sequence`: the end of the last committed transaction, and the LSN of the change."""
@@ -48,7 +48,7 @@ NOT_SENT = "_not_sent."
 They are true for rows that do not contain the column NAME. The column with only the prefix as its name is true for new
 rows, from an insert or a snapshot.
 """
-_ROWS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
+_ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
@@ -87,13 +87,13 @@ class DebeziumDecoder:
         self.topic, self.columns, self.unknown, self.truncate = printable(topic), columns, unknown, truncate
         self._told = (topic, before)
         self.placing = placing
-        if unsupported := [name for name in placing.order_by if name not in _ORDERS]:
+        if unsupported := [name for name in placing.order_by if name not in _ORDER_COLUMNS]:
             raise ColumnError(
                 f"The table is ordered by {unsupported[0]!r}, but delete events do not contain this column. Use a "
                 f"table with order_by={LSN!r} (PostgreSQL) or {SEQ!r} (MySQL), or without order_by.",
                 column=unsupported[0],
             )
-        own_columns = {IS_DELETED, *_ORDERS}
+        own_columns = {IS_DELETED, *_ORDER_COLUMNS}
         self._known = {field.name: field for field in columns if field.name not in own_columns}
         outside = [name for name in placing.placed_by if name not in placing.key_names]
         self.unplaced = before == LOOKUP and bool(outside)
@@ -141,20 +141,18 @@ class DebeziumDecoder:
             DataError: The events cannot be applied to the table: their key differs, or they lack the former partition
                 or the log position of a row.
         """
-        bad.kept = self._keeper(numbers, keys)
+        bad.kept = self._event_encoder(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block = slice(start, start + AT_ONCE)
             for low, high, payloads, schema in self._messages.unwrapped(values[block]):
                 run = slice(start + low, start + high)
                 messages = Messages(numbers[run], keys[run], values[run], payloads, schema)
                 descriptions = said_in(schema, "after") or {}
-                self._learn(descriptions)
+                self._add_event_columns(descriptions)
                 for events in self._reader.events(messages, bad):
-                    yield from self._rows(events, descriptions, bad)
+                    yield from self._convert_events(events, descriptions, bad)
 
-    def _keeper(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
-        """Return a function that encodes a message for the quarantine, with its key and the decoder's settings."""
-
+    def _event_encoder(self, numbers: Sequence[int], keys: Sequence[bytes | None]) -> Callable[[int, bytes], bytes]:
         def kept(number: int, value: bytes) -> bytes:
             key = keys[bisect_left(numbers, number)]
             context = EventContext(*self._told, self.unavailable, self.units, self._schema_texts(key, value))
@@ -163,64 +161,63 @@ class DebeziumDecoder:
         return kept
 
     @cached_property
-    def _assumed(self) -> Mapping[str, ConnectColumn]:
-        """Column descriptions for times whose unit the user sets. Raises ColumnError for an unsuitable column."""
+    def _columns_with_units(self) -> Mapping[str, ConnectColumn]:
         return assumed(self.units, self.columns, self.unknown)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
-        """Return the registry schemas that a quarantined event needs for a replay, or None if it needs no registry."""
+        # None if the event needs no registry.
         return None
 
     # ---- rows
-    def _rows(
+    def _convert_events(
         self, events: Events, descriptions: Mapping[str, ConnectColumn], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Convert decoded events to rows to upsert or delete. Yields them with the number of each row's message."""
-        descriptions = with_units(descriptions, self._assumed)
+        descriptions = with_units(descriptions, self._columns_with_units)
         ops = events.op
-        is_row, is_delete = _in(ops, _ROWS), _in(ops, (_DELETE,))
+        is_row, is_delete = _is_in_mask(ops, _ROW_OPS), _is_in_mask(ops, (_DELETE,))
         bad_rows = dict[int, str]()
-        self._pass_over(events, is_row | is_delete, bad_rows)
+        self._count_skipped_events(events, is_row | is_delete, bad_rows)
         for index in np.flatnonzero(is_row & ~events.there).tolist():
             bad_rows[index] = "no row after the change"
         self._keys.require([events.of.keys[index] for index in np.flatnonzero(is_row | is_delete).tolist()])
         columns = dict(events.after)
-        self._keys_of_deleted(events, is_delete, columns, bad_rows)
-        moved_rows = self._placed(events, is_delete, columns, descriptions)
+        self._fill_delete_keys(events, is_delete, columns, bad_rows)
+        moved_rows = self._fill_delete_partitions(events, is_delete, columns, descriptions)
         keep = is_row | is_delete
-        values = self._values(columns, descriptions, keep, bad_rows)
-        values |= self._ordered(events, keep, bad_rows)
-        values |= self._not_sent(events)
+        values = self._convert_values(columns, descriptions, keep, bad_rows)
+        values |= self._order_column_values(events, keep, bad_rows)
+        values |= self._unsent_markers(events)
         for index, reason in sorted(bad_rows.items()):
             bad.note(events.of.numbers[index], reason, events.of.values[index])
         values[IS_DELETED] = pa.array(is_delete)
         keep[list(bad_rows)] = False
         table, rows, moved_rows = pa.table(values), np.flatnonzero(keep), moved_rows[keep[moved_rows]]
         if len(moved_rows):  # a row that changes its partition is deleted in the old one and inserted into the new one
-            table, rows = self._with_moves(events, table, rows, moved_rows, descriptions)
+            table, rows = self._add_moved_deletes(events, table, rows, moved_rows, descriptions)
         elif len(rows) < len(table):
             table = table.take(pa.array(rows))
         if len(rows):
             yield table, [events.of.numbers[index] for index in rows.tolist()]
 
-    def _learn(self, descriptions: Mapping[str, ConnectColumn]) -> None:
-        """Add the columns of an event's schema that the table does not have, if the caller requested such columns."""
+    def _add_event_columns(self, descriptions: Mapping[str, ConnectColumn]) -> None:
+        # Columns that the table does not have are added only if the caller requested them.
         if self.unknown:
             for name, description in descriptions.items():
-                if name not in self._known and name not in _ORDERS and (kind := kind_of(description)) is not None:
+                if (
+                    name not in self._known
+                    and name not in _ORDER_COLUMNS
+                    and (kind := kind_of(description)) is not None
+                ):
                     self._reader.learn(name, kind)
 
-    def _values(
+    def _convert_values(
         self,
         columns: Mapping[str, pa.Array],
         descriptions: Mapping[str, ConnectColumn],
         keep: np.ndarray,
         bad_rows: dict[int, str],
     ) -> dict[str, pa.Array]:
-        """Convert event values to the column types of the table.
-
-        Each row of `keep` with a value that does not match gets an entry in `bad_rows`.
-        """
+        # Each row of `keep` with a value that does not match gets an entry in `bad_rows`.
         converted = dict[str, pa.Array]()
         for name, values in columns.items():
             field = self._known.get(name)
@@ -246,25 +243,23 @@ class DebeziumDecoder:
                 )
         return converted
 
-    def _not_sent(self, events: Events) -> dict[str, pa.Array]:
-        """Create the marker columns that show which column values the database left out of each event.
+    def _unsent_markers(self, events: Events) -> dict[str, pa.Array]:
+        """Create the marker columns that show which column values the database left out of each change event.
 
         For such a column, an update keeps the stored value, and a new row gets the default
         (`ingestion/unsent_values.py`).
         """
         skipped = {*self.placing.key_names, *self._outside}
         lacking = {name: mask for name, mask in events.lacking.items() if name not in skipped}
-        new = ~_in(events.op, (UPDATE,))
+        new = ~_is_in_mask(events.op, (UPDATE,))
         markers = {NOT_SENT + name: pa.array(mask) for name, mask in lacking.items()}
         if any((mask & new).any() for mask in lacking.values()):
             markers[NOT_SENT] = pa.array(new)
         return markers
 
-    def _pass_over(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
-        """Count the events that change no row, such as truncates. `counts` is a mask of the events that change a row.
-
-        Raises DataError if the source table was truncated and `truncate` is 'fail'.
-        """
+    def _count_skipped_events(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
+        # `counts` is a mask of the events that change a row. Raises DataError if the source table was truncated and
+        # `truncate` is 'fail'.
         if counts.all():
             return
         for index in np.flatnonzero(~counts).tolist():
@@ -283,14 +278,13 @@ class DebeziumDecoder:
             else:
                 bad_rows[index] = f"it is not a change event: its op is {printable(op)}"
 
-    def _keys_of_deleted(
+    def _fill_delete_keys(
         self, events: Events, is_delete: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
     ) -> None:
-        """Fill the key columns of delete events from the keys of their messages."""
         indexes = np.flatnonzero(is_delete)
         if not len(indexes):
             return
-        for key_indexes, key_columns in self._keys_at(events, indexes, bad_rows):
+        for key_indexes, key_columns in self._decode_keys(events, indexes, bad_rows):
             mask = np.zeros(len(is_delete), bool)
             mask[key_indexes] = True
             for name, values in key_columns.items():
@@ -299,40 +293,35 @@ class DebeziumDecoder:
                     column_values = pa.nulls(len(is_delete), values.type)
                 columns[name] = pc.replace_with_mask(column_values, pa.array(mask), values.cast(column_values.type))
 
-    def _keys_at(
+    def _decode_keys(
         self, events: Events, indexes: np.ndarray, bad_rows: dict[int, str]
     ) -> Iterator[tuple[np.ndarray, Mapping[str, pa.Array]]]:
-        """Decode the message keys of the events at the given indexes.
-
-        All keys are decoded together. If that fails, they are split in halves until each invalid key is alone.
-        """
+        # All keys are decoded together. If that fails, they are split in halves until each invalid key is alone.
         contents = [events.of.keys[index] for index in indexes.tolist()]
         key_columns = self._keys.columns(contents)
         if key_columns is not None:
             yield indexes, key_columns
         elif len(indexes) > 1:
             half = len(indexes) // 2
-            yield from self._keys_at(events, indexes[:half], bad_rows)
-            yield from self._keys_at(events, indexes[half:], bad_rows)
+            yield from self._decode_keys(events, indexes[:half], bad_rows)
+            yield from self._decode_keys(events, indexes[half:], bad_rows)
         else:
             bad_rows[int(indexes[0])] = f"the key of the message is not a valid key of a row: {printable(contents[0])}"
 
     # ---- partitions
-    def _placed(
+    def _fill_delete_partitions(
         self,
         events: Events,
         is_delete: np.ndarray,
         columns: dict[str, pa.Array],
         descriptions: Mapping[str, ConnectColumn],
     ) -> np.ndarray:
-        """Fill the partition columns of deletes. Returns the indexes of updates that move a row to another partition.
-
-        Raises DataError if an event does not contain the former partition of its row.
-        """
+        # Returns the indexes of updates that move a row to another partition. Raises DataError if an event does not
+        # contain the former partition of its row.
         if not self._outside:
             return np.empty(0, np.int64)
-        updates = _in(events.op, (UPDATE,))
-        without_old_partition = np.flatnonzero((is_delete | updates) & ~self._full(events))
+        updates = _is_in_mask(events.op, (UPDATE,))
+        without_old_partition = np.flatnonzero((is_delete | updates) & ~self._has_complete_row(events))
         if len(without_old_partition):
             raise DataError(
                 f"{self.topic}: the table is partitioned by {self._outside[0]!r}, which is not part of the "
@@ -353,11 +342,11 @@ class DebeziumDecoder:
             if after is None:
                 after = pa.nulls(len(is_delete), before.type)
             columns[name] = pc.if_else(pa.array(is_delete), before, after)
-            differs = np.flatnonzero(updates & ~_equal(before, after))
-            is_moved[differs[self._leaves(name, before, after, differs, descriptions)]] = True
+            differs = np.flatnonzero(updates & ~_equal_or_null(before, after))
+            is_moved[differs[self._changes_partition(name, before, after, differs, descriptions)]] = True
         return np.flatnonzero(is_moved)
 
-    def _leaves(
+    def _changes_partition(
         self,
         name: str,
         before: pa.Array,
@@ -365,7 +354,6 @@ class DebeziumDecoder:
         indexes: np.ndarray,
         descriptions: Mapping[str, ConnectColumn],
     ) -> np.ndarray:
-        """Return a mask of the updates at the given indexes that move their row to another partition, by one column."""
         partition_transforms = [transform for transform in self._made if transform.column == name]
         is_moved = np.ones(len(indexes), bool)
         if not partition_transforms or not len(indexes):
@@ -379,16 +367,13 @@ class DebeziumDecoder:
             return is_moved
         return ~np.logical_and.reduce(
             [
-                _equal(transforms.values(transform, old_values), transforms.values(transform, new_values))
+                _equal_or_null(transforms.values(transform, old_values), transforms.values(transform, new_values))
                 for transform in partition_transforms
             ]
         )
 
-    def _full(self, events: Events) -> np.ndarray:
-        """Return a mask of the events that contain the complete row before the change.
-
-        A row counts as complete if any column outside the key has a real value: not null, 0, '' or false.
-        """
+    def _has_complete_row(self, events: Events) -> np.ndarray:
+        # A row counts as complete if any column outside the key has a real value: not null, 0, '' or false.
         is_full = np.zeros(len(events.op), bool)
         for name, values in events.before.items():
             if name in self.placing.key_names:
@@ -408,7 +393,7 @@ class DebeziumDecoder:
             is_full |= pc.fill_null(has_value, False).to_numpy(False)
         return is_full
 
-    def _with_moves(
+    def _add_moved_deletes(
         self,
         events: Events,
         table: pa.Table,
@@ -416,10 +401,8 @@ class DebeziumDecoder:
         moved: np.ndarray,
         descriptions: Mapping[str, ConnectColumn],
     ) -> tuple[pa.Table, np.ndarray]:
-        """Add a delete in the former partition before each row that moved to another partition.
-
-        Returns the rows at the indexes `rows` with these deletes, and the index of each row's event.
-        """
+        # A delete in the former partition precedes each row that moved to another partition. Returns the rows at the
+        # indexes `rows` with these deletes, and the index of each row's event.
         old_rows = table.take(pa.array(moved))
         for name in self._outside:
             if name in events.before and name in table.column_names:
@@ -433,8 +416,9 @@ class DebeziumDecoder:
         return pa.concat_tables([table, old_rows]).take(pa.array(index[order])), sort_positions[order] // 2
 
     # ---- order
-    def _commit_order(self, events: Events) -> pa.Array:
-        """Compute values of `_event_lsn` that grow in commit order, which the LSNs of changes do not.
+    def _commit_order_values(self, events: Events) -> pa.Array:
+        """Compute values of `_event_lsn` that grow in the order of the commits. The LSNs of changes do not grow in this
+        order.
 
         All changes of a transaction are logged before its commit. The `sequence` of the next transaction begins with
         the end of that commit. The larger of these two numbers is therefore below that of every later transaction.
@@ -451,30 +435,27 @@ class DebeziumDecoder:
         order_value = pc.if_else(lsn.is_valid(), pc.max_element_wise(lsn, commit_end), pa.scalar(None, pa.int64()))
         if LSN not in self.placing.order_by:
             return order_value
-        is_unknown = pc.fill_null(pc.and_(pc.invert(has_commit), pa.array(~_in(events.op, ("r",)))), False)
+        is_unknown = pc.fill_null(pc.and_(pc.invert(has_commit), pa.array(~_is_in_mask(events.op, ("r",)))), False)
         return pc.if_else(is_unknown, pc.subtract(pa.scalar(-1, pa.int64()), order_value), order_value)
 
-    def _ordered(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
-        """Compute the ordering column `_event_lsn` or `_event_seq` from the log position of each change.
-
-        Raises DataError if the connector sends no log position.
-        """
+    def _order_column_values(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
+        # Raises DataError if the connector sends no log position.
         name = self._order
         if name is None:
             return {}
         parts = events.source
         if name == LSN:
-            order_value = self._commit_order(events)
+            order_value = self._commit_order_values(events)
         else:
             file = pc.extract_regex(parts["file"], _FILE_NUMBER)
             number = pc.struct_field(file, [0]).cast(pa.int64())
             row = pc.fill_null(parts["row"], 0)
             order_value = pc.add(pc.add(pc.shift_left(number, 40), pc.shift_left(parts["pos"], 8)), row)
         if order_value.null_count:
-            is_supported = _in(parts["connector"], _CONNECTORS[name])
+            is_supported = _is_in_mask(parts["connector"], _CONNECTORS_BY_COLUMN[name])
             is_missing = order_value.is_null().to_numpy(zero_copy_only=False)
             is_snapshot = (
-                is_missing & is_supported & _in(events.op, ("r",))
+                is_missing & is_supported & _is_in_mask(events.op, ("r",))
             )  # a snapshot row without a position is older than changes
             order_value = pc.if_else(pa.array(is_snapshot), 0, order_value)
             for index in np.flatnonzero(is_missing & ~is_snapshot & keep).tolist():
@@ -492,13 +473,13 @@ class DebeziumDecoder:
         return {name: order_value.cast(self.columns.field(name).type)}
 
 
-def _equal(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Compare two columns, and return a mask of the equal values. Two nulls are equal."""
+def _equal_or_null(left: pa.Array, right: pa.Array) -> np.ndarray:
+    # Two nulls are equal.
     is_equal: np.ndarray = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
     return is_equal | left.is_null().to_numpy(zero_copy_only=False) & right.is_null().to_numpy(zero_copy_only=False)
 
 
-def _in(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
+def _is_in_mask(ops: pa.Array, wanted: Sequence[str]) -> np.ndarray:
     is_in: np.ndarray = pc.is_in(ops, value_set=pa.array(wanted)).to_numpy(False)
     return is_in
 

@@ -78,7 +78,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         """
         super().__init__(topic, columns, unknown, placing, truncate, before)
         self._schemas, self._avro = schemas, AvroReader(schemas)
-        self._keys = _AvroKeys(self.topic, placing, self._known, self._reader.spelt, self._avro)
+        self._keys = _AvroKeyReader(self.topic, placing, self._known, self._reader.spelt, self._avro)
 
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
@@ -99,11 +99,11 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             SourceUnavailable: The registry does not respond.
             OptionError: The registry denies access.
         """
-        bad.kept = self._keeper(numbers, keys)
+        bad.kept = self._event_encoder(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block_slice = slice(start, start + AT_ONCE)
             block = Messages(numbers[block_slice], keys[block_slice], values[block_slice], values[block_slice])
-            yield from in_order(self.topic, list(self._block(block, bad)), self.columns)
+            yield from in_order(self.topic, list(self._decode_block(block, bad)), self.columns)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]]:
         texts = dict[str, Sequence[str]]()
@@ -114,9 +114,8 @@ class DebeziumAvroDecoder(DebeziumDecoder):
                     texts[str(number)] = self._schemas.texts(number)
         return texts
 
-    def _block(self, block: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode a block of events to rows. Events are grouped by their Avro schema."""
-
+    def _decode_block(self, block: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+        # Events are grouped by their Avro schema.
         def note(index: int, reason: str) -> None:
             bad.note(block.numbers[index], reason, block.values[index])
 
@@ -125,25 +124,23 @@ class DebeziumAvroDecoder(DebeziumDecoder):
             if "op" not in columns and is_none(columns.keys()):
                 self._passed_over += len(indexes)
                 continue
-            if reason := _no_envelope({name: column for name, (_, column) in columns.items()}):
+            if reason := _why_not_event({name: column for name, (_, column) in columns.items()}):
                 for index in indexes.tolist():
                     note(index, reason)
                 continue
-            descriptions = _said_of_fields(columns["after"][1].node) if "after" in columns else {}
-            self._learn(descriptions)
+            descriptions = _describe_fields(columns["after"][1].node) if "after" in columns else {}
+            self._add_event_columns(descriptions)
             if not self.unknown:
                 self._reader.left_out.update(name for name in descriptions if name not in self._known)
             wanted = ("op", "after", "source", "before") if self._outside else ("op", "after", "source")
             picked = tuple((columns[name][0], name, None) for name in wanted if name in columns)
-            note_record = _at(indexes, note)
+            note_record = _translate_indexes(indexes, note)
             for rows, index in spans.rows(schema, picked, note_record):
-                events = _events(rows, block.picked(indexes[index].tolist()), self._known)
-                yield from self._rows(events, descriptions, bad)
+                events = _create_events(rows, block.picked(indexes[index].tolist()), self._known)
+                yield from self._convert_events(events, descriptions, bad)
 
 
-class _AvroKeys(KeyReader):
-    """Decoder of Avro message keys, which identify the rows of change events."""
-
+class _AvroKeyReader(KeyReader):
     def __init__(
         self,
         topic: str,
@@ -174,27 +171,27 @@ class _AvroKeys(KeyReader):
             flaws.append(index)
 
         for schema, where, spans in self._avro.groups([key or b"" for key in contents], note):
-            self._require([column.name for column in schema.columns])
-            for rows, index in spans.rows(schema, _all_of(schema), note):
+            self._require_table_key([column.name for column in schema.columns])
+            for rows, index in spans.rows(schema, _all_columns(schema), note):
                 parts.append((rows, where[index].tolist()))
         if flaws or not parts:
             return None
-        self._fits = True
+        self._is_key_checked = True
         [(rows, _)] = in_order(self.topic, parts, pa.schema([]))
         return {name: rows[name].combine_chunks() for name in rows.column_names}
 
 
-def _all_of(schema: MessageSchema) -> Picked:
+def _all_columns(schema: MessageSchema) -> Picked:
     return tuple((index, column.name, None) for index, column in enumerate(schema.columns) if column.type is not None)
 
 
-def _at(where: np.ndarray, note: Any) -> Any:
+def _translate_indexes(where: np.ndarray, note: Any) -> Any:
     return lambda at, why: note(int(where[at]), why)
 
 
 # ---- events
-def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
-    """Return the reason why an Avro record with these fields is not a change event. Returns '' if it is one."""
+def _why_not_event(columns: Mapping[str, AvroColumn]) -> str:
+    # The result is '' for a change event.
     kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
     if "op" not in columns:
         return "it is not a change event: it lacks op"
@@ -206,53 +203,49 @@ def _no_envelope(columns: Mapping[str, AvroColumn]) -> str:
     return ""
 
 
-def _events(rows: pa.Table, messages: Messages, known: Collection[str]) -> Events:
-    source = _children(rows, "source")
-    source_columns = {field.name: _place(source.get(field.name), field.type, len(rows)) for field in SOURCE}
+def _create_events(rows: pa.Table, messages: Messages, known: Collection[str]) -> Events:
+    source = _struct_fields(rows, "source")
+    source_columns = {field.name: _source_field(source.get(field.name), field.type, len(rows)) for field in SOURCE}
     has_row = np.zeros(len(rows), bool)
     if "after" in rows.column_names:
         has_row = rows["after"].is_valid().to_numpy()
-    op, after = rows["op"].combine_chunks(), _children(rows, "after")
+    op, after = rows["op"].combine_chunks(), _struct_fields(rows, "after")
     lacking = {name: has_row for name in known if name not in after} if has_row.any() else {}
-    return Events(messages, op, after, has_row, _children(rows, "before"), lacking, source_columns)
+    return Events(messages, op, after, has_row, _struct_fields(rows, "before"), lacking, source_columns)
 
 
-def _children(rows: pa.Table, name: str) -> dict[str, pa.Array]:
-    """Return the fields of a struct column as arrays, null where the struct is null. Returns {} without the column."""
+def _struct_fields(rows: pa.Table, name: str) -> dict[str, pa.Array]:
+    # Null where the struct is null.
     if name not in rows.column_names:
         return {}
     values = rows[name].combine_chunks()
     return {field.name: pc.struct_field(values, [index]) for index, field in enumerate(values.type)}
 
 
-def _place(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
-    """Return a field of `source` in the expected type, or nulls if it is missing or has another type."""
+def _source_field(values: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
+    # Nulls if the field is missing or has another type.
     is_expected = pa.types.is_string if pa.types.is_string(kind) else pa.types.is_integer
     return values.cast(kind) if values is not None and is_expected(values.type) else pa.nulls(count, kind)
 
 
 # ---- column descriptions from schemas
-def _said_of_fields(node: Any) -> dict[str, ConnectColumn]:
-    """Extract the column descriptions from the Avro schema of a row."""
-    return {field["name"]: _said(field["type"]) for field in _single(node)["fields"]}
+def _describe_fields(node: Any) -> dict[str, ConnectColumn]:
+    return {field["name"]: _describe_type(field["type"]) for field in _non_null_type(node)["fields"]}
 
 
-def _said(node: Any) -> ConnectColumn:
-    node = _single(node)
+def _describe_type(node: Any) -> ConnectColumn:
+    node = _non_null_type(node)
     kind, meaning = node["type"], node.get("connect.name") or _MEANINGS.get(node.get("said"), "")
     if node.get("logicalType") == "decimal":
         meaning = DECIMAL
-    items = _said(node["items"]) if kind == "array" else None
+    items = _describe_type(node["items"]) if kind == "array" else None
     return ConnectColumn(
         _TYPES.get(kind, kind), meaning if isinstance(meaning, str) else "", node.get("scale", 0), items
     )
 
 
-def _single(node: Any) -> dict[str, Any]:
-    """Return the first non-null type of an Avro union. A type outside of a union is returned as it is.
-
-    A type name is returned as a type object.
-    """
+def _non_null_type(node: Any) -> dict[str, Any]:
+    # A type outside of a union is returned as it is, and a type name as a type object.
     if isinstance(node, list):
         node = next((branch for branch in node if branch != "null"), "null")
     return {"type": node} if isinstance(node, str) else node

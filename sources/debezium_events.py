@@ -30,9 +30,9 @@ from hoodoo.sources.json_messages import sound
 from hoodoo.sources.one_type import seen, several_types
 
 UPDATE = "u"
-_BOTH = (False, True)
-_LOOKED_AT = 100
-_CAREFUL = 1_000  # number of messages that are decoded one by one if one of them is rejected
+_ASCII_CHOICES = (False, True)
+_INSPECTED_STEP = 100
+_ONE_BY_ONE_MAX = 1_000  # number of messages that are decoded one by one if one of them is rejected
 SOURCE = pa.struct(
     [
         ("connector", pa.string()),
@@ -44,7 +44,7 @@ SOURCE = pa.struct(
     ]
 )
 _TYPES = {bool: "boolean", int: "long", float: "double", str: "string", dict: "struct", list: "list"}
-_SAID = {field.name: (str if pa.types.is_string(field.type) else int, type(None)) for field in SOURCE}
+_SOURCE_TYPES = {field.name: (str if pa.types.is_string(field.type) else int, type(None)) for field in SOURCE}
 
 
 @dataclass(frozen=True)
@@ -115,24 +115,24 @@ class EventReader:
         Yields:
             The events, in the order of the messages.
         """
-        events = self._together(some)
+        events = self._decode_together(some)
         if events is not None:
             yield events
-        elif len(some) > _CAREFUL:
+        elif len(some) > _ONE_BY_ONE_MAX:
             half = len(some) // 2
             yield from self.events(some.part(0, half), bad)
             yield from self.events(some.part(half, len(some)), bad)
         else:
-            yield from self._one_by_one(some, bad)
+            yield from self._decode_one_by_one(some, bad)
 
-    def _together(self, some: Messages) -> Events | None:
-        """Decode events together with Arrow's JSON reader. Returns None if this fails or an event lacks `op`."""
+    def _decode_together(self, some: Messages) -> Events | None:
+        # None if this fails, or if an event lacks `op`.
         text = objects_of(some.payloads)
         if text is None:
             return None
         data = pa.py_buffer(text)
         kinds = {name: type_ for name, type_ in self.spelt.items() if type_ is not None}
-        if any(_has_value(text, name) for name in self.spelt.keys() - kinds.keys()):
+        if any(_has_non_null_field(text, name) for name in self.spelt.keys() - kinds.keys()):
             return None
         image = pa.struct([(name, SCALED if name in self._scaled else type_) for name, type_ in kinds.items()])
         envelope = [("op", pa.string()), ("after", image), ("source", SOURCE)]
@@ -148,8 +148,8 @@ class EventReader:
                 ),
             )
             table = sound(table)
-            images = _children(table["after"].combine_chunks())
-            before = _children(table["before"].combine_chunks()) if "before" in table.column_names else {}
+            images = _struct_fields(table["after"].combine_chunks())
+            before = _struct_fields(table["before"].combine_chunks()) if "before" in table.column_names else {}
         except (pa.ArrowException, UnicodeDecodeError):
             return None
         op = table["op"].combine_chunks()
@@ -157,8 +157,8 @@ class EventReader:
             return None
         after = table["after"].combine_chunks()
         has_row = after.is_valid().to_numpy(zero_copy_only=False)
-        missing_names = self._columns_in_no_event(images, text)
-        lacking = self._lacking(some, text, images, missing_names, has_row)
+        missing_names = self._absent_columns(images, text)
+        lacking = self._missing_value_masks(some, text, images, missing_names, has_row)
         for name in missing_names:
             del images[name]
         self._record_unknown_columns(some)
@@ -167,9 +167,9 @@ class EventReader:
                 image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
         except UNFIT:
             return None
-        return Events(some, op, images, has_row, before, lacking, _places(table["source"].combine_chunks()))
+        return Events(some, op, images, has_row, before, lacking, _source_fields(table["source"].combine_chunks()))
 
-    def _lacking(
+    def _missing_value_masks(
         self,
         some: Messages,
         text: bytes,
@@ -177,11 +177,8 @@ class EventReader:
         missing_names: Collection[str],
         has_row: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        """Return for each column a mask of the rows after a change that do not contain the column.
-
-        Arrow's reader returns null for a missing value. If a column has nulls, a second pass over the text finds the
-        nulls that are written in it.
-        """
+        # Arrow's reader returns null for a missing value. If a column has nulls, a second pass over the text finds the
+        # nulls that are written in it.
         if not has_row.any():
             return {}
         masks = dict.fromkeys((*missing_names, *(name for name, kind in self.spelt.items() if kind is None)), has_row)
@@ -195,31 +192,29 @@ class EventReader:
             masks |= {name: has_row for name in nulls if name not in descriptions}
         elif nulls:
             counts = {name: images[name].filter(pa.array(has_row)).null_count for name in nulls}
-            for name, written in _written_nulls(text, counts).items():
+            for name, written in _explicit_null_masks(text, counts).items():
                 if (mask := nulls[name] & ~written).any():
                     masks[name] = mask
         return masks
 
     def _record_unknown_columns(self, some: Messages) -> None:
-        """Record the event columns that the table does not have, because Arrow's reader ignores them silently.
-
-        A schema names all columns. Without a schema, every hundredth event and the last one are inspected.
-        """
+        # Arrow's reader ignores unknown columns silently. A schema names all columns. Without a schema, every hundredth
+        # event and the last one are inspected.
         if self.unknown:
             return
         descriptions = said_in(some.schema, "after")
         if descriptions is not None:
             self.left_out.update(name for name in descriptions if name not in self.known)
             return
-        for payload in (*some.payloads[::_LOOKED_AT], some.payloads[-1]):
+        for payload in (*some.payloads[::_INSPECTED_STEP], some.payloads[-1]):
             try:
                 after = json.loads(payload).get("after") or {}
             except ValueError:  # Arrow's reader accepts some text that is not JSON
                 continue
             self.left_out.update(name for name in after if name not in self.known)
 
-    def _columns_in_no_event(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
-        """Return the table columns whose names occur in no event. Arrow fills them with nulls."""
+    def _absent_columns(self, images: Mapping[str, pa.Array], text: bytes) -> list[str]:
+        # Arrow fills these columns with nulls.
         empty = [name for name, values in images.items() if values.null_count == len(values)]
         return [
             name
@@ -227,8 +222,8 @@ class EventReader:
             if not re.search(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", text)
         ]
 
-    def _one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode events one by one with Python's JSON parser, and record the invalid ones in `bad`."""
+    def _decode_one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
+        # Invalid events are recorded in `bad`.
         kept, ops, afters, befores, sources = list[int](), list[str](), list[Any](), list[Any](), list[Any]()
         for index, payload in enumerate(some.payloads):
             try:
@@ -238,19 +233,19 @@ class EventReader:
                     if event["schema"] is not None:
                         raise ValueError("the schema has to come before the payload")
                     event = event["payload"]
-                if self._is_none(event):
+                if self._is_without_change(event):
                     self.skipped += 1
                     continue
-                images = [self._plain_image(event.get(name)) for name in ("before", "after")]
+                images = [self._encode_image(event.get(name)) for name in ("before", "after")]
                 source = event.get("source") or {}
                 position_fields = {field.name: source.get(field.name) for field in SOURCE}
-                if invalid_fields := [item for item in position_fields.items() if not _is_sound(*item)]:
+                if invalid_fields := [item for item in position_fields.items() if not _is_valid_source_value(*item)]:
                     raise ValueError(
                         f"source.{invalid_fields[0][0]} has the invalid value {printable(invalid_fields[0][1])}"
                     )
                 event["op"].encode()
             except (*UNFIT, AttributeError, TypeError, KeyError) as problem:
-                bad.note(some.numbers[index], _why(problem), some.values[index])
+                bad.note(some.numbers[index], _error_text(problem), some.values[index])
                 continue
             kept.append(index)
             ops.append(event["op"])
@@ -266,7 +261,7 @@ class EventReader:
         names = dict.fromkeys(name for image in (*befores, *afters) if image for name in image)
         after, before = (
             {
-                name: self._column(name, [image.get(name) if image else None for image in images], place)
+                name: self._column_array(name, [image.get(name) if image else None for image in images], place)
                 for name in names
             }
             for images in (afters, befores)
@@ -279,13 +274,11 @@ class EventReader:
             if (mask := np.array([image is not None and name not in image for image in afters])).any()
         }
         op = pa.array(ops, pa.string())
-        yield Events(picked, op, after, has_row, before, lacking, _places(pa.array(sources, SOURCE)))
+        yield Events(picked, op, after, has_row, before, lacking, _source_fields(pa.array(sources, SOURCE)))
 
-    def _is_none(self, event: Any) -> bool:
-        """Return whether a message is not a change event but a valid Debezium message, such as a heartbeat.
-
-        Raises ValueError for a message that Debezium does not send.
-        """
+    def _is_without_change(self, event: Any) -> bool:
+        # Valid Debezium messages without a change are heartbeats, for example. Raises ValueError for a message that
+        # Debezium does not send.
         if not isinstance(event, dict):
             raise ValueError("it is not a JSON object")
         if isinstance(event.get("op"), str):
@@ -294,8 +287,8 @@ class EventReader:
             return True
         raise ValueError("it is not a change event: it lacks op")
 
-    def _plain_image(self, image: Any) -> dict[str, Any] | None:
-        """Convert a parsed row to values in their JSON encoding. Raises ValueError for an unsuitable value."""
+    def _encode_image(self, image: Any) -> dict[str, Any] | None:
+        # Raises ValueError for a value that does not match its column.
         if image is None:
             return None
         if not isinstance(image, dict):
@@ -314,14 +307,12 @@ class EventReader:
                 if is_scaled(value) and not pa.types.is_struct(field.type):
                     self._scaled.add(name)  # later values of the column are scaled too
             except UNFIT as problem:
-                raise ValueError(f"Column {name!r}: {_why(problem)}") from None
+                raise ValueError(f"Column {name!r}: {_error_text(problem)}") from None
         return values
 
-    def _column(self, name: str, values: list[Any], place: Callable[[int], str]) -> pa.Array:
-        """Convert the values of a column to an Arrow array. Raises ColumnError for values of several types.
-
-        `place` returns the location of a value's event, for the error.
-        """
+    def _column_array(self, name: str, values: list[Any], place: Callable[[int], str]) -> pa.Array:
+        # `place` returns the location of a value's event, for the error. Raises ColumnError for values of several
+        # types.
         texts = {value for value in values if isinstance(value, str)}
         if name not in self.known and texts <= FLOATS.keys() and any(isinstance(value, float) for value in values):
             values = [FLOATS.get(value, value) if isinstance(value, str) else value for value in values]
@@ -349,7 +340,7 @@ class EventReader:
 
 
 def is_none(names: Set[str]) -> bool:
-    """Return whether a message without `op` is a Debezium message that changes no row, such as a heartbeat.
+    """Return whether a Debezium message without `op` changes no row, such as a heartbeat.
 
     Args:
         names: The field names of the message.
@@ -360,27 +351,23 @@ def is_none(names: Set[str]) -> bool:
     return names == {"ts_ms"} or {"status", "id"} <= names or "ddl" in names
 
 
-def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Find the rows that contain an explicit null for a column, in contrast to rows without the column.
+def _explicit_null_masks(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Find the events that contain an explicit null for a column, in contrast to events without the column.
 
-    Args:
-        text: The text of the events.
-        counts: For each column the number of rows after a change with a null value, explicit or missing.
-
-    Returns:
-        For each column a mask of the events with an explicit null. Columns whose nulls are all explicit are left out.
+    `counts` contains for each column the number of rows after a change with a null value, explicit or missing. Columns
+    whose nulls are all explicit are left out of the result.
     """
-    compact = not _has_spaces(text)
+    compact = not _has_spaces_around_colons(text)
     if compact and b'"before":{' not in text:  # every written null is in a row after a change, or in a struct
-        counts = {name: count for name, count in counts.items() if text.count(_null_of(name)) != count}
+        counts = {name: count for name, count in counts.items() if text.count(_null_field_text(name)) != count}
     if not counts:
         return {}
     names, renamed = list(counts), text
     for index, name in enumerate(names):
-        for ascii in _BOTH:
+        for ascii in _ASCII_CHOICES:
             mark = b'"null of %d":1' % index
             if compact:
-                renamed = renamed.replace(_null_of(name, ascii), mark)
+                renamed = renamed.replace(_null_field_text(name, ascii), mark)
             else:
                 encoding = re.escape(json.dumps(name, ensure_ascii=ascii).encode())
                 renamed = re.sub(encoding + rb"\s*:\s*null", mark, renamed)
@@ -397,46 +384,40 @@ def _written_nulls(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarr
     }
 
 
-def _has_spaces(text: bytes) -> bool:
-    """Return whether JSON text may have whitespace around the colon after a field name."""
+def _has_spaces_around_colons(text: bytes) -> bool:
     data = np.frombuffer(text, np.uint8)
     quote, space = data == ord('"'), data <= ord(" ")
     return bool((quote[:-2] & (data[1:-1] == ord(":")) & space[2:]).any() or (quote[:-1] & space[1:]).any())
 
 
-def _has_value(text: bytes, name: str) -> bool:
-    """Return whether JSON text may contain a field with this name and a non-null value."""
+def _has_non_null_field(text: bytes, name: str) -> bool:
     encoding = re.escape(json.dumps(name, ensure_ascii=False).encode())
     return re.search(encoding + rb"\s*:\s*(?!null)\S", text) is not None
 
 
-def _null_of(name: str, ascii: bool = False) -> bytes:
+def _null_field_text(name: str, ascii: bool = False) -> bytes:
     return json.dumps(name, ensure_ascii=ascii).encode() + b":null"
 
 
-def _places(source: pa.Array) -> dict[str, pa.Array]:
-    """Return the fields of `source` that contain the connector and the log position.
-
-    Other fields are ignored, because their names may be invalid UTF-8.
-    """
+def _source_fields(source: pa.Array) -> dict[str, pa.Array]:
+    # Other fields are ignored, because their names may be invalid UTF-8.
     return {field.name: pc.struct_field(source, [source.type.get_field_index(field.name)]) for field in SOURCE}
 
 
-def _is_sound(name: str, value: Any) -> bool:
-    """Return whether the value of a field of `source` has the right type and is within the range of this type."""
+def _is_valid_source_value(name: str, value: Any) -> bool:
+    # Integers must be within the range of 64 bits.
     if isinstance(value, str):
         value.encode()  # raises for an unpaired surrogate
     elif isinstance(value, bool) or isinstance(value, int) and value.bit_length() > 63:
         return False
-    return isinstance(value, _SAID[name])
+    return isinstance(value, _SOURCE_TYPES[name])
 
 
-def _children(values: pa.Array) -> dict[str, pa.Array]:
-    """Return the fields of a struct column as arrays, null where the struct is null."""
+def _struct_fields(values: pa.Array) -> dict[str, pa.Array]:
     return {field.name: pc.struct_field(values, [index]) for index, field in enumerate(values.type)}
 
 
-def _why(problem: BaseException) -> str:
+def _error_text(problem: BaseException) -> str:
     if isinstance(problem, json.JSONDecodeError):
         return f"no JSON object: {problem}"
     return str(problem).partition("\n")[0] or type(problem).__name__

@@ -75,7 +75,7 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
     Returns:
         A row in Arrow's IPC stream format.
     """
-    row = pa.table({KEY: _readable(key), VALUE: _readable(value)})
+    row = pa.table({KEY: _to_text_array(key), VALUE: _to_text_array(value)})
     if more is not None:
         row = pa.table([*row.columns, *more.columns], names=[*row.column_names, *more.column_names])
     return with_note(row_of(row_bytes(row, 0)), EVENT, context.noted())
@@ -108,19 +108,19 @@ def event_in(row: pa.Table) -> StoredEvent:
     Returns:
         The event.
     """
-    key, value = (_bytes(row[name][0].as_py()) for name in (KEY, VALUE))
+    key, value = (_to_bytes(row[name][0].as_py()) for name in (KEY, VALUE))
     return StoredEvent(key, value or b"", {name: row[name] for name in row.column_names if name not in (KEY, VALUE)})
 
 
 class KeptSchemas(AvroSchemas):
-    """Avro schemas that are stored with a quarantined event, so that its replay needs no registry."""
+    """Cache of the Avro schemas that are stored with a quarantined event, so that its replay needs no registry."""
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
         """Create a cache of schemas: for each schema id the JSON strings that `SchemaRegistry.schema` returns."""
-        super().__init__(_Texts(texts), times=False)
+        super().__init__(_StoredTexts(texts), times=False)
 
 
-class _Texts:
+class _StoredTexts:
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
         self._texts = texts
 
@@ -134,15 +134,15 @@ class _Texts:
         return list(found)
 
 
-def _readable(content: bytes | None) -> pa.Array:
-    """Convert UTF-8 bytes to a string, which is readable in the quarantine. Other bytes stay bytes."""
+def _to_text_array(content: bytes | None) -> pa.Array:
+    # Strings are readable in the quarantine. Bytes that are not UTF-8 stay bytes.
     try:
         return pa.array([None if content is None else content.decode()], pa.string())
     except UnicodeDecodeError:
         return pa.array([content], pa.binary())
 
 
-def _bytes(content: str | bytes | None) -> bytes | None:
+def _to_bytes(content: str | bytes | None) -> bytes | None:
     return content.encode() if isinstance(content, str) else content
 
 

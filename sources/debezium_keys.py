@@ -1,4 +1,4 @@
-"""Reader of message keys, which identify the row of a change event. Deleted rows are identified only by their key."""
+"""Reader of Kafka message keys, which identify the rows of change events. A delete event contains only this key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KeyReader:
         """
         self.topic, self.placing, self._known, self._spelt = topic, placing, known, spelt
         self._messages = Unwrapping()
-        self._fits = False
+        self._is_key_checked = False
 
     def require(self, keys: Sequence[bytes | None]) -> None:
         """Check that all change events have a key, with the key columns of the table.
@@ -53,7 +53,7 @@ class KeyReader:
                 "source table, or set message.key.columns of the connector. Nothing was written.",
                 topic=self.topic,
             )
-        if keys and not self._fits:
+        if keys and not self._is_key_checked:
             self.columns(keys[:1])
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
@@ -70,22 +70,22 @@ class KeyReader:
         """
         parts = list[Mapping[str, pa.Array]]()
         for _, _, payloads, _ in self._messages.unwrapped([key or b"" for key in contents]):
-            columns = self._together(payloads) or self._one_by_one(payloads)
+            columns = self._decode_together(payloads) or self._decode_one_by_one(payloads)
             if columns is None:
                 return None
             parts.append(columns)
-        self._fits = True
+        self._is_key_checked = True
         return {name: pa.concat_arrays([key[name] for key in parts]) for name in parts[0]}
 
-    def _together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
-        """Decode message keys together with Arrow's JSON reader. Returns None if the reader rejects a key."""
+    def _decode_together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        # None if the reader rejects a key.
         text = objects_of(payloads)
         if text is None:
             return None
         data = pa.py_buffer(text)
         try:
             names = pa.json.read_json(pa.BufferReader(data)).column_names
-            self._require(names)
+            self._require_table_key(names)
             fields = [(name, self._spelt[name]) for name in names if name in self._spelt]
             table = pa.json.read_json(
                 pa.BufferReader(data), parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
@@ -96,12 +96,12 @@ class KeyReader:
             return None
         return {name: table[name].combine_chunks() for name in table.column_names}
 
-    def _one_by_one(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
-        """Decode message keys with Python's JSON parser. Returns None if a key is not an object with valid values."""
+    def _decode_one_by_one(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
+        # None if a key is not an object with valid values.
         try:
             keys = [json.loads(key, parse_float=Decimal) for key in payloads]
             names = list(dict.fromkeys(name for key in keys for name in dict(key)))
-            self._require(names)
+            self._require_table_key(names)
             return {
                 name: pa.array([plain(key.get(name), self._known[name].type) for key in keys], self._spelt[name])
                 for name in names
@@ -110,16 +110,15 @@ class KeyReader:
         except (*UNFIT, TypeError):
             return None
 
-    def _require(self, names: Sequence[str]) -> None:
-        """Raise DataError if the columns of a message key are not the key columns of the table."""
-        if self.placing.key and (missing := set(names) ^ self._key_said(names)):
-            raise self._other_key(names, missing)
+    def _require_table_key(self, names: Sequence[str]) -> None:
+        if self.placing.key and (missing := set(names) ^ self._key_names_in_messages(names)):
+            raise self._key_mismatch_error(names, missing)
 
-    def _key_said(self, message_names: Sequence[str]) -> set[str]:
-        """Return the names of the table's key columns that the messages use, which may be former names."""
+    def _key_names_in_messages(self, message_names: Sequence[str]) -> set[str]:
+        # The messages may use former names of the key columns.
         return {next((name for name in names if name in message_names), names[0]) for names in self.placing.key}
 
-    def _other_key(self, message_names: Sequence[str], missing: set[str]) -> DataError:
+    def _key_mismatch_error(self, message_names: Sequence[str], missing: set[str]) -> DataError:
         key_names = [names[0] for names in self.placing.key]
         return DataError(
             f"{self.topic}: the messages have another key than the table: expected {printable(key_names)}, got "

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from hoodoo.writers.batches.json_text import require_shallow
 
-_BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*')
-_BETWEEN = re.compile(rb'\s*,\s*"payload"\s*:\s*')
+_SCHEMA_BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*')
+_SCHEMA_TO_PAYLOAD = re.compile(rb'\s*,\s*"payload"\s*:\s*')
 _KNOWN_MAX = 32
 
 
@@ -64,7 +64,7 @@ class Unwrapping:
     """Extraction of the payloads of Kafka Connect messages. It caches the schemas of earlier messages."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Any] = {}
+        self._cached_schemas: dict[bytes, Any] = {}
 
     def unwrapped(self, contents: Sequence[bytes]) -> Iterator[tuple[int, int, list[bytes], Any]]:
         """Split messages into runs that have one schema, and extract their payloads.
@@ -78,7 +78,7 @@ class Unwrapping:
         """
         start = 0
         while start < len(contents):
-            prefix = self._prefix(contents[start])
+            prefix = self._schema_prefix(contents[start])
             stop = start + 1
             if not prefix:
                 while stop < len(contents) and not contents[stop].startswith(b'{"schema"'):
@@ -92,16 +92,16 @@ class Unwrapping:
                     start,
                     stop,
                     [content[start_of_payload:].rstrip().removesuffix(b"}") for content in contents[start:stop]],
-                    self._known[prefix],
+                    self._cached_schemas[prefix],
                 )
             start = stop
 
-    def _prefix(self, content: bytes) -> bytes:
-        """Return a message's bytes before the payload, and cache the schema in them. Returns b'' without a schema."""
-        for prefix in self._known:
+    def _schema_prefix(self, content: bytes) -> bytes:
+        # The schema in the prefix is cached. The result is b'' without a schema.
+        for prefix in self._cached_schemas:
             if content.startswith(prefix):
                 return prefix
-        begin = _BEGIN.match(content)
+        begin = _SCHEMA_BEGIN.match(content)
         if begin is None:
             return b""
         try:
@@ -110,13 +110,13 @@ class Unwrapping:
         except (ValueError, RecursionError):
             return b""
         position = begin.end() + len(text[:end].encode())
-        between = _BETWEEN.match(content, position)
+        between = _SCHEMA_TO_PAYLOAD.match(content, position)
         if between is None:
             return b""
         prefix = content[: between.end()]
-        while len(self._known) >= _KNOWN_MAX:
-            self._known.pop(next(iter(self._known)))
-        self._known[prefix] = schema
+        while len(self._cached_schemas) >= _KNOWN_MAX:
+            self._cached_schemas.pop(next(iter(self._cached_schemas)))
+        self._cached_schemas[prefix] = schema
         return prefix
 
 
@@ -130,9 +130,9 @@ def objects_of(objects: Sequence[bytes]) -> bytes | None:
         The lines. None if an item is not an object, or is nested too deeply, which would crash the process.
     """
     text = b"\n".join(objects)
-    if not _are_objects(text, len(objects)):
+    if not _are_object_lines(text, len(objects)):
         text = b"\n".join([item.replace(b"\n", b" ").replace(b"\r", b" ").strip() for item in objects])
-        if not _are_objects(text, len(objects)):
+        if not _are_object_lines(text, len(objects)):
             return None
     try:
         require_shallow(pa.py_buffer(text))
@@ -141,8 +141,7 @@ def objects_of(objects: Sequence[bytes]) -> bytes | None:
     return text
 
 
-def _are_objects(text: bytes, count: int) -> bool:
-    """Return whether text has `count` lines, and each line begins and ends like a JSON object."""
+def _are_object_lines(text: bytes, count: int) -> bool:
     data = np.frombuffer(text, np.uint8)
     ends = np.append(np.flatnonzero(data == ord("\n")), data.size)
     if len(ends) != count:

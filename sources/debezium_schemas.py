@@ -70,14 +70,14 @@ def said_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
         fields = schema["fields"]
         if image:
             fields = next(field["fields"] for field in fields if field["field"] == image)
-        return {field["field"]: _said(field) for field in fields}
+        return {field["field"]: _describe_column(field) for field in fields}
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
         return None
 
 
-def _said(node: Any) -> ConnectColumn:
+def _describe_column(node: Any) -> ConnectColumn:
     scale = int((node.get("parameters") or {}).get("scale", 0))
-    items = _said(node["items"]) if node["type"] == "array" and isinstance(node.get("items"), dict) else None
+    items = _describe_column(node["items"]) if node["type"] == "array" and isinstance(node.get("items"), dict) else None
     return ConnectColumn(node["type"], node.get("name") or "", scale, items)
 
 

@@ -35,7 +35,7 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
     descriptions = dict[str, ConnectColumn]()
     for field in columns:
         unit = units.get(field.name, units.get(EVERY_COLUMN))
-        if unit is not None and (description := _said(field.type, TIME_UNITS[unit])) is not None:
+        if unit is not None and (description := _describe_time_column(field.type, TIME_UNITS[unit])) is not None:
             descriptions[field.name] = description
     invalid_names = [name for name in units if name != EVERY_COLUMN and name not in descriptions]
     invalid_names = [name for name in invalid_names if name in columns.names or not unknown]
@@ -51,24 +51,26 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
 
 
 def with_units(known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]) -> Mapping[str, ConnectColumn]:
-    """Add the units set by the user to the column descriptions of a schema. A unit in the schema takes precedence."""
+    """Add the units that the user has set to the column descriptions of a schema. A unit in the schema takes
+    precedence.
+    """
     return (
-        {**known, **{name: description for name, description in units.items() if not _says_unit(known.get(name))}}
+        {**known, **{name: description for name, description in units.items() if not _has_unit(known.get(name))}}
         if units
         else known
     )
 
 
-def _said(kind: pa.DataType, meaning: str) -> ConnectColumn | None:
+def _describe_time_column(kind: pa.DataType, meaning: str) -> ConnectColumn | None:
     if pa.types.is_list(kind):
-        items = _said(kind.value_type, meaning)
+        items = _describe_time_column(kind.value_type, meaning)
         return None if items is None else ConnectColumn("array", items=items)
     is_time = pa.types.is_time(kind) or pa.types.is_timestamp(kind) and kind.tz is None
     return ConnectColumn("int64", meaning) if is_time else None
 
 
-def _says_unit(said: ConnectColumn | None) -> bool:
-    return said is not None and (said.meaning in UNITS or _says_unit(said.items))
+def _has_unit(said: ConnectColumn | None) -> bool:
+    return said is not None and (said.meaning in UNITS or _has_unit(said.items))
 
 
 __all__ = ["TIME_UNITS", "assumed", "with_units"]

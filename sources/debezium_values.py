@@ -31,9 +31,9 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{
 SCALED = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 """Encoding of a NUMERIC value without a fixed scale."""
 FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_NEVER, _ALWAYS = -62_135_596_800_000_000, 253_402_300_799_999_999
-_INFINITIES = {"infinity": _ALWAYS, "-infinity": _NEVER}
-_ENDLESS = {9_223_372_036_825_200_000: _ALWAYS, -9_223_372_036_832_400_000: _NEVER}
+_FIRST_MOMENT, _LAST_MOMENT = -62_135_596_800_000_000, 253_402_300_799_999_999
+_INFINITIES = {"infinity": _LAST_MOMENT, "-infinity": _FIRST_MOMENT}
+_INFINITE_TIMESTAMPS = {9_223_372_036_825_200_000: _LAST_MOMENT, -9_223_372_036_832_400_000: _FIRST_MOMENT}
 """Infinite timestamps in microseconds, and the values that are stored for them.
 
 Tables store the years 1 to 9999, so an infinite timestamp becomes the first or the last moment of these years. Debezium
@@ -41,7 +41,7 @@ sends words for timestamps with a zone, and these numbers for other timestamps.
 """
 HSTORE = pa.map_(pa.string(), pa.string())
 """Arrow type of PostgreSQL's hstore in Avro."""
-_ENDLESS_DAYS = {(-622_191_236, -622_191_231): 2_932_896, (-625_821_274, -625_821_269): -719_162}
+_INFINITE_DATES = {(-622_191_236, -622_191_231): 2_932_896, (-625_821_274, -625_821_269): -719_162}
 """Numbers that Debezium sends for an infinite date.
 
 The day overflows, and varies by one with the time zone of Debezium's process.
@@ -104,26 +104,26 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
     """
     kind = field.type
     if values.type != spelt(kind):
-        values = _of_its_type(values, field, said)
+        values = _convert_avro_values(values, field, said)
         if values.type == kind:
             return values
     unit = UNITS.get(said.meaning) if said else None
     if pa.types.is_timestamp(kind):
-        return _zoned(values, kind) if kind.tz else _local(values, unit, kind)
+        return _to_zoned_timestamps(values, kind) if kind.tz else _to_local_timestamps(values, unit, kind)
     if pa.types.is_date(kind):
-        return _dates(values).cast(kind)
+        return _replace_infinite_dates(values).cast(kind)
     if pa.types.is_time(kind):
-        unit = unit or _unit_of(values, kind, _DAY_MS)
+        unit = unit or _derive_unit(values, kind, _DAY_MS)
         if unit in ("s", "ms"):
             return values.cast(pa.int32()).cast(pa.time32(unit)).cast(kind)
         return values.cast(pa.time64(unit)).cast(kind)
     if pa.types.is_decimal(kind):
-        return _decimals(values, field, said)
+        return _convert_decimals(values, field, said)
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         decoded = [None if text is None else base64.b64decode(text, validate=True) for text in values.to_pylist()]
         return pa.array(decoded, kind)
     if pa.types.is_list(kind) and values.type != kind:
-        return _lists(values, field, said)
+        return _convert_lists(values, field, said)
     if pa.types.is_struct(kind) and values.type != kind:
         parts = [
             meant(part, pa.field(f"{field.name}.{inner.name}", inner.type), None)
@@ -135,15 +135,15 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
     if pa.types.is_string(kind) and said is not None and said.type == "bytes":
         if said.meaning != DECIMAL and values.null_count < len(values):
             raise pa.ArrowInvalid("it is sent as bytes, which need a binary column")
-        return pa.array([None if text is None else _unscaled(text, said.scale) for text in values.to_pylist()], kind)
+        return pa.array(
+            [None if text is None else _decimal_text(text, said.scale) for text in values.to_pylist()], kind
+        )
     return values.cast(kind)
 
 
-def _of_its_type(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
-    """Convert Avro values to the type of the table's column, or to the type of its JSON encoding.
-
-    Raises ArrowInvalid if the conversion would change the value, such as from a number to a string.
-    """
+def _convert_avro_values(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
+    # The result has the type of the table's column, or of its JSON encoding. Raises ArrowInvalid if the conversion
+    # would change the value, such as from a number to a string.
     types, value_type, kind = pa.types, values.type, field.type
     if values.null_count == len(values):
         return pa.nulls(len(values), kind)
@@ -162,7 +162,7 @@ def _of_its_type(values: pa.Array, field: pa.Field, said: ConnectColumn | None) 
         if types.is_decimal(kind):
             return values.cast(pa.string())
     elif types.is_list(value_type) and types.is_list(kind):
-        return _lists(values, field, said)
+        return _convert_lists(values, field, said)
     elif value_type == kind == HSTORE:
         return values
     elif types.is_struct(value_type):
@@ -170,23 +170,20 @@ def _of_its_type(values: pa.Array, field: pa.Field, said: ConnectColumn | None) 
         if fields.keys() == {"scale", "value"} and not types.is_struct(kind):
             return texts_of(values)
         if types.is_struct(kind):
-            parts = [_part(values, inner, fields.get(inner.name), field.name) for inner in kind]
+            parts = [_convert_struct_field(values, inner, fields.get(inner.name), field.name) for inner in kind]
             mask = values.is_null() if values.null_count else None
             return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
     raise pa.ArrowInvalid(f"it is sent as {value_type}")
 
 
-def _part(values: pa.Array, inner: pa.Field, index: int | None, name: str) -> pa.Array:
-    """Convert one field of a struct column, by its index, to the type of the table's field.
-
-    If the index is None, all values are null.
-    """
+def _convert_struct_field(values: pa.Array, inner: pa.Field, index: int | None, name: str) -> pa.Array:
+    # If the index is None, all values are null.
     if index is None:
         return pa.nulls(len(values), inner.type)
     return meant(pc.struct_field(values, [index]), pa.field(f"{name}.{inner.name}", inner.type), None)
 
 
-def _lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
+def _convert_lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     kind = field.type
     inner = meant(values.flatten(), pa.field(field.name, kind.value_type), said.items if said else None)
     counts = pc.fill_null(pc.list_value_length(values), 0)
@@ -194,21 +191,21 @@ def _lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.
     return pa.ListArray.from_arrays(ends, inner, type=kind, mask=values.is_null() if values.null_count else None)
 
 
-def _dates(days: pa.Array) -> pa.Array:
-    """Replace infinite dates, in days since 1970, by the first or the last day that tables support."""
-    for (first, last), limit in _ENDLESS_DAYS.items():
+def _replace_infinite_dates(days: pa.Array) -> pa.Array:
+    # Infinite dates become the first or the last day that tables support.
+    for (first, last), limit in _INFINITE_DATES.items():
         is_infinite = pc.and_(pc.greater_equal(days, first), pc.less_equal(days, last))
         if pc.any(is_infinite).as_py():
             days = pc.if_else(is_infinite, pa.scalar(limit, days.type), days)
     return days
 
 
-def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
-    """Convert numbers to timestamps without a zone. If `unit` is None, it is derived from the numbers."""
+def _to_local_timestamps(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
+    # If `unit` is None, it is derived from the numbers.
     given_unit, units = unit, {"s": 1_000_000, "ms": 1_000, "us": 1}
-    unit = unit or _unit_of(numbers, kind, _TIMESTAMP_MS)
+    unit = unit or _derive_unit(numbers, kind, _TIMESTAMP_MS)
     per_unit = units.get(unit, 1)
-    for sent, limit in _ENDLESS.items():
+    for sent, limit in _INFINITE_TIMESTAMPS.items():
         for sent_per in {per_unit} if given_unit else {per_unit, 1_000}:
             is_infinite = pc.equal(numbers, sent // sent_per)
             if pc.any(is_infinite).as_py():
@@ -217,21 +214,11 @@ def _local(numbers: pa.Array, unit: str | None, kind: pa.DataType) -> pa.Array:
     return numbers.cast(pa.timestamp(unit)).cast(kind)
 
 
-def _unit_of(numbers: pa.Array, kind: pa.DataType, max_ms: int) -> str:
-    """Derive whether time values are in milliseconds or microseconds, if the event's schema contains no unit.
+def _derive_unit(numbers: pa.Array, kind: pa.DataType, max_ms: int) -> str:
+    """Return whether numbers in a time column are milliseconds or microseconds, if the event's schema has no unit.
 
-    Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds.
-
-    Args:
-        numbers: The numbers.
-        kind: The type of the table's column.
-        max_ms: The largest number that may be in milliseconds.
-
-    Returns:
-        The unit: 'ms', 'us', or the unit of another column type.
-
-    Raises:
-        ArrowInvalid: The unit of a number may be milliseconds or microseconds.
+    Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds. Numbers above `max_ms`
+    cannot be milliseconds. Raises ArrowInvalid if both units are possible.
     """
     if kind.unit not in ("ms", "us"):
         return str(kind.unit)
@@ -250,8 +237,8 @@ def _unit_of(numbers: pa.Array, kind: pa.DataType, max_ms: int) -> str:
     )
 
 
-def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert ISO 8601 strings to timestamps with a zone. Infinity becomes the first or the last supported moment."""
+def _to_zoned_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    # Infinity becomes the first or the last supported moment.
     moments = pa.timestamp("us", "UTC")
     is_infinite = pc.is_in(texts, value_set=pa.array(list(_INFINITIES)))
     if not pc.any(is_infinite).as_py():
@@ -262,14 +249,14 @@ def _zoned(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.replace_with_mask(finite, is_infinite, ends).cast(kind, safe=False)
 
 
-def _decimals(texts: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
+def _convert_decimals(texts: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     if said is not None and said.meaning == DECIMAL and said.type == "bytes":
-        texts = pa.array([None if text is None else _unscaled(text, said.scale) for text in texts.to_pylist()])
+        texts = pa.array([None if text is None else _decimal_text(text, said.scale) for text in texts.to_pylist()])
         return texts.cast(pa.string()).cast(field.type)
     try:
         return texts.cast(field.type)
     except pa.ArrowInvalid:
-        if said is None and (sample := next((one for one in texts.to_pylist() if _is_bytes(one)), None)):
+        if said is None and (sample := next((one for one in texts.to_pylist() if _is_base64(one)), None)):
             raise ColumnError(
                 f"Column {field.name!r} is a decimal, but its values are sent as bytes, such as {printable(sample)}, "
                 "without a schema that contains their scale. Set decimal.handling.mode=string in the connector, and "
@@ -279,8 +266,8 @@ def _decimals(texts: pa.Array, field: pa.Field, said: ConnectColumn | None) -> p
         raise
 
 
-def _is_bytes(text: str | None) -> bool:
-    """Return whether a string is base64 and not a number, which shows that a decimal was sent as bytes."""
+def _is_base64(text: str | None) -> bool:
+    # A base64 string that is not a number shows that a decimal was sent as bytes.
     if not text or text in FLOATS or not _BASE64.fullmatch(text):
         return False
     try:
@@ -290,11 +277,9 @@ def _is_bytes(text: str | None) -> bool:
     return False
 
 
-def _unscaled(content: str | bytes, scale: int) -> str:
-    """Convert the bytes of a decimal, which are an integer without the scale, to a string such as '123.45'.
-
-    A string contains the bytes in base64. Raises ValueError for an unsupported scale or invalid base64.
-    """
+def _decimal_text(content: str | bytes, scale: int) -> str:
+    # The bytes are an integer without the scale. A string contains them in base64. Raises ValueError for an unsupported
+    # scale or invalid base64.
     if abs(scale) > _SCALE_MAX:
         raise ValueError(f"a decimal has the unsupported scale {scale}")
     if isinstance(content, str):
@@ -319,7 +304,7 @@ def texts_of(scaled: pa.Array) -> pa.Array:
     """
     return pa.array(
         [
-            None if value is None else _unscaled(value["value"] or "", value["scale"] or 0)
+            None if value is None else _decimal_text(value["value"] or "", value["scale"] or 0)
             for value in scaled.to_pylist()
         ],
         pa.string(),
@@ -357,7 +342,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     types = pa.types
     if types.is_decimal(kind) or types.is_string(kind):
         if is_scaled(value):
-            return _unscaled(value["value"], int(value["scale"]))
+            return _decimal_text(value["value"], int(value["scale"]))
         if types.is_decimal(kind) and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
             return str(value)
     elif types.is_floating(kind):
@@ -399,21 +384,26 @@ def unfit(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> Sequ
         meant(values, field, said)
     except UNFIT as problem:
         if len(values) == 1:
-            return [(0, f"Column {field.name!r}: {_shown(values)} is not a valid {field.type}: {_line(problem)}")]
+            return [
+                (
+                    0,
+                    f"Column {field.name!r}: {_printable(values)} is not a valid {field.type}: {_first_line(problem)}",
+                )
+            ]
         half = len(values) // 2
         after = unfit(values.slice(half), field, said)
         return [*unfit(values.slice(0, half), field, said), *((index + half, reason) for index, reason in after)]
     return []
 
 
-def _shown(values: pa.Array) -> str:
+def _printable(values: pa.Array) -> str:
     try:
         return printable(values[0].as_py())
     except UnicodeDecodeError:  # Arrow's reader accepts bytes that are not UTF-8
         return "a value"
 
 
-def _line(problem: BaseException) -> str:
+def _first_line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""Readers that split a file into blocks of limited size: whole records of text, or batches of Parquet and Avro rows.
+"""Readers that split a file into blocks of limited size, such as whole lines, CSV records or batches of rows.
 
 Memory holds only one block, so a file may be much larger than memory. A reader can begin at the offset where an earlier
 reader stopped.
@@ -22,7 +22,7 @@ _RECORD_MAX = 64 << 20  # bytes of a line or a CSV record, if max_bytes is small
 _BATCH_ROWS = 65_536
 _TEXT = (pa.string(), pa.binary())
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
-_AROUND = np.frombuffer(b',\r\n"', np.uint8)  # bytes next to the quotes of a CSV field
+_FIELD_BORDERS = np.frombuffer(b',\r\n"', np.uint8)  # bytes next to the quotes of a CSV field
 _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
 
 
@@ -79,7 +79,7 @@ class TextBlocks:
         """
         buffer_size = max(1, bytes_max)
         while True:
-            self._fill(buffer_size)
+            self._fill_buffer(buffer_size)
             if not self._rest:
                 return None
             ends, open_at = record_ends(self._rest, self._csv)
@@ -105,15 +105,15 @@ class TextBlocks:
 
     def ended(self) -> bool:
         """Return whether the file was read to its end."""
-        self._fill(0)
+        self._fill_buffer(0)
         return not self._rest
 
     def lines_in(self, text: bytes) -> int:
         """Count the line ends in a piece of the file. In CSV, a carriage return alone also ends a line."""
         return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
-    def _fill(self, size: int) -> None:
-        """Read from the file until more than `size` unprocessed bytes are buffered, or the file ends."""
+    def _fill_buffer(self, size: int) -> None:
+        # More than `size` bytes are buffered, unless the file ends.
         parts, buffered = [self._rest], len(self._rest)
         while not self._ended and buffered <= size:  # one byte more tells whether the file ends here
             data = self._stream.read(size + 1 - buffered)
@@ -140,7 +140,7 @@ def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
     opening, closing = quotes[::2], quotes[1::2]
     before = text[opening[opening > 0] - 1]
     after = text[closing[closing + 1 < len(text)] + 1]
-    if np.isin(before, _AROUND).all() and np.isin(after, _AROUND).all():
+    if np.isin(before, _FIELD_BORDERS).all() and np.isin(after, _FIELD_BORDERS).all():
         outside = np.searchsorted(quotes, ends) % 2 == 0
         return ends[outside], int(quotes[-1]) if len(quotes) % 2 else -1
     fields = list(_QUOTED.finditer(data))  # rare: quotes within fields that are not quoted
@@ -173,7 +173,7 @@ class RowBatches:
         self._file: Any = opened_parquet(source) if kind == "parquet" else None
         self._columns = columns
         self.schema: pa.Schema = self._file.schema_arrow if self._file else None
-        if self._file and (names := self._repeating()):
+        if self._file and (names := self._dictionary_columns()):
             self._file = opened_parquet(source, names)
         self._batches: Iterator[pa.Table] | None = None
         if self._file is None:
@@ -189,7 +189,7 @@ class RowBatches:
         Returns:
             The rows, or None at the end of the file.
         """
-        self._load(bytes_max, rows_max)
+        self._load_rows(bytes_max, rows_max)
         if self._left is None:
             return None
         rows = self._left
@@ -198,28 +198,26 @@ class RowBatches:
         self._left = rows.slice(count) if count < len(rows) else None
         self.offset += count
         rows = rows.slice(0, count)
-        return self._moments(self._decoded(rows)) if self._file is not None else rows
+        return self._cast_int96_to_utc(self._decode_dictionaries(rows)) if self._file is not None else rows
 
     def ended(self) -> bool:
         """Return whether the file was read to its end."""
-        self._load(_RECORD_MAX, _BATCH_ROWS)
+        self._load_rows(_RECORD_MAX, _BATCH_ROWS)
         return self._left is None
 
-    def _load(self, bytes_max: int, rows_max: int) -> None:
-        """Read more rows from the file if all loaded rows were returned."""
+    def _load_rows(self, bytes_max: int, rows_max: int) -> None:
         if self._batches is None:
-            is_small = self.offset == 0 and self._fits(bytes_max, rows_max)
-            self._batches = iter([self._file.read()]) if is_small else self._row_groups(bytes_max)
+            is_small = self.offset == 0 and self._fits_in_block(bytes_max, rows_max)
+            self._batches = iter([self._file.read()]) if is_small else self._read_row_groups(bytes_max)
         while self._left is None and (rows := next(self._batches, None)) is not None:
             self._left = rows if len(rows) else None
 
-    def _fits(self, bytes_max: int, rows_max: int) -> bool:
+    def _fits_in_block(self, bytes_max: int, rows_max: int) -> bool:
         metadata = self._file.metadata
         size = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
         return size <= bytes_max and metadata.num_rows <= rows_max
 
-    def _row_groups(self, bytes_max: int) -> Iterator[pa.Table]:
-        """Yield the rows from row `offset` on, in batches that do not cross row groups."""
+    def _read_row_groups(self, bytes_max: int) -> Iterator[pa.Table]:
         skip = self.offset
         for number in range(self._file.metadata.num_row_groups):
             group = self._file.metadata.row_group(number)
@@ -234,11 +232,9 @@ class RowBatches:
                     yield rows.slice(skip)
                 skip = max(0, skip - len(rows))
 
-    def _repeating(self) -> list[str]:
-        """Return the text and binary columns that dictionaries make much smaller in the file than in memory.
-
-        These columns stay dictionaries until it is known how many rows fit into a batch.
-        """
+    def _dictionary_columns(self) -> list[str]:
+        # Dictionaries make these text and binary columns much smaller in the file than in memory. They stay
+        # dictionaries until it is known how many rows fit into a batch.
         metadata, names = self._file.metadata, set[str]()
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -248,19 +244,15 @@ class RowBatches:
                     names.add(column.path_in_schema)
         return [field.name for field in self.schema if field.name in names and field.type in _TEXT]
 
-    def _decoded(self, rows: pa.Table) -> pa.Table:
-        """Convert dictionary-encoded text and binary columns to plain columns."""
+    def _decode_dictionaries(self, rows: pa.Table) -> pa.Table:
         for index, field in enumerate(rows.schema):
             if _is_text_dictionary(field.type):
                 rows = rows.set_column(index, field.name, rows.column(index).cast(field.type.value_type))
         return rows
 
-    def _moments(self, rows: pa.Table) -> pa.Table:
-        """Cast INT96 timestamps to UTC if the table's column has a time zone.
-
-        INT96 values have no zone, and the programs that write them store UTC.
-        """
-        for name in self._int96():
+    def _cast_int96_to_utc(self, rows: pa.Table) -> pa.Table:
+        # INT96 values have no zone, and the programs that write them store UTC.
+        for name in self._int96_columns():
             if name in self._columns.names and name in rows.column_names:
                 kind = self._columns.field(name).type
                 if pa.types.is_timestamp(kind) and kind.tz:
@@ -268,7 +260,7 @@ class RowBatches:
                     rows = rows.set_column(index, name, rows[name].cast(pa.timestamp("us", "UTC")))
         return rows
 
-    def _int96(self) -> list[str]:
+    def _int96_columns(self) -> list[str]:
         columns = (self._file.schema.column(index) for index in range(len(self._file.schema)))
         return [column.path for column in columns if column.physical_type == "INT96"]
 
@@ -278,7 +270,6 @@ def _is_text_dictionary(kind: pa.DataType) -> bool:
 
 
 def _decoded_bytes(rows: pa.Table) -> int:
-    """Return the size that rows have in memory after dictionaries are decoded."""
     size = 0
     for column in rows.columns:
         size += column.nbytes

@@ -1,4 +1,4 @@
-"""Conversion of blocks of files to rows and bad rows.
+"""Conversion of blocks of files to rows and bad rows. A bad row is a line that cannot be decoded.
 
 A block is decoded as a whole, which is fast. If this fails, a line is bad or the file is damaged. The text is then
 split in halves until each bad line is alone, so a few bad lines cost little and the other lines become rows. A damaged
@@ -27,8 +27,8 @@ from hoodoo.writers.batches.json_text import objects_in
 from hoodoo.writers.batches.row_files import rows_of
 from hoodoo.writers.batches.value_validation import every_bad, unsound_rows
 
-_MARK = b"\xef\xbb\xbf"  # byte order mark, which some editors write first
-_OTHERWISE = "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine)."
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # byte order mark, which some editors write first
+_BAD_FILE_ADVICE = "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine)."
 _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _PARSING = pa.csv.ParseOptions(newlines_in_values=True)
 _Parse = Callable[[pa.Buffer], pa.Table]
@@ -51,7 +51,7 @@ class FileRows:
     bad_max: int
 
     @property
-    def _shown(self) -> str:
+    def _printable_name(self) -> str:
         return shown(self.name)
 
     def table(self, rows: pa.Table) -> Part:
@@ -59,7 +59,7 @@ class FileRows:
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
         rows = decoder.wanted(sound(rows))
-        return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
+        return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def json(self, text: bytes, line: int = 0) -> Part:
         """Decode a block of text with one JSON object per line.
@@ -75,15 +75,15 @@ class FileRows:
             TooManyBadRows: There are more than `bad_max` bad lines. `details` contains them as `found`.
         """
         decoder = JsonDecoder(self.columns, self.unknown)
-        text = text[3:] if not line and text.startswith(_MARK) else text
+        text = text[3:] if not line and text.startswith(_BYTE_ORDER_MARK) else text
         data = pa.py_buffer(text)
         try:
             rows = decoder.parse(data)
             if len(rows) == objects_in(data) and not decoder.lacking(rows):
-                return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
+                return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
         except PROBLEMS:
             pass
-        bad = self._bad("line")
+        bad = self._bad_collector("line")
         lines = [(number, content) for number, content in enumerate(text.split(b"\n"), line + 1) if content.strip()]
         parts = list(decoder.rows(lines, bad))
 
@@ -91,7 +91,7 @@ class FileRows:
             return f"line {parts[part][1][row]} of {printable(self.name)}"
 
         rows = together(self.name, [rows for rows, _ in parts], self.columns, place)
-        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._shown)
+        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def csv(self, header: bytes, text: bytes, line: int = 0) -> Part:
         """Decode a block of CSV records.
@@ -118,16 +118,18 @@ class FileRows:
             rows = sound(rows_of("csv", data, self.columns, lambda column: False))
             _require_columns(self.name, rows.schema.names, self.columns, len(rows))
             rows = decoder.wanted(rows)
-            return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._shown)
+            return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
         except PROBLEMS:
             pass
-        bad = self._bad("row")
-        rows = together(self.name, list(_csv_parts(data, self.columns, parse, bad, line)), self.columns)
-        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._shown)
+        bad = self._bad_collector("row")
+        rows = together(self.name, list(_read_csv_text(data, self.columns, parse, bad, line)), self.columns)
+        return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
-    def _bad(self, unit: str) -> BadMessages:
+    def _bad_collector(self, unit: str) -> BadMessages:
         return BadMessages(
-            self._shown, self.bad_max, lambda number, payload: _place(self._shown, unit, number, payload)
+            self._printable_name,
+            self.bad_max,
+            lambda number, payload: _record_location(self._printable_name, unit, number, payload),
         )
 
 
@@ -142,7 +144,7 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
     `stamp` identifies the content of the file, so that a rewritten file gets another row.
     """
     row = {
-        "place": _place(shown(name), "file", 0, stamp.encode()),
+        "place": _record_location(shown(name), "file", 0, stamp.encode()),
         "reason": "file",
         "detail": said(problem)[:500],
         "payload": shown(name).encode(),
@@ -151,27 +153,23 @@ def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
 
 
 def _require_columns(name: str, names: Sequence[str], columns: pa.Schema, rows: int) -> None:
-    """Raise ColumnError if a file has a column twice, or lacks a key column."""
     if duplicates := [column for column in names if names.count(column) > 1]:
         raise ColumnError(
-            f"File {printable(name)} has the column {duplicates[0]!r} twice. {_OTHERWISE}",
+            f"File {printable(name)} has the column {duplicates[0]!r} twice. {_BAD_FILE_ADVICE}",
             file=name,
             column=duplicates[0],
         )
     if rows and (missing := [field.name for field in columns if not field.nullable and field.name not in names]):
         raise ColumnError(
             f"File {printable(name)} lacks the key column {missing[0]!r}: expected it among its columns "
-            f"{printable(list(names))}. Give the job a transform that adds the column. {_OTHERWISE}",
+            f"{printable(list(names))}. Give the job a transform that adds the column. {_BAD_FILE_ADVICE}",
             file=name,
             column=missing[0],
         )
 
 
-def _place(name: str, unit: str, number: int, payload: bytes) -> str:
-    """Return the location of a bad record in a file, as stored in the quarantine: path, unit, number and digest.
-
-    The digest distinguishes the record from other records, because the file may be rewritten.
-    """
+def _record_location(name: str, unit: str, number: int, payload: bytes) -> str:
+    # The digest distinguishes the record from other records, because the file may be rewritten.
     return f"{name}:{unit}:{number}:{xxhash.xxh3_64_hexdigest(payload)[:8]}"
 
 
@@ -179,50 +177,51 @@ def damaged(name: str, kind: str, problem: BaseException) -> DataError:
     """Create the error for a file that cannot be decoded. `kind` is the expected format, such as 'csv'."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
-        f"{_OTHERWISE}",
+        f"{_BAD_FILE_ADVICE}",
         file=name,
     )
 
 
 # ---- CSV
-def _csv_parts(data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages, line: int) -> Iterator[pa.Table]:
-    """Yield the good rows of CSV text, and add the bad rows to `bad`.
-
-    All rows are first read as strings. A row is bad if it has the wrong number of fields, a cell that is not UTF-8, or
-    a value that does not match its column. `line` is the number of lines before `data`.
-    """
+def _read_csv_text(
+    data: pa.Buffer, columns: pa.Schema, parse: _Parse, bad: BadMessages, line: int
+) -> Iterator[pa.Table]:
+    # The bad rows are added to `bad`. All rows are first read as strings. A row is bad if it has the wrong number of
+    # fields, a cell that is not UTF-8, or a value that does not match its column. `line` is the number of lines before
+    # `data`.
     if data[-1] != ord("\n"):  # otherwise Arrow reads an empty last field as an empty string
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     content = data.to_pybytes()
     ends, _ = record_ends(content, True)
     starts = np.append(0, ends[:-1])
     try:
-        header = _header(content, starts, ends)
+        header = _column_names(content, starts, ends)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
     _require_columns(bad.where, header, columns, 1)
-    data, numbers = _without_bytes(data, header, starts, ends, bad, line)
+    data, numbers = _remove_invalid_utf8(data, header, starts, ends, bad, line)
 
     def odd(row: pa.csv.InvalidRow) -> str:
         field_counts = f"{row.actual_columns} fields instead of {row.expected_columns}"
         text = row.text.encode()
-        bad.note_at(_place(bad.where, "line", line + numbers(row.number - 1) + 1, text), field_counts, text)
+        bad.note_at(_record_location(bad.where, "line", line + numbers(row.number - 1) + 1, text), field_counts, text)
         return "skip"
 
     try:
-        rows = _as_strings(data, header, odd)
+        rows = _read_csv_as_strings(data, header, odd)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise damaged(bad.where, "csv", problem) from None
     for start in range(0, len(rows), AT_ONCE):
         some = rows.slice(start, AT_ONCE)
-        yield from _good_rows(some, [line + numbers(at + 1) for at in range(start, start + len(some))], parse, bad)
+        yield from _parse_good_rows(
+            some, [line + numbers(at + 1) for at in range(start, start + len(some))], parse, bad
+        )
 
 
-def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.InvalidRow], str] | None) -> pa.Table:
-    """Read CSV text with all cells as strings.
-
-    `odd` is called for each row with a wrong number of fields. None: such a row raises an error.
-    """
+def _read_csv_as_strings(
+    data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.InvalidRow], str] | None
+) -> pa.Table:
+    # `odd` is called for each row with a wrong number of fields. None: such a row raises an error.
     texts = pa.csv.ConvertOptions(
         check_utf8=False,
         column_types=dict.fromkeys(header, pa.string()),
@@ -235,15 +234,13 @@ def _as_strings(data: pa.Buffer, header: Sequence[str], odd: Callable[[pa.csv.In
     return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, texts)
 
 
-def _without_bytes(
+def _remove_invalid_utf8(
     data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
 ) -> tuple[pa.Buffer, Callable[[int], int]]:
-    """Remove the CSV records with invalid UTF-8, and add them to `bad`.
+    """Remove the CSV records with invalid UTF-8 from `data`, and add them to `bad`.
 
-    The search uses the bytes, because Arrow would decode each invalid row.
-
-    Returns:
-        The remaining records, and a function that maps the number of a remaining record to its number in `data`.
+    Also returns a function that maps the number of a remaining record to its number in `data`. The search uses the
+    bytes, because Arrow would decode each invalid row.
     """
     content = data.to_pybytes()
 
@@ -260,7 +257,7 @@ def _without_bytes(
     records = [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     filled = [index for index, record in enumerate(records) if record.strip(b"\r\n")]
     for index in undecodable:
-        reason = _why_no_text(header, records[filled[0]] + records[index])
+        reason = _describe_invalid_utf8(header, records[filled[0]] + records[index])
         bad.note(line + int(np.searchsorted(filled, index)), reason, records[index].rstrip(b"\r\n"))
     remaining = np.setdiff1d(filled, undecodable)
     kept = np.searchsorted(filled, remaining)
@@ -268,10 +265,10 @@ def _without_bytes(
     return rest_of_data, lambda number: int(kept[number]) if number < len(kept) else number
 
 
-def _why_no_text(header: Sequence[str], record: bytes) -> str:
-    """Describe which column of a CSV record contains invalid UTF-8. `record` is the header followed by the record."""
+def _describe_invalid_utf8(header: Sequence[str], record: bytes) -> str:
+    # `record` is the header followed by the record.
     try:
-        rows = _as_strings(pa.py_buffer(record), header, None)
+        rows = _read_csv_as_strings(pa.py_buffer(record), header, None)
     except pa.ArrowInvalid as problem:
         if (match := _FIELDS.search(str(problem))) is None:
             return "the row has bytes that are not UTF-8"
@@ -280,17 +277,14 @@ def _why_no_text(header: Sequence[str], record: bytes) -> str:
     return f"column {name!r} has bytes that are not UTF-8"
 
 
-def _header(content: bytes, starts: np.ndarray, ends: np.ndarray) -> list[str]:
-    """Return the column names in the first non-empty CSV record.
-
-    `starts` and `ends` are the byte ranges of all records.
-    """
+def _column_names(content: bytes, starts: np.ndarray, ends: np.ndarray) -> list[str]:
+    # `starts` and `ends` are the byte ranges of all records.
     records = (content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
     first = next((record for record in records if record.strip(b"\r\n")), b"")
     return list(pa.csv.read_csv(pa.BufferReader(first), parse_options=_PARSING).schema.names)
 
 
-def _good_rows(
+def _parse_good_rows(
     rows: pa.Table, numbers: Sequence[int], parse: Callable[[pa.Buffer], pa.Table], bad: BadMessages
 ) -> Iterator[pa.Table]:
     sink = pa.BufferOutputStream()
@@ -303,8 +297,8 @@ def _good_rows(
         problem = error
     if len(rows) > 1:
         middle = len(rows) // 2
-        yield from _good_rows(rows.slice(0, middle), numbers[:middle], parse, bad)
-        yield from _good_rows(rows.slice(middle), numbers[middle:], parse, bad)
+        yield from _parse_good_rows(rows.slice(0, middle), numbers[:middle], parse, bad)
+        yield from _parse_good_rows(rows.slice(middle), numbers[middle:], parse, bad)
         return
     reason = said(problem)
     if isinstance(problem, ColumnError):  # remove the position in the single-row file

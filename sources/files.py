@@ -34,12 +34,12 @@ from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_
 
 _KINDS = ("json", "csv", "parquet", "avro")
 _BLOCK = 8 << 20  # decoded bytes of a file per block
-_SPELLINGS = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
+_FORMAT_ALIASES = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 
 @dataclass(frozen=True)
-class _Work:
-    """Plan of one batch: the files to read, and the files that earlier batches have read.
+class _BatchPlan:
+    """Plan of one ingestion batch: the files to read, and the files that earlier batches have read.
 
     Attributes:
         before: Files that earlier batches have read.
@@ -105,7 +105,7 @@ class Files(Source):
             OptionError: An argument is invalid.
             CallError: The path is not a path.
         """
-        file_format = None if format is None else _SPELLINGS.get(str(format).lower(), format)
+        file_format = None if format is None else _FORMAT_ALIASES.get(str(format).lower(), format)
         if file_format is not None:
             one_of("format", file_format, _KINDS)
         one_of("on_change", on_change, ("fail", "again"))
@@ -126,7 +126,7 @@ class Files(Source):
         self._same = set[tuple[str, str]]()
         self._planned = dict[str, Listed]()
         self._refused = set[str]()
-        self._open: tuple[tuple[str, str, int], _Reader] | None = None
+        self._open: tuple[tuple[str, str, int], _FileReader] | None = None
         if file_format is None and is_file_name(pattern):
             kind_of(pattern)
 
@@ -149,9 +149,9 @@ class Files(Source):
         """
         now_ms = _now_ms()
         read_files = TakenFiles.of(position, self.folder.uri)
-        all_files, ready = self._files(now_ms)
-        new, unchanged = self._new(read_files, ready)
-        new = self._partial_first(read_files, new, all_files)
+        all_files, ready = self._list_files(now_ms)
+        new, unchanged = self._unread_files(read_files, ready)
+        new = self._move_partial_first(read_files, new, all_files)
         chosen, size = list[Listed](), 0
         for file in new:
             if chosen and size + file.size > limits.bytes:
@@ -163,7 +163,7 @@ class Files(Source):
         before = read_files.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms).with_files(unchanged)
         after = replace(before.with_files(chosen), partial=None)
         left_ms = min((file_.time_ms for file_ in new[len(chosen) :]), default=now_ms)
-        return Planned(_Work(before, tuple(chosen), limits, now_ms, left_ms), after.text())
+        return Planned(_BatchPlan(before, tuple(chosen), limits, now_ms, left_ms), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read the planned files one by one, until the batch reaches its limits.
@@ -185,19 +185,19 @@ class Files(Source):
             TooManyBadRows: A file has more bad rows than the limits allow.
         """
         last: Part | None = None
-        for part in self._parts(cast(_Work, planned.what), columns, unknown):
+        for part in self._read_files(cast(_BatchPlan, planned.what), columns, unknown):
             if last is not None:
                 yield last
             last = part
         if last is not None:
             yield last
 
-    def _parts(self, work: _Work, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
+    def _read_files(self, work: _BatchPlan, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         limits, rows, size = work.limits, 0, 0
         entries = dict[str, Entry]()
         self._planned, self._refused = {shown(file.name): file for file in work.files}, set()
 
-        def position(partial: tuple[Listed, _Reader] | None = None) -> str:
+        def position(partial: tuple[Listed, _FileReader] | None = None) -> str:
             unread_times = [file.time_ms for file in work.files if file.name not in entries]
             read_times = [file.time_ms for file in work.files if file.name in entries and file.time_ms <= work.now_ms]
             hudi_ms = max([work.before.hudi_ms, *(time - self.grace_ms for time in read_times)])
@@ -216,10 +216,10 @@ class Files(Source):
                 yield Part(pa.table({}), position=position())
                 return
             decoder = FileRows(file.name, columns, unknown, limits.bad_rows)
-            reader: _Reader | None = None
+            reader: _FileReader | None = None
             before = rows
             try:
-                reader = self._reader(file, work.before, columns, limits.bytes)
+                reader = self._open_reader(file, work.before, columns, limits.bytes)
                 while file.name not in self._refused:
                     part = reader.next(decoder, limits.bytes - size, limits.rows - rows)
                     if part is None:
@@ -265,24 +265,24 @@ class Files(Source):
         self._refused.add(file.name)
         return bad_file(file.name, file.stamp, problem)
 
-    def _reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _Reader:
-        """Open a file for reading. If an earlier batch read only a part of the file, reading continues there."""
-        partial = taken.partial if taken.partial and self._is_same(file, taken.partial) else None
+    def _open_reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _FileReader:
+        # If an earlier batch read only a part of the file, reading continues there.
+        partial = taken.partial if taken.partial and self._has_same_content(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
         open_reader, self._open = self._open, None
         if open_reader is not None:
             if open_reader[0] == (file.name, file.stamp, offset) and offset:
                 return open_reader[1]
             open_reader[1].close()
-        return _Reader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
+        return _FileReader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
 
-    def _partial_first(self, taken: TakenFiles, new: list[Listed], all_files: list[Listed]) -> list[Listed]:
-        """Move the partially read file to the front of the new files. Raises SourceLost if it is missing or changed."""
+    def _move_partial_first(self, taken: TakenFiles, new: list[Listed], all_files: list[Listed]) -> list[Listed]:
+        # Raises SourceLost if the partially read file is missing or changed.
         partial = taken.partial
         if partial is None:
             return new
         file = next((listed_file for listed_file in all_files if listed_file.name == partial.name), None)
-        if file is not None and (self._is_same(file, partial) or self.on_change == "again"):
+        if file is not None and (self._has_same_content(file, partial) or self.on_change == "again"):
             return [file, *(listed_file for listed_file in new if listed_file.name != file.name)]
         event = "was rewritten" if file else "was removed"
         raise SourceLost(
@@ -291,17 +291,15 @@ class Files(Source):
             file=partial.name,
         )
 
-    def _new(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
-        """Return the unread files, oldest first, and the files with a new time but the content that was read.
-
-        Raises SourceLost if a file was rewritten and on_change is 'fail'.
-        """
+    def _unread_files(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
+        # The second list has the files with a new time but the content that was read. Raises SourceLost if a file was
+        # rewritten and on_change is 'fail'.
         new, unchanged = list[Listed](), list[Listed]()
         for file in taken.new(ready):
             entry = taken.seen.get(file.name)
             if entry is None or entry.gone_ms:
                 new.append(file)
-            elif self._is_same(file, entry):
+            elif self._has_same_content(file, entry):
                 unchanged.append(file)
             elif self.on_change == "fail":
                 raise SourceLost(
@@ -314,12 +312,9 @@ class Files(Source):
                 new.append(file)
         return new, unchanged
 
-    def _is_same(self, file: Listed, read: Entry | ReadSoFar) -> bool:
-        """Return whether a file still has the content that was read, even if its modification time changed.
-
-        Only small files have a digest of their content for this comparison. A large file with another time counts as
-        changed.
-        """
+    def _has_same_content(self, file: Listed, read: Entry | ReadSoFar) -> bool:
+        # Only small files have a digest of their content for this comparison. A large file with another time counts as
+        # changed.
         if file.stamp == read.stamp or (file.name, file.stamp) in self._same:
             return True
         is_equal = bool(read.digest) and read.digest == self.folder.digest(file)
@@ -338,7 +333,7 @@ class Files(Source):
         """
         now_ms = _now_ms()
         taken = TakenFiles.of(position, self.folder.uri)
-        all_files, ready = self._files(now_ms, settle_ms=0)
+        all_files, ready = self._list_files(now_ms, settle_ms=0)
         new = [
             listed_file for listed_file in taken.new(ready) if (listed_file.name, listed_file.stamp) not in self._same
         ]
@@ -368,20 +363,17 @@ class Files(Source):
         if start == EARLIEST:
             return TakenFiles(self.folder.uri).text()
         if start == LATEST:
-            return self._read_before(None).text()
+            return self._position_before(None).text()
         if (moment := time_ms(start)) is not None:
-            return self._read_before(max(0, moment)).text()
+            return self._position_before(max(0, moment)).text()
         if start.startswith("{"):
             return replace(TakenFiles.of(start), folder=self.folder.uri).text()
         return super().position_at(start)
 
-    def _read_before(self, time: int | None) -> TakenFiles:
-        """Return the position at which files modified before `time` (in ms since 1970) count as read.
-
-        None: all files that no longer grow count as read.
-        """
+    def _position_before(self, time: int | None) -> TakenFiles:
+        # `time` is in ms since 1970. None: all files that no longer grow count as read.
         now_ms = _now_ms()
-        all_files, ready = self._files(now_ms)
+        all_files, ready = self._list_files(now_ms)
         old_files = ready if time is None else [listed_file for listed_file in all_files if listed_file.time_ms < time]
         hudi_ms = (
             time
@@ -408,7 +400,7 @@ class Files(Source):
                 f"Checkpoint of Hudi's streamer is invalid: expected a time in ms, got {printable(checkpoint)}.",
                 option="checkpoint",
             )
-        return self._read_before(int(checkpoint) + 1).text()
+        return self._position_before(int(checkpoint) + 1).text()
 
     def to_hudi(self, position: str) -> str:
         """Convert a position to a checkpoint of Apache Hudi's streamer: a time before which all files were read.
@@ -424,8 +416,8 @@ class Files(Source):
     def __repr__(self) -> str:
         return f"<files of {self.folder.uri}>"
 
-    def _files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
-        """List all files of the folder, and the files that are ready: they match the pattern and no longer change."""
+    def _list_files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
+        # Ready files match the pattern and no longer change.
         settle = self.settle_ms if settle_ms is None else settle_ms
         all_files, ready, unknown_formats = list[Listed](), list[Listed](), list[str]()
         first_seen = dict[Listed, tuple[int, float]]()
@@ -451,8 +443,8 @@ class Files(Source):
         return all_files, ready
 
 
-class _Reader:
-    """Reader of one open file, which returns the rows of one block of the file at a time.
+class _FileReader:
+    """Reader of one open file of a folder, which returns the rows of one block of the file at a time.
 
     Attributes:
         offset: The part of the file that was read: decoded bytes of text, or rows of Parquet and Avro.
@@ -466,16 +458,16 @@ class _Reader:
         self._file, self._kind, self.size = file, kind, 0
         self._raw = folder.open(file)
         try:
-            self._blocks = self._opened(kind, columns, offset, line, record_max)
+            self._blocks = self._open_blocks(kind, columns, offset, line, record_max)
         except BaseException:
             self._raw.close()
             raise
 
-    def _opened(
+    def _open_blocks(
         self, kind: str, columns: pa.Schema, offset: int, line: int, record_max: int
     ) -> TextBlocks | RowBatches:
         compression = compression_of(self._file.name)
-        with self._named():
+        with self._add_file_to_errors():
             text: Any = pa.input_stream(self._raw, compression=compression) if compression else self._raw
             if kind in ("json", "csv"):
                 return TextBlocks(text, kind == "csv", offset, line, record_max)
@@ -493,7 +485,7 @@ class _Reader:
     def next(self, decoder: FileRows, bytes_max: int, rows_max: int) -> Part | None:
         """Read the rows of the next block. Returns None at the end of the file."""
         line = self.line
-        with self._named():
+        with self._add_file_to_errors():
             block = self._blocks.next(min(bytes_max, _BLOCK), rows_max)
             if block is None:
                 return None
@@ -510,17 +502,14 @@ class _Reader:
             return part
 
     def ended(self) -> bool:
-        """Return whether the file was read to its end."""
-        with self._named():
+        with self._add_file_to_errors():
             return self._blocks.ended()
 
     def close(self) -> None:
-        """Close the file that is read."""
         self._raw.close()
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Convert errors of decoders and file systems to hoodoo errors that name the file."""
+    def _add_file_to_errors(self) -> Iterator[None]:
         name = self._file.name
         try:
             yield

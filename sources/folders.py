@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hoodoo.storage.s3 import S3Store
 
 _SMALL = 64 << 10  # maximum bytes of a file whose content is compared if its time has changed
-_PASSING = frozenset(
+_TRANSIENT_ERRORS = frozenset(
     {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EMFILE, errno.ENFILE}
     | {errno.ENOMEM, errno.ENOBUFS, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
     | {errno.ECONNRESET, errno.ECONNABORTED, errno.ENODEV, errno.ENXIO}
@@ -94,7 +94,7 @@ def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None)
             f"Folder of files is invalid: expected a path or s3://bucket/prefix, got {printable(path)}.", path=str(path)
         )
     if text.startswith(("s3://", "s3a://")):
-        return _Prefix(text, storage)
+        return _S3Folder(text, storage)
     return _LocalFolder(text)
 
 
@@ -104,44 +104,44 @@ class _LocalFolder:
     def __init__(self, path: str) -> None:
         self.uri = os.path.abspath(path.removeprefix("file://"))
         self.unreadable = dict[str, str]()
-        self._was_there = os.path.isdir(self.uri)
+        self._existed = os.path.isdir(self.uri)
 
     def files(self) -> Iterator[Listed]:
-        self._require_there()
+        self._require_existence()
         self.unreadable.clear()
-        for folder, folders, names in os.walk(self.uri, onerror=self._note):
+        for folder, folders, names in os.walk(self.uri, onerror=self._record_unreadable):
             for path in (os.path.join(folder, name) for name in folders):
                 if os.path.islink(path):
-                    self.unreadable[self._name(path) + "/"] = "It is a link to a folder, which is not followed"
+                    self.unreadable[self._relative_name(path) + "/"] = "It is a link to a folder, which is not followed"
             for name in names:
                 path = os.path.join(folder, name)
                 try:
                     stat = os.stat(path)
                 except OSError as problem:
                     if not isinstance(problem, FileNotFoundError) or os.path.islink(path):
-                        self._note(problem)  # else the file was deleted or moved since the folder was read
+                        self._record_unreadable(problem)  # else the file was deleted or moved since the folder was read
                     continue
-                yield _listed(self._name(path), stat)
+                yield _listed_file(self._relative_name(path), stat)
 
     def open(self, file: Listed) -> pa.NativeFile:
         try:
             source = pa.OSFile(os.fsencode(os.path.join(self.uri, file.name)))
         except FileNotFoundError:
-            raise _changed(self.uri, file) from None
+            raise _changed_file_error(self.uri, file) from None
         except OSError as problem:
             raise unreadable(file.name, problem) from None
-        if _listed(file.name, os.fstat(source.fileno())) != file:
+        if _listed_file(file.name, os.fstat(source.fileno())) != file:
             source.close()
-            raise _changed(self.uri, file)
+            raise _changed_file_error(self.uri, file)
         return source
 
     def require_same(self, file: Listed) -> None:
         try:
             stat = os.stat(os.path.join(self.uri, file.name))
         except OSError:
-            raise _changed(self.uri, file) from None
-        if _listed(file.name, stat) != file:
-            raise _changed(self.uri, file)
+            raise _changed_file_error(self.uri, file) from None
+        if _listed_file(file.name, stat) != file:
+            raise _changed_file_error(self.uri, file)
 
     def digest(self, file: Listed) -> str:
         if file.size > _SMALL:
@@ -152,11 +152,10 @@ class _LocalFolder:
             except OSError as problem:
                 raise unreadable(file.name, problem) from None
 
-    def _require_there(self) -> None:
-        """Raise CallError if the folder never existed, or SourceUnavailable if it existed before and is missing now."""
+    def _require_existence(self) -> None:
         if os.path.isdir(self.uri):
-            self._was_there = True
-        elif self._was_there:
+            self._existed = True
+        elif self._existed:
             raise SourceUnavailable(
                 f"Folder {printable(self.uri)} does not exist any more: it was deleted, moved or "
                 "unmounted. Restore it.",
@@ -165,29 +164,29 @@ class _LocalFolder:
         else:
             raise CallError(f"Folder {printable(self.uri)} does not exist. Correct the path.", path=self.uri)
 
-    def _name(self, path: str) -> str:
+    def _relative_name(self, path: str) -> str:
         return os.path.relpath(path, self.uri).replace(os.sep, "/")
 
-    def _note(self, problem: OSError) -> None:
-        """Record a file or a subfolder as unreadable. Raises SourceUnavailable for a transient failure."""
+    def _record_unreadable(self, problem: OSError) -> None:
+        # Raises SourceUnavailable for a transient failure.
         path = os.fspath(problem.filename)
         if path == self.uri and not isinstance(problem, FileNotFoundError):
-            if problem.errno in _PASSING:
+            if problem.errno in _TRANSIENT_ERRORS:
                 raise unreadable(path, problem)
             raise CallError(
                 f"Folder {printable(path)} cannot be read: {problem.strerror}. Correct its permissions.", path=path
             ) from None
-        if problem.errno in _PASSING:
-            raise unreadable(self._name(path), problem)
+        if problem.errno in _TRANSIENT_ERRORS:
+            raise unreadable(self._relative_name(path), problem)
         is_folder = os.path.isdir(path) and not os.path.islink(path)
         if not isinstance(problem, FileNotFoundError) or os.path.islink(path):
-            self.unreadable[self._name(path) + "/" * is_folder] = problem.strerror or str(problem)
+            self.unreadable[self._relative_name(path) + "/" * is_folder] = problem.strerror or str(problem)
 
 
 def unreadable(name: str, problem: OSError) -> HoodooError:
     """Create the error for a file that cannot be read: SourceUnavailable for a transient failure, else DataError."""
     reason = problem.strerror or str(problem) or type(problem).__name__
-    if problem.errno in _PASSING:
+    if problem.errno in _TRANSIENT_ERRORS:
         return SourceUnavailable(f"File {printable(name)} cannot be read now: {reason}. Try again later.", file=name)
     return DataError(
         f"File {printable(name)} cannot be read: {reason}. Correct its permissions or remove it, or pass "
@@ -196,7 +195,7 @@ def unreadable(name: str, problem: OSError) -> HoodooError:
     )
 
 
-def _listed(name: str, stat: os.stat_result) -> Listed:
+def _listed_file(name: str, stat: os.stat_result) -> Listed:
     return Listed(
         stat.st_mtime_ns // 1_000_000,
         name,
@@ -206,7 +205,7 @@ def _listed(name: str, stat: os.stat_result) -> Listed:
     )
 
 
-class _Prefix:
+class _S3Folder:
     settle_ms = 0  # an object appears as a whole
 
     def __init__(self, uri: str, storage: Mapping[str, Any] | None) -> None:
@@ -224,19 +223,19 @@ class _Prefix:
         try:
             source = self.store.open_input(file.name)
         except FileNotFoundError:
-            raise _changed(self.uri, file) from None
+            raise _changed_file_error(self.uri, file) from None
         self.require_same(file)
         return source
 
     def require_same(self, file: Listed) -> None:
         if f"{file.size}-{self.store.version(file.name)}" != file.stamp:
-            raise _changed(self.uri, file)
+            raise _changed_file_error(self.uri, file)
 
     def digest(self, file: Listed) -> str:
         return ""  # the ETag identifies the content
 
 
-def _changed(uri: str, file: Listed) -> SourceChanged:
+def _changed_file_error(uri: str, file: Listed) -> SourceChanged:
     return SourceChanged(
         f"File {printable(file.name)} of {printable(uri)} was deleted or rewritten while it was read. Nothing was "
         "written. Plan again.",

@@ -22,7 +22,7 @@ PROBLEMS = (pa.ArrowException, DataError, ValueError)
 AT_ONCE = 20_000  # number of messages that are decoded together
 
 
-_EVENTS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema", "payload"})
+_EVENT_FIELDS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema", "payload"})
 """Fields that identify a Debezium change event, without or with a schema."""
 
 
@@ -49,7 +49,7 @@ class JsonDecoder(WantedRows):
             fields = json.loads(message)
         except (ValueError, RecursionError):
             return ""
-        if not isinstance(fields, dict) or not any(event <= fields.keys() for event in _EVENTS):
+        if not isinstance(fields, dict) or not any(event <= fields.keys() for event in _EVENT_FIELDS):
             return ""
         return f"; it looks like a change event of Debezium, which {self._events} reads"
 
@@ -70,12 +70,12 @@ class JsonDecoder(WantedRows):
             Rows in the order of the messages, and the numbers of the messages.
         """
         for start in range(0, len(messages), AT_ONCE):
-            yield from self._halved(messages[start : start + AT_ONCE], bad)
+            yield from self._decode_in_halves(messages[start : start + AT_ONCE], bad)
 
-    def _halved(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+    def _decode_in_halves(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         problem: BaseException
         try:
-            text = _lines([message for _, message in messages])
+            text = _join_lines([message for _, message in messages])
             rows = self.parse(pa.py_buffer(text))
             if len(rows) == len(messages):
                 yield from self.complete(rows, messages, bad)
@@ -85,11 +85,11 @@ class JsonDecoder(WantedRows):
             problem = error
         if len(messages) > 1:
             middle = len(messages) // 2
-            yield from self._halved(messages[:middle], bad)
-            yield from self._halved(messages[middle:], bad)
+            yield from self._decode_in_halves(messages[:middle], bad)
+            yield from self._decode_in_halves(messages[middle:], bad)
             return
         [(number, message)] = messages
-        bad.note(number, _why(message, problem), message)
+        bad.note(number, _describe_problem(message, problem), message)
 
 
 def sound(rows: pa.Table) -> pa.Table:
@@ -106,40 +106,34 @@ def sound(rows: pa.Table) -> pa.Table:
     """
     for index, field in enumerate(rows.schema):
         if _has_lists_of_nulls(field):
-            chunks = [_repaired(chunk) for chunk in rows.column(index).chunks]
+            chunks = [_repair_lists(chunk) for chunk in rows.column(index).chunks]
             rows = rows.set_column(index, field, pa.chunked_array(chunks, field.type))
     return rows
 
 
 def _has_lists_of_nulls(field: pa.Field) -> bool:
-    """Return whether a column has lists of nulls, including nested fields.
-
-    All names are decoded too, because Arrow validates them lazily.
-    """
+    # Nested fields count too. All names are decoded here, because Arrow validates them lazily.
     kind, _ = field.type, field.name
     inner = [_has_lists_of_nulls(kind.field(index)) for index in range(kind.num_fields)]
     return any(inner) or pa.types.is_list(kind) and pa.types.is_null(kind.value_type)
 
 
-def _repaired(values: pa.Array) -> pa.Array:
+def _repair_lists(values: pa.Array) -> pa.Array:
     kind, mask = values.type, values.is_null() if values.null_count else None
     if pa.types.is_struct(kind):
-        parts = [_repaired(values.field(index)) for index in range(kind.num_fields)]
+        parts = [_repair_lists(values.field(index)) for index in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
     if not pa.types.is_list(kind):
         return values
     if pa.types.is_null(kind.value_type):
         items = pa.nulls(values.offsets[-1].as_py())
     else:
-        items = _repaired(values.values)
+        items = _repair_lists(values.values)
     return pa.ListArray.from_arrays(values.offsets, items, type=kind, mask=mask)
 
 
-def _lines(messages: Sequence[bytes]) -> bytes:
-    """Join messages into lines of one JSON object each. Raises ValueError if a message is not one object.
-
-    Only the first and the last character of each line are checked.
-    """
+def _join_lines(messages: Sequence[bytes]) -> bytes:
+    # Raises ValueError if a message is not one object. Only the first and the last character of each line are checked.
     text = b"\n".join([*messages, b""])
     if text.count(b"\n") > len(messages) or b"\r" in text or objects_in(pa.py_buffer(text)) != len(messages):
         text = b"".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() + b"\n" for message in messages)
@@ -148,8 +142,8 @@ def _lines(messages: Sequence[bytes]) -> bytes:
     return text
 
 
-def _why(message: bytes, problem: BaseException) -> str:
-    """Describe why a message is bad. For invalid JSON, the description includes the position of the error."""
+def _describe_problem(message: bytes, problem: BaseException) -> str:
+    # For invalid JSON, the reason contains the position of the error.
     try:
         json.loads(message)
     except ValueError as syntax:

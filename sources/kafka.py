@@ -40,12 +40,12 @@ DEBEZIUM, AVRO, DEBEZIUM_AVRO = "debezium-json", "avro", "debezium-avro"
 FORMATS = ("json", AVRO, DEBEZIUM, DEBEZIUM_AVRO)
 OF_REGISTRIES = (AVRO, DEBEZIUM_AVRO)
 """Formats whose messages contain the id of a schema in a registry."""
-_READS_EVENTS = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
+_EVENT_FORMAT_OPTION = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
 
 
 @dataclass(frozen=True)
-class _Ranges:
-    """Offsets that one batch reads: for each partition the first offset, and the offset after the last.
+class _OffsetRanges:
+    """Offsets that one batch reads: for each partition of a topic the first offset, and the offset after the last.
 
     Fewer messages are read if their bytes exceed `bytes_max`, since the size of a message is not known in advance.
     """
@@ -146,7 +146,7 @@ class Kafka(Source):
         # mean message size of the last batch, used to divide the byte limit among partitions
         self._mean_bytes = 1.0
         self.name = f"kafka:{topic}"
-        self._schemas = _schemas(format, registry)
+        self._schemas = _create_schema_cache(format, registry)
 
     def __repr__(self) -> str:
         return f"<topic {self.topic} of Kafka at {self._client.servers}>"
@@ -176,8 +176,8 @@ class Kafka(Source):
                 "order of rows and truncates in different partitions is unknown. Use truncate='fail'.",
                 option="truncate",
             )
-        begin = self._begin(last, bounds, topic_id)
-        lost = self._lost(last, begin)
+        begin = self._first_offsets(last, bounds, topic_id)
+        lost = self._log_lost_messages(last, begin)
         waiting = {partition: bounds[partition][1] - begin[partition] for partition in begin}
         counts = shares(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
         if not any(counts.values()) and last is not None:
@@ -188,12 +188,12 @@ class Kafka(Source):
         after = TopicPosition(
             self.topic, topic_id, {**begin, **{partition: stop for partition, (_, stop) in ranges.items()}}
         )
-        return Planned(_Ranges(ranges, limits.bytes, limits.bad_rows, lost), after.text())
+        return Planned(_OffsetRanges(ranges, limits.bytes, limits.bad_rows, lost), after.text())
 
-    def _begin(
+    def _first_offsets(
         self, last: TopicPosition | None, bounds: Mapping[int, tuple[int, int]], topic_id: str
     ) -> dict[int, int]:
-        """Return the first offset to read in each partition, after checking that no message was deleted unread."""
+        # Raises SourceLost if messages were deleted before they were read, unless on_loss is 'skip'.
         known = last.offsets if last else {}
         if last and last.id and topic_id and last.id != topic_id:
             raise self._client.lost("the topic was deleted and recreated")
@@ -215,8 +215,7 @@ class Kafka(Source):
             begin[partition] = offset
         return begin
 
-    def _lost(self, last: TopicPosition | None, begin: Mapping[int, int]) -> int:
-        """Log the messages that the broker deleted before they were read, and return their number."""
+    def _log_lost_messages(self, last: TopicPosition | None, begin: Mapping[int, int]) -> int:
         lost = 0
         for partition, offset in begin.items():
             expected = last.offsets.get(partition, offset) if last else offset
@@ -247,7 +246,7 @@ class Kafka(Source):
             OptionError: The broker or the schema registry denies access.
             DataError: Change events have no key, their key differs from the key of the table, or a column is missing.
         """
-        ranges = cast("_Ranges", planned.what)
+        ranges = cast("_OffsetRanges", planned.what)
         found = self._client.take(ranges.of, ranges.bytes_max)
         last, messages = cast("TopicPosition", TopicPosition.of(planned.position, self.topic)), found.messages
         if last.id and self._client.topic_id(last.id) != last.id:
@@ -266,7 +265,7 @@ class Kafka(Source):
 
         bad = BadMessages(self.topic, ranges.bad_max, place)
         if self.format in (DEBEZIUM, DEBEZIUM_AVRO):
-            yield replace(self._changes(found, columns, unknown, bad, position), lost=ranges.lost)
+            yield replace(self._decode_events(found, columns, unknown, bad, position), lost=ranges.lost)
             return
         numbered = list[tuple[int, bytes]]()
         for number, message in enumerate(messages):
@@ -276,7 +275,7 @@ class Kafka(Source):
             elif self.tombstones == "quarantine":
                 bad.note(number, "the message has no value", message.key() or b"", "tombstone")
         decoded_columns = of_senders(columns)
-        decoder: JsonDecoder | AvroDecoder = JsonDecoder(decoded_columns, unknown, _READS_EVENTS)
+        decoder: JsonDecoder | AvroDecoder = JsonDecoder(decoded_columns, unknown, _EVENT_FORMAT_OPTION)
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", decoded_columns, unknown, self._schemas)
         decoded = decoder.rows(numbered, bad)
@@ -285,11 +284,10 @@ class Kafka(Source):
             rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=found.size, lost=ranges.lost
         )
 
-    def _changes(self, found: ReadMessages, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str) -> Part:
-        """Convert Debezium change events to rows. Messages without a value are skipped.
-
-        Debezium sends them after deletes, only for the compaction of topics.
-        """
+    def _decode_events(
+        self, found: ReadMessages, columns: pa.Schema, unknown: bool, bad: BadMessages, position: str
+    ) -> Part:
+        # Debezium sends messages without a value after deletes, only for the compaction of topics. They are skipped.
         messages = found.messages
         values = [message.value() for message in messages]
         numbers = [number for number, value in enumerate(values) if value is not None]
@@ -308,7 +306,7 @@ class Kafka(Source):
             return Part(
                 pa.table({}),
                 skipped=decoder.emptied + 1,
-                position=_behind(messages[decoder.emptied], position),
+                position=_position_after(messages[decoder.emptied], position),
                 emptied=True,
             )
         skipped = decoder.skipped + len(messages) - len(numbers)
@@ -337,7 +335,7 @@ class Kafka(Source):
         """
         last = TopicPosition.of(position, self.topic)
         bounds = self._client.bounds()
-        begin = self._begin(last, bounds, last.id if last else "")
+        begin = self._first_offsets(last, bounds, last.id if last else "")
         readable = {partition: bounds[partition][1] - begin[partition] for partition in begin}
         ends = self._client.ends(bounds)
         waiting = {
@@ -427,15 +425,15 @@ class Kafka(Source):
         return last.to_spark() if last else self.start
 
 
-def _behind(message: Message, planned: str) -> str:
-    """Return the position directly after a message of a topic with one partition. `planned` is the plan's position."""
+def _position_after(message: Message, planned: str) -> str:
+    # The topic has one partition. `planned` is the position of the plan.
     topic = cast("str", message.topic())
     last = cast("TopicPosition", TopicPosition.of(planned, topic))
     return replace(last, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
 
 
-def _schemas(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:
-    """Create the cache of a registry's Avro schemas. Returns None for a format without schemas. Raises OptionError."""
+def _create_schema_cache(format: str, registry: SchemaRegistry | str | None) -> AvroSchemas | None:
+    # None for a format without schemas.
     if (format in OF_REGISTRIES) != (registry is not None):
         rule = "requires" if registry is None else "does not support"
         raise OptionError(f"format={format!r} {rule} registry=, the address of a schema registry.", option="registry")

@@ -31,19 +31,19 @@ OURS = {
     "enable.partition.eof": True,
 }
 """Settings that ensure that each message is read once. Users cannot override them."""
-_OF_CONSUMERS = {
+_CONSUMER_SETTINGS = {
     "group.id": "hoodoo",
     "queued.max.messages.kbytes": 65_536,
     "fetch.queue.backoff.ms": 10,
     "fetch.wait.max.ms": 20,  # new messages are not awaited, only the end of a range after the last message
 }
-_DEFAULTS = {**_OF_CONSUMERS, "log_level": 2}
+_DEFAULTS = {**_CONSUMER_SETTINGS, "log_level": 2}
 _AT_ONCE, _AT_LEAST = 10_000, 100  # messages per call; up to this many may arrive beyond the byte limit
 _ASK_S, _ASK_ID_S = 10.0, 5.0
 _FIRST_S = 0.5
 """Timeout of the first request in seconds. Each retry doubles it. Between retries, librdkafka reports errors."""
 _LISTEN_S = 0.05
-_PASSING = ("SSL transport error", "Failed to acquire")
+_TRANSIENT_ERRORS = ("SSL transport error", "Failed to acquire")
 """Prefixes of librdkafka errors for transient failures: a broken connection, or a token service without a response."""
 
 _NO_PROTOCOL = (
@@ -67,8 +67,8 @@ class ReadMessages:
     size: int
 
 
-class _Amount:
-    """Counter of the messages and bytes that a batch has read, with an upper limit of bytes.
+class _ReadAmount:
+    """Counter of the Kafka messages and bytes that a batch has read, with an upper limit of bytes.
 
     Attributes:
         messages: The number of messages that were read.
@@ -84,14 +84,14 @@ class _Amount:
         self._bytes_max = bytes_max
 
     def at_once(self) -> int:
-        """Return the number of messages to request next, so that only a few messages exceed the byte limit."""
+        """Return how many messages to request next, so that only a few messages exceed the byte limit."""
         if self._bytes_max is None:
             return _AT_ONCE
         mean = self.bytes / self.messages if self.messages else self._bytes_max
         return min(_AT_ONCE, max(_AT_LEAST, int((self._bytes_max - self.bytes) / max(1.0, mean))))
 
     def add(self, messages: Sequence[Message]) -> int:
-        """Count messages up to the byte limit, and return how many of them are within the limit."""
+        """Count messages up to the byte limit, and return how many of the messages are within the limit."""
         sizes = [len(message) + len(message.key() or b"") for message in messages]
         taken, size = len(sizes), sum(sizes)
         if self._bytes_max is not None and self.bytes + size > self._bytes_max:
@@ -102,8 +102,8 @@ class _Amount:
         return taken
 
 
-class _Heard:
-    """Listener for librdkafka's connection errors, which librdkafka reports outside of responses.
+class _ErrorListener:
+    """Listener for the connection errors that librdkafka reports outside of responses.
 
     It holds no reference to a client, so that librdkafka's callbacks do not keep a client alive.
     """
@@ -111,12 +111,12 @@ class _Heard:
     def __init__(self, refusals: Collection[int], says_nothing: int) -> None:
         self.last: Any = None
         self.refusal: Any = None
-        self._refusals, self._says_nothing = refusals, says_nothing
+        self._refusals, self._ignored_code = refusals, says_nothing
 
     def note(self, problem: Any) -> None:
-        if problem.code() != self._says_nothing:
+        if problem.code() != self._ignored_code:
             self.last = problem
-            if problem.code() in self._refusals and not any(one in problem.str() for one in _PASSING):
+            if problem.code() in self._refusals and not any(one in problem.str() for one in _TRANSIENT_ERRORS):
                 self.refusal = problem
 
     def forget(self) -> None:
@@ -159,12 +159,12 @@ class KafkaClient:
         self._idle_s, self._skips_lost = idle_s, skips_lost
         self._kafka = confluent_kafka
         self._settings = {**_DEFAULTS, **settings, **OURS, "bootstrap.servers": servers}
-        self._remedies = _remedies(confluent_kafka.KafkaError, topic)
+        self._advice = _rejection_advice(confluent_kafka.KafkaError, topic)
         self._passing = (confluent_kafka.KafkaError._TRANSPORT, confluent_kafka.KafkaError._TIMED_OUT)
-        self._heard = _Heard(self._remedies.keys(), confluent_kafka.KafkaError._ALL_BROKERS_DOWN)
-        self._made: Consumer | None = None
+        self._error_listener = _ErrorListener(self._advice.keys(), confluent_kafka.KafkaError._ALL_BROKERS_DOWN)
+        self._open_consumer: Consumer | None = None
         self._admin: AdminClient | None = None
-        self._tells_no_id = False
+        self._has_no_topic_id = False
 
     # ---- offsets and topic id
     def bounds(self) -> dict[int, tuple[int, int]]:
@@ -182,7 +182,7 @@ class KafkaClient:
         def ask(wait_s: float) -> dict[int, tuple[int, int]]:
             metadata = self._consumer.list_topics(self.topic, timeout=wait_s).topics[self.topic]
             if metadata.error is not None:
-                raise self._failed(metadata.error)
+                raise self._convert_error(metadata.error)
             return {
                 partition: self._consumer.get_watermark_offsets(
                     self._kafka.TopicPartition(self.topic, partition), timeout=wait_s, cached=False
@@ -190,7 +190,7 @@ class KafkaClient:
                 for partition in sorted(metadata.partitions)
             }
 
-        return self._asked(ask)
+        return self._request_with_retries(ask)
 
     def ends(self, partitions: Collection[int]) -> dict[int, int]:
         """Request the end offset of each partition, including messages of open transactions.
@@ -222,7 +222,7 @@ class KafkaClient:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
-            names = self._settings.keys() - {*_OF_CONSUMERS, *OURS}
+            names = self._settings.keys() - {*_CONSUMER_SETTINGS, *OURS}
             self._admin = AdminClient({name: self._settings[name] for name in names})
         return self._admin
 
@@ -238,7 +238,7 @@ class KafkaClient:
         Raises:
             SourceUnavailable: The broker does not return the id now, although it returned `known` before.
         """
-        if self._tells_no_id and not known:
+        if self._has_no_topic_id and not known:
             return ""
         requests = self._administrator.describe_topics(
             self._kafka.TopicCollection([self.topic]), request_timeout=_ASK_ID_S
@@ -251,7 +251,7 @@ class KafkaClient:
                     f"Kafka did not confirm that topic {self.topic!r} was not recreated: {problem}. Try again later.",
                     topic=self.topic,
                 ) from None
-            self._tells_no_id = True
+            self._has_no_topic_id = True
             return ""
 
     def offsets_at(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
@@ -268,10 +268,10 @@ class KafkaClient:
             SourceUnavailable: No broker responds.
         """
         requested = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
-        found = self._asked(lambda wait_s: self._consumer.offsets_for_times(requested, timeout=wait_s))
+        found = self._request_with_retries(lambda wait_s: self._consumer.offsets_for_times(requested, timeout=wait_s))
         for one in found:
             if one.error is not None:
-                raise self._failed(one.error)
+                raise self._convert_error(one.error)
         return {one.partition: one.offset for one in found}
 
     # ---- messages
@@ -292,8 +292,8 @@ class KafkaClient:
             SourceUnavailable: The brokers sent nothing for `idle_s`.
         """
         found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
-        upto, amount = {one: start for one, (start, _) in ranges.items()}, _Amount(bytes_max)
-        with closing(self._arriving(ranges, amount)) as arriving:
+        upto, amount = {one: start for one, (start, _) in ranges.items()}, _ReadAmount(bytes_max)
+        with closing(self._receive_messages(ranges, amount)) as arriving:
             for partition, messages in arriving:
                 count = amount.add(messages)
                 if count:
@@ -305,10 +305,10 @@ class KafkaClient:
                 upto = {one: stop for one, (_, stop) in ranges.items()}
         return ReadMessages([message for run in found.values() for message in run], upto, amount.bytes)
 
-    def _arriving(
-        self, ranges: Mapping[int, tuple[int, int]], amount: _Amount
+    def _receive_messages(
+        self, ranges: Mapping[int, tuple[int, int]], amount: _ReadAmount
     ) -> Generator[tuple[int, list[Message]], None, None]:
-        """Yield all messages in the given offset ranges, in runs of one partition. Each partition is sorted by offset.
+        """Yield all messages in ranges of offsets, in runs of one partition. Each partition is sorted by offset.
 
         `amount` counts the messages so far. A range ends at its last offset, or if the partition ends after it, because
         only transaction markers and aborted or compacted messages may follow the last message. If a partition ends
@@ -323,7 +323,7 @@ class KafkaClient:
             while left:
                 # consume() returns when it has this many messages, so a small range does not wait for more
                 results = consumer.consume(max(1, min(amount.at_once(), offsets - amount.messages)), 0.2)
-                for partition, messages, end in self._sorted(results):
+                for partition, messages, end in self._group_results(results):
                     if partition not in left:
                         continue  # this partition is complete
                     last_heard, stop = time.monotonic(), ranges[partition][1]
@@ -335,7 +335,7 @@ class KafkaClient:
                         left.discard(partition)
                         consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
                 if time.monotonic() - last_heard > self._idle_s:
-                    raise self._unanswered(
+                    raise self._missing_response_error(
                         f"Kafka sent no message of topic {self.topic!r} for {self._idle_s:g} s, although messages are "
                         f"left in partitions {sorted(left)}. Nothing was written"
                     )
@@ -343,8 +343,8 @@ class KafkaClient:
             consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])
             consumer.unassign()
 
-    def _sorted(self, results: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
-        """Group the client's results into runs: a partition, its messages, and the offset after them.
+    def _group_results(self, results: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
+        """Group results of the Kafka client into runs: a partition, its messages, and the offset after them.
 
         The end of a partition is a run without messages. Raises the error if the client returned one.
         """
@@ -359,7 +359,7 @@ class KafkaClient:
                 if problem.code() == self._kafka.KafkaError._PARTITION_EOF:
                     yield cast("int", result.partition()), [], cast("int", result.offset())
                 elif not problem.retriable() and problem.code() != self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise self._failed(problem)  # partitions are assigned, so no group is needed
+                    raise self._convert_error(problem)  # partitions are assigned, so no group is needed
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
@@ -383,43 +383,39 @@ class KafkaClient:
 
     @property
     def _consumer(self) -> Consumer:
-        if self._made is None:
+        if self._open_consumer is None:
             try:
-                self._made = self._kafka.Consumer({"error_cb": self._heard.note, **self._settings})
+                self._open_consumer = self._kafka.Consumer({"error_cb": self._error_listener.note, **self._settings})
             except self._kafka.KafkaException as problem:
                 raise OptionError(
                     f"Kafka's client rejects a setting: {problem.args[0].str()}. Correct it.", option="settings"
                 ) from None
-            weakref.finalize(self, self._made.close)
-        return self._made
+            weakref.finalize(self, self._open_consumer.close)
+        return self._open_consumer
 
-    def _asked(self, ask: Callable[[float], T]) -> T:
-        """Call `ask` with a timeout in seconds, and return its result. Transient failures are retried for 10 s."""
+    def _request_with_retries(self, ask: Callable[[float], T]) -> T:
+        # `ask` receives a timeout in seconds. Transient failures are retried for 10 s.
         end, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
         while True:
             try:
                 answer = ask(wait_s)
             except self._kafka.KafkaException as problem:
-                self._listen(_LISTEN_S)
+                self._process_callbacks(_LISTEN_S)
                 left_s = end - time.monotonic()
                 is_transient = problem.args[0].code() in self._passing
-                if self._heard.refusal is None and is_transient and left_s > 0:
+                if self._error_listener.refusal is None and is_transient and left_s > 0:
                     wait_s = min(2 * wait_s, left_s)
                     continue
-                raise self._failed(problem.args[0]) from None
-            self._listen(0)
-            self._heard.forget()
+                raise self._convert_error(problem.args[0]) from None
+            self._process_callbacks(0)
+            self._error_listener.forget()
             return answer
 
-    def _listen(self, seconds: float) -> None:
-        """Process librdkafka's callbacks for some seconds, so that connection errors are reported.
-
-        No partition is assigned, so no message arrives.
-        """
+    def _process_callbacks(self, seconds: float) -> None:
+        # Connection errors are reported in callbacks. No partition is assigned, so no message arrives.
         self._consumer.poll(seconds)
 
-    def _failed(self, problem: Any) -> HoodooError:
-        """Convert an error of librdkafka to the matching hoodoo error."""
+    def _convert_error(self, problem: Any) -> HoodooError:
         lost = (self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE)
         missing = (self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, self._kafka.KafkaError._UNKNOWN_TOPIC)
         if problem.code() in lost and self._skips_lost:
@@ -436,27 +432,28 @@ class KafkaClient:
                 "pass the name of an existing topic. If a topic was deleted and recreated, give the job another name.",
                 topic=self.topic,
             )
-        if problem.code() in self._remedies:
-            return self._refused(problem)
+        if problem.code() in self._advice:
+            return self._access_denied_error(problem)
         without_reason = problem.code() in self._passing and "security.protocol" not in self._settings
-        return self._unanswered(
+        return self._missing_response_error(
             f"Kafka did not respond for topic {self.topic!r}: {problem.str()}", _NO_PROTOCOL if without_reason else ""
         )
 
-    def _unanswered(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
-        """Create the error for a missing response, with the reason that librdkafka reported.
-
-        If librdkafka reported no reason, the error contains `guess`.
-        """
-        if self._heard.refusal is not None:
-            return self._refused(self._heard.refusal)
-        reason = f" ({printable(self._heard.last.str(), 500)})." if self._heard.last is not None else f".{guess}"
+    def _missing_response_error(self, what: str, guess: str = "") -> OptionError | SourceUnavailable:
+        # The error contains the reason that librdkafka reported, or otherwise `guess`.
+        if self._error_listener.refusal is not None:
+            return self._access_denied_error(self._error_listener.refusal)
+        reason = (
+            f" ({printable(self._error_listener.last.str(), 500)})."
+            if self._error_listener.last is not None
+            else f".{guess}"
+        )
         return SourceUnavailable(f"{what}{reason}", topic=self.topic)
 
-    def _refused(self, problem: Any) -> OptionError:
+    def _access_denied_error(self, problem: Any) -> OptionError:
         return OptionError(
             f"Kafka at {self.servers} denies reading topic {self.topic!r}: {printable(problem.str(), 500)}. "
-            f"{self._remedies[problem.code()]}",
+            f"{self._advice[problem.code()]}",
             option="settings",
             topic=self.topic,
         )
@@ -466,8 +463,8 @@ def _has_failed(message: Message) -> bool:
     return message.error() is not None
 
 
-def _remedies(codes: Any, topic: str) -> dict[int, str]:
-    """Return advice for users by librdkafka error code, for errors by which brokers permanently reject a client."""
+def _rejection_advice(codes: Any, topic: str) -> dict[int, str]:
+    # The error codes are those with which brokers permanently reject a client.
     login = (
         "Set security.protocol, sasl.mechanism, sasl.username and sasl.password in settings "
         "(--setting, --settings-from) to values that the brokers accept."

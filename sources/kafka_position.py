@@ -48,8 +48,8 @@ class TopicPosition:
         try:
             content = json.loads(position)
             if content["source"] == _SPARK:
-                return cls._of_spark(content["offsets"], topic)
-            offsets = _offsets_in(content["offsets"], topic)
+                return cls._parse_spark_offsets(content["offsets"], topic)
+            offsets = _parse_hudi_offsets(content["offsets"], topic)
             if content["source"] == _KIND and isinstance(content["id"], str) and offsets is not None:
                 return cls(topic, content["id"], offsets)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -61,8 +61,8 @@ class TopicPosition:
         )
 
     @classmethod
-    def _of_spark(cls, offsets: Any, topic: str) -> TopicPosition:
-        """Parse the offsets of a Spark stream that reads one topic. Raises ValueError, KeyError or TypeError."""
+    def _parse_spark_offsets(cls, offsets: Any, topic: str) -> TopicPosition:
+        # Raises ValueError, KeyError or TypeError for offsets of another topic.
         (by_topic,) = offsets
         ((name, pairs),) = by_topic.items()
         by_partition = {int(partition): offset for partition, offset in pairs.items()}
@@ -73,7 +73,7 @@ class TopicPosition:
     @classmethod
     def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
         """Parse the Kafka offsets in a checkpoint of Hudi's streamer. Raises OptionError for another topic."""
-        offsets = _offsets_in(checkpoint, topic)
+        offsets = _parse_hudi_offsets(checkpoint, topic)
         if not offsets:
             raise OptionError(
                 f"{printable(checkpoint)} does not contain offsets for topic {topic!r}. Write them like "
@@ -84,7 +84,7 @@ class TopicPosition:
 
     def text(self) -> str:
         """Return the position as a JSON string, which the table stores in its commits."""
-        return json.dumps({"source": _KIND, "id": self.id, "offsets": self._spelled()}, separators=(",", ":"))
+        return json.dumps({"source": _KIND, "id": self.id, "offsets": self._offsets_text()}, separators=(",", ":"))
 
     def to_spark(self) -> str:
         """Return the offsets as JSON for the option `startingOffsets` of Spark's Kafka source."""
@@ -96,9 +96,9 @@ class TopicPosition:
 
         Returns '' for a position without partitions, which Hudi cannot parse.
         """
-        return self._spelled() if self.offsets else ""
+        return self._offsets_text() if self.offsets else ""
 
-    def _spelled(self) -> str:
+    def _offsets_text(self) -> str:
         return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
 
 
@@ -124,7 +124,7 @@ def offsets_named(text: str, topic: str) -> dict[int, int]:
     Raises:
         OptionError: The string does not contain offsets of the topic.
     """
-    named = _offsets_in_spark(text, topic) if text.startswith("{") else _offsets_in(text, topic)
+    named = _parse_spark_json(text, topic) if text.startswith("{") else _parse_hudi_offsets(text, topic)
     if not named:
         raise OptionError(
             f"{printable(text)} is not a valid position in topic {topic!r}. Use {KNOWN}, the next offset of "
@@ -179,8 +179,8 @@ def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]
     return offsets
 
 
-def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
-    """Parse Kafka offsets in the format of Hudi's streamer. Returns None if they are not offsets of the topic."""
+def _parse_hudi_offsets(text: str, topic: str) -> dict[int, int] | None:
+    # None if the text does not contain offsets of the topic.
     match = _OFFSETS.fullmatch(text)
     if not match or match["topic"] != topic:
         return None
@@ -188,8 +188,8 @@ def _offsets_in(text: str, topic: str) -> dict[int, int] | None:
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
-def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
-    """Parse Kafka offsets in Spark's JSON format. Returns None if they are not offsets of the topic."""
+def _parse_spark_json(text: str, topic: str) -> dict[int, int] | None:
+    # None if the text does not contain offsets of the topic.
     try:
         ((name, pairs),) = json.loads(text).items()
         offsets = {int(partition): offset for partition, offset in pairs.items()}
@@ -200,7 +200,7 @@ def _offsets_in_spark(text: str, topic: str) -> dict[int, int] | None:
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
-    """Decide how many messages a batch reads from each partition of a topic: even shares, up to a total.
+    """Return the number of messages that a batch reads from each partition of a topic: even shares, up to a total.
 
     Args:
         waiting: The number of unread messages in each partition.

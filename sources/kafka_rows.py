@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka_timestamp", "_kafka_key"
-_OF_BROKERS = (PARTITION, OFFSET, TIMESTAMP, KEY)
+_BROKER_COLUMNS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
 def of_senders(columns: pa.Schema) -> pa.Schema:
@@ -26,12 +26,12 @@ def of_senders(columns: pa.Schema) -> pa.Schema:
     Returns:
         The columns to decode, with the same metadata.
     """
-    return pa.schema([field for field in columns if field.name not in _OF_BROKERS], columns.metadata)
+    return pa.schema([field for field in columns if field.name not in _BROKER_COLUMNS], columns.metadata)
 
 
 def added_columns(message: Message) -> pa.Table:
     """Return the partition, offset, timestamp and key of a Kafka message as a table of one row."""
-    return _told(pa.table({"": pa.nulls(1)}), [message], _OF_BROKERS).drop_columns([""])
+    return _append_broker_columns(pa.table({"": pa.nulls(1)}), [message], _BROKER_COLUMNS).drop_columns([""])
 
 
 def rows_of_messages(
@@ -59,13 +59,15 @@ def rows_of_messages(
     Raises:
         ColumnError: A column has values of several types.
     """
-    filled = [name for name in _OF_BROKERS if broker_columns or name in columns.names]
+    filled = [name for name in _BROKER_COLUMNS if broker_columns or name in columns.names]
     parts, numbered = list[pa.Table](), list[list[int]]()
     for rows, numbers in decoded:
-        senders = [name for name in _OF_BROKERS if name in rows.column_names]
+        senders = [name for name in _BROKER_COLUMNS if name in rows.column_names]
         left_out.update(senders)
         numbered.append(numbers)
-        parts.append(_told(rows.drop_columns(senders), [messages[number] for number in numbers], filled))
+        parts.append(
+            _append_broker_columns(rows.drop_columns(senders), [messages[number] for number in numbers], filled)
+        )
     left_out.difference_update(filled)
 
     def place(part: int, row: int) -> str:
@@ -75,20 +77,19 @@ def rows_of_messages(
     return together(topic, parts, columns.remove_metadata(), place)
 
 
-def _told(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
-    """Append the named broker columns, such as `_kafka_offset`, to the rows of the given messages."""
+def _append_broker_columns(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
     columns: dict[str, Any] = {
         PARTITION: lambda: pa.array(np.fromiter((one.partition() for one in messages), np.int32, len(messages))),
         OFFSET: lambda: pa.array(np.fromiter((one.offset() for one in messages), np.int64, len(messages))),
         TIMESTAMP: lambda: pa.array([one.timestamp()[1] for one in messages], pa.timestamp("ms", "UTC")),
-        KEY: lambda: pa.array([_text(one.key()) for one in messages], pa.string()),
+        KEY: lambda: pa.array([_key_text(one.key()) for one in messages], pa.string()),
     }
     for name in names:
         rows = rows.append_column(name, columns[name]())
     return rows
 
 
-def _text(key: Any) -> str | None:
+def _key_text(key: Any) -> str | None:
     return None if key is None else bytes(key).decode(errors="backslashreplace")
 
 

@@ -86,10 +86,10 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
         try:
             common = unite(common, kind)
         except UNFIT_TYPES:
-            first = next((one for one in before if not _go_together(unite, kinds[one], kind)), before[0])
+            first = next((one for one in before if not _have_common_type(unite, kinds[one], kind)), before[0])
             pair = (first, number)
             places = [place(one, pc.index(parts[one][column].is_valid(), True).as_py()) for one in pair]
-            raise several_types(column, [_words(kinds[one]) for one in pair], places) from None
+            raise several_types(column, [_type_text(kinds[one]) for one in pair], places) from None
         before.append(number)
     return common
 
@@ -116,11 +116,11 @@ def seen(problem: ColumnError) -> str:
 
 
 def promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the common type of two types that Arrow uses when it concatenates tables."""
+    """Return the common type that Arrow uses for two types when it concatenates tables."""
     return pa.unify_schemas([pa.schema([("", one)]), pa.schema([("", other)])], promote_options="permissive")[0].type
 
 
-def _go_together(unite: Unite, one: pa.DataType, other: pa.DataType) -> bool:
+def _have_common_type(unite: Unite, one: pa.DataType, other: pa.DataType) -> bool:
     try:
         unite(one, other)
     except UNFIT_TYPES:
@@ -128,8 +128,8 @@ def _go_together(unite: Unite, one: pa.DataType, other: pa.DataType) -> bool:
     return True
 
 
-def _words(kind: pa.DataType) -> str:
-    """Format a type as `create --schema` accepts it. Types that tables do not support keep Arrow's name."""
+def _type_text(kind: pa.DataType) -> str:
+    # `create --schema` accepts this text. Types that tables do not support keep Arrow's name.
     try:
         return column_text(normalise(pa.schema([("c", kind)]))).removeprefix("c ")
     except SchemaError:

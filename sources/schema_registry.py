@@ -21,13 +21,13 @@ from hoodoo.arguments import number_from
 from hoodoo.errors import DataError, OptionError, SourceUnavailable
 from hoodoo.redact import printable, redact
 
-_ANSWER_MAX = 4 << 20
+_RESPONSE_BYTES_MAX = 4 << 20
 """Maximum number of bytes of one response."""
 _KEPT_MAX = 1_000
 _REFERENCES_MAX = 64
-_NOT_THERE = (40401, 40402, 40403)
+_MISSING_CODES = (40401, 40402, 40403)
 """Error codes for a missing subject, version or schema. A 404 with another code comes from another kind of server."""
-_PASSING = (408, 425, 429)
+_TRANSIENT_STATUSES = (408, 425, 429)
 
 
 class SchemaRegistry:
@@ -58,7 +58,7 @@ class SchemaRegistry:
         if not is_valid or " " in url:
             raise OptionError(
                 "Address of the schema registry is invalid: expected a URL such as 'https://registry:8081', got "
-                f"{printable(_shown(url))}.",
+                f"{printable(_hide_credentials(url))}.",
                 option="registry",
             )
         if parts.username is not None and user is None and password is None:
@@ -83,8 +83,8 @@ class SchemaRegistry:
         if user is not None:
             token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
-        self._ask_by = urllib.request.build_opener(_NoRedirects)
-        self._kept = dict[int, list[str]]()
+        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._cached_schemas = dict[int, list[str]]()
 
     def __repr__(self) -> str:
         return f"<schema registry at {self.url}>"
@@ -104,15 +104,17 @@ class SchemaRegistry:
             SourceUnavailable: The registry does not respond. It may respond later.
             OptionError: The registry denies access, or the address is not a schema registry.
         """
-        if number not in self._kept:
-            schemas = self._whole(self._asked(f"schemas/ids/{number}", f"schema {number}"), f"schema {number}")
-            while len(self._kept) >= _KEPT_MAX:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[number] = schemas
-        return self._kept[number]
+        if number not in self._cached_schemas:
+            schemas = self._collect_schemas(
+                self._request_json(f"schemas/ids/{number}", f"schema {number}"), f"schema {number}"
+            )
+            while len(self._cached_schemas) >= _KEPT_MAX:
+                self._cached_schemas.pop(next(iter(self._cached_schemas)))
+            self._cached_schemas[number] = schemas
+        return self._cached_schemas[number]
 
-    def _whole(self, answer: Mapping[str, Any], what: str) -> list[str]:
-        """Collect the schema in a response and the schemas that it refers to, with referenced schemas first."""
+    def _collect_schemas(self, answer: Mapping[str, Any], what: str) -> list[str]:
+        # Referenced schemas come first.
         schemas, visited = list[str](), set[tuple[str, int]]()
 
         def take(body: Mapping[str, Any]) -> None:
@@ -123,7 +125,7 @@ class SchemaRegistry:
                     schema=what,
                 )
             if not isinstance(text := body.get("schema"), str):
-                raise self._no_registry(f"the response for {what} does not contain a schema")
+                raise self._not_registry_error(f"the response for {what} does not contain a schema")
             for name, version in self._references(body, what):
                 if (name, version) in visited:
                     continue
@@ -134,33 +136,34 @@ class SchemaRegistry:
                         "Use a schema with fewer references.",
                         schema=what,
                     )
-                take(self._asked(f"subjects/{quote(name, safe='')}/versions/{version}", f"a reference of {what}"))
+                take(
+                    self._request_json(f"subjects/{quote(name, safe='')}/versions/{version}", f"a reference of {what}")
+                )
             schemas.append(text)
 
         take(answer)
         return schemas
 
     def _references(self, response: Mapping[str, Any], what: str) -> list[tuple[str, int]]:
-        """Return the subject and version of each schema that a response lists as a reference."""
         try:
             references = [(one["subject"], one["version"]) for one in response.get("references") or ()]
             is_valid = all(isinstance(name, str) and type(version) is int for name, version in references)
         except (KeyError, TypeError):
             is_valid = False
         if not is_valid:
-            raise self._no_registry(f"a schema reference of {what} does not contain a subject or version")
+            raise self._not_registry_error(f"a schema reference of {what} does not contain a subject or version")
         return references
 
     # ---- HTTP
-    def _asked(self, path: str, what: str) -> Mapping[str, Any]:
-        """Send a GET request to the registry, and return the parsed JSON. Raises the same errors as `schema`."""
+    def _request_json(self, path: str, what: str) -> Mapping[str, Any]:
+        # Raises the same errors as `schema`.
         request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
         try:
-            with self._ask_by.open(request, timeout=self.timeout_s) as response:
-                content = self._content(response)
+            with self._opener.open(request, timeout=self.timeout_s) as response:
+                content = self._read_body(response)
         except urllib.error.HTTPError as problem:
             with problem:
-                raise self._refused(problem, what) from None
+                raise self._convert_http_error(problem, what) from None
         except (OSError, http.client.HTTPException) as problem:
             reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -169,62 +172,63 @@ class SchemaRegistry:
                     "Set SSL_CERT_FILE in the environment to the file with the trusted certificates.",
                     option="registry",
                 ) from None
-            raise self._silent(redact(str(reason)) or type(reason).__name__) from None
+            raise self._no_response_error(redact(str(reason)) or type(reason).__name__) from None
         try:
             body = json.loads(content)
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            raise self._no_registry(f"the response for {what} is not a JSON object")
+            raise self._not_registry_error(f"the response for {what} is not a JSON object")
         return body
 
-    def _content(self, response: Any) -> bytes:
-        """Read the body of a response. Raises an error if it is too large or takes too long."""
+    def _read_body(self, response: Any) -> bytes:
+        # Raises an error if the body is too large or takes too long.
         chunks, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
         while chunk := response.read1(1 << 16):
             chunks.append(chunk)
             size += len(chunk)
-            if size > _ANSWER_MAX:
-                raise self._no_registry(f"a response is larger than {_ANSWER_MAX >> 20} MiB")
+            if size > _RESPONSE_BYTES_MAX:
+                raise self._not_registry_error(f"a response is larger than {_RESPONSE_BYTES_MAX >> 20} MiB")
             if time.monotonic() > end:
                 raise TimeoutError(f"the response took more than {self.timeout_s:g} s")
         if response.length:
             raise http.client.IncompleteRead(b"")
         return b"".join(chunks)
 
-    def _refused(self, problem: urllib.error.HTTPError, what: str) -> DataError | OptionError | SourceUnavailable:
-        """Convert an HTTP error status to the matching hoodoo error."""
-        if problem.code >= 500 or problem.code in _PASSING:
-            return self._silent(f"it returned HTTP status {problem.code}")
+    def _convert_http_error(
+        self, problem: urllib.error.HTTPError, what: str
+    ) -> DataError | OptionError | SourceUnavailable:
+        if problem.code >= 500 or problem.code in _TRANSIENT_STATUSES:
+            return self._no_response_error(f"it returned HTTP status {problem.code}")
         if problem.code in (401, 403):
             return OptionError(
                 f"The schema registry at {self.url} requires a login ({problem.code}). Pass user= and "
                 "password= (HOODOO_REGISTRY_AUTH=user:password on the command line).",
                 option="registry",
             )
-        if problem.code == 404 and self._code(problem) in _NOT_THERE:
+        if problem.code == 404 and self._error_code(problem) in _MISSING_CODES:
             return DataError(
                 f"The schema registry at {self.url} does not have {what}. Pass the address of "
                 "the registry that the producer uses.",
                 schema=what,
             )
         if 300 <= problem.code < 400:
-            to = printable(_shown(problem.headers.get("Location") or ""))
-            return self._no_registry(f"it redirects to {to}")
-        return self._no_registry(f"it returned HTTP status {problem.code}")
+            to = printable(_hide_credentials(problem.headers.get("Location") or ""))
+            return self._not_registry_error(f"it redirects to {to}")
+        return self._not_registry_error(f"it returned HTTP status {problem.code}")
 
-    def _code(self, problem: urllib.error.HTTPError) -> object:
+    def _error_code(self, problem: urllib.error.HTTPError) -> object:
         try:
             return json.loads(problem.read(1 << 16))["error_code"]
         except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):
             return None
 
-    def _silent(self, why: str) -> SourceUnavailable:
+    def _no_response_error(self, why: str) -> SourceUnavailable:
         return SourceUnavailable(
             f"The schema registry at {self.url} did not respond: {why}. Try again later.", registry=self.url
         )
 
-    def _no_registry(self, why: str) -> OptionError:
+    def _not_registry_error(self, why: str) -> OptionError:
         return OptionError(
             f"{self.url} is not the address of a schema registry: {why}. Pass the part of the URL before "
             "/schemas/ids/1.",
@@ -233,14 +237,13 @@ class SchemaRegistry:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """HTTP handler that rejects redirects, because another server would receive the password."""
-
+    # Redirects are rejected, because another server would receive the password.
     def redirect_request(self, *args: Any, **named: Any) -> None:
         """Return None, so that urllib does not follow the redirect."""
 
 
-def _shown(url: object) -> object:
-    """Hide the user and the password in an address, for error messages. The address may be invalid."""
+def _hide_credentials(url: object) -> object:
+    # The address may be invalid.
     return f"***@{url.rpartition('@')[2]}" if isinstance(url, str) and "@" in url else url
 
 

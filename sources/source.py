@@ -61,7 +61,9 @@ class Planned:
 
     def __post_init__(self) -> None:
         if not _is_text(self.position) or not self.position:
-            raise _wrong("Planned", "position", "a non-empty string that UTF-8 can encode", self.position)
+            raise _invalid_attribute_error(
+                "Planned", "position", "a non-empty string that UTF-8 can encode", self.position
+            )
 
 
 @dataclass(frozen=True)
@@ -153,18 +155,18 @@ class Part:
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, pa.Table):
-            raise _wrong("Part", "rows", "a pyarrow Table", self.rows)
-        if not isinstance(self.bad, pa.Table) or not _is_bad(self.bad.schema):
-            raise _wrong("Part", "bad", f"a pyarrow Table with the columns {BAD.names}", self.bad)
+            raise _invalid_attribute_error("Part", "rows", "a pyarrow Table", self.rows)
+        if not isinstance(self.bad, pa.Table) or not _is_bad_rows_schema(self.bad.schema):
+            raise _invalid_attribute_error("Part", "bad", f"a pyarrow Table with the columns {BAD.names}", self.bad)
         if isinstance(self.unknown, str) or not all(isinstance(name, str) for name in self.unknown):
-            raise _wrong("Part", "unknown", "a tuple of names", self.unknown)
+            raise _invalid_attribute_error("Part", "unknown", "a tuple of names", self.unknown)
         if not _is_text(self.position):
-            raise _wrong("Part", "position", "a string that UTF-8 can encode", self.position)
+            raise _invalid_attribute_error("Part", "position", "a string that UTF-8 can encode", self.position)
         if self.unavailable is not None and not isinstance(self.unavailable, str):
-            raise _wrong("Part", "unavailable", "a string or None", self.unavailable)
+            raise _invalid_attribute_error("Part", "unavailable", "a string or None", self.unavailable)
         for name, count in (("skipped", self.skipped), ("bytes", self.bytes), ("lost", self.lost)):
             if not isinstance(count, Integral):
-                raise _wrong("Part", name, "an integer", count)
+                raise _invalid_attribute_error("Part", name, "an integer", count)
 
 
 @dataclass(frozen=True)
@@ -188,13 +190,13 @@ class SourceLag:
 
     def __post_init__(self) -> None:
         if not isinstance(self.waiting, Integral):
-            raise _wrong("SourceLag", "waiting", "an integer", self.waiting)
+            raise _invalid_attribute_error("SourceLag", "waiting", "an integer", self.waiting)
         if not isinstance(self.unit, str):
-            raise _wrong("SourceLag", "unit", "a string, such as 'files'", self.unit)
+            raise _invalid_attribute_error("SourceLag", "unit", "a string, such as 'files'", self.unit)
         if not isinstance(self.seconds, Real):
-            raise _wrong("SourceLag", "seconds", "a number", self.seconds)
+            raise _invalid_attribute_error("SourceLag", "seconds", "a number", self.seconds)
         if not isinstance(self.partitions, Mapping):
-            raise _wrong("SourceLag", "partitions", "a mapping of names to numbers", self.partitions)
+            raise _invalid_attribute_error("SourceLag", "partitions", "a mapping of names to numbers", self.partitions)
 
 
 class Source(ABC):
@@ -323,11 +325,11 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and is_utf8(value)
 
 
-def _is_bad(columns: pa.Schema) -> bool:
+def _is_bad_rows_schema(columns: pa.Schema) -> bool:
     return any(columns.names == one.names and columns.types == one.types for one in (BAD, REPLAYABLE))
 
 
-def _wrong(kind: str, name: str, expected: str, value: object) -> OptionError:
+def _invalid_attribute_error(kind: str, name: str, expected: str, value: object) -> OptionError:
     text = f"a Table of {value.column_names}" if isinstance(value, pa.Table) else printable(value)
     return OptionError(
         f"Attribute {name} of hoodoo.sources.{kind} is invalid: expected {expected}, got {text}.",

@@ -22,15 +22,15 @@ from hoodoo.sources.one_type import Place, promoted, seen, type_of
 from hoodoo.sources.source import Limits, Planned, Source
 
 _BYTES_MAX = 16 << 20
-_READ_AS_MOMENT = pa.timestamp("s")
+_ARROW_TEXT_TIME = pa.timestamp("s")
 """Arrow's type for both timestamps and dates in text. No other reader returns seconds."""
-_MOMENT_OF_UTC = pa.timestamp("us", "UTC")
+_UTC_TIMESTAMP = pa.timestamp("us", "UTC")
 _UNITS = ("s", "ms", "us", "ns")
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
 _MOMENT = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?"
-_MEANT: tuple[tuple[str, pa.DataType], ...] = (
+_TIME_PATTERNS: tuple[tuple[str, pa.DataType], ...] = (
     (r"^\d{4}-\d\d-\d\d$", pa.date32()),
-    (f"^{_MOMENT}{_ZONE}$", _MOMENT_OF_UTC),
+    (f"^{_MOMENT}{_ZONE}$", _UTC_TIMESTAMP),
     (f"^{_MOMENT}$", pa.timestamp("us")),
 )
 
@@ -76,15 +76,15 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
             "read after it was not changed for settle_s seconds (--settle-seconds)."
         )
     try:
-        first_parts, bad = _read(source, planned, {}, rows)
-        if not (names := _names(first_parts)):
+        first_parts, bad = _read_first_rows(source, planned, {}, rows)
+        if not (names := _column_names(first_parts)):
             raise DataError(
                 f"{printable(source.name)}: the first records are not valid rows: {printable(dict(bad))}. "
                 "Correct them, or set the right format."
             )
-        parts = _as_meant(source, planned, first_parts, rows)
-        place = _place(parts)
-        fields = [pa.field(name, _known(type_of(name, parts, _united, place))) for name in names]
+        parts = _detect_times(source, planned, first_parts, rows)
+        place = _file_of_row(parts)
+        fields = [pa.field(name, _replace_unknown_types(type_of(name, parts, _common_type, place))) for name in names]
     except ColumnError as problem:
         if "types" not in problem.details:
             raise
@@ -94,17 +94,14 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
             "converts the values to one type.",
             **problem.details,
         ) from None
-    guessed = tuple(name for name in names if not any(_values(first_parts, name)))
-    return SourceColumns(_stored(pa.schema(fields)), _count(first_parts), guessed, bad)
+    guessed = tuple(name for name in names if not any(_non_null_chunks(first_parts, name)))
+    return SourceColumns(_to_stored_types(pa.schema(fields)), _count_rows(first_parts), guessed, bad)
 
 
-def _read(
+def _read_first_rows(
     source: Source, planned: Planned, types: Mapping[str, pa.DataType], rows_max: int
 ) -> tuple[list[pa.Table], Counter[str]]:
-    """Read the first `most` rows of a plan, and count the bad rows by reason.
-
-    `types` contains the types for columns that are text in the source.
-    """
+    # The source reads `rows_max` rows. `types` contains the types for columns that are text in the source.
     parts, bad = list[pa.Table](), Counter[str]()
     try:
         for part in source.read(planned, pa.schema(list(types.items())), True):
@@ -113,7 +110,7 @@ def _read(
                 dropped = [one for one in part.rows.column_names if one == IS_DELETED or one.startswith(NOT_SENT)]
                 rows = part.rows.drop_columns(dropped)
                 parts.append(rows.replace_schema_metadata({_ORIGIN: part.origin}))
-            if _count(parts) >= rows_max:
+            if _count_rows(parts) >= rows_max:
                 break
     except TooManyBadRows as problem:
         if (bad_rows := problem.details.get("found")) is not None:
@@ -121,70 +118,66 @@ def _read(
     return parts, bad
 
 
-def _count(parts: Iterable[pa.Table]) -> int:
+def _count_rows(parts: Iterable[pa.Table]) -> int:
     return sum(map(len, parts))
 
 
-def _names(parts: Iterable[pa.Table]) -> list[str]:
+def _column_names(parts: Iterable[pa.Table]) -> list[str]:
     return list(dict.fromkeys(name for part in parts for name in part.column_names))
 
 
-def _values(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
-    """Return the non-null values of a column, as one array per chunk."""
+def _non_null_chunks(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
     columns = (part[name].drop_null() for part in parts if name in part.column_names)
     return [chunk for column in columns for chunk in column.chunks if len(chunk)]
 
 
-def _texts(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
-    """Return the non-null values of a column that are strings, as one array per chunk."""
-    return [chunk for chunk in _values(parts, name) if pa.types.is_string(chunk.type)]
+def _string_chunks(parts: Iterable[pa.Table], name: str) -> list[pa.Array]:
+    return [chunk for chunk in _non_null_chunks(parts, name) if pa.types.is_string(chunk.type)]
 
 
-def _kinds(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
-    return {chunk.type for chunk in _values(parts, name)}
+def _chunk_types(parts: Iterable[pa.Table], name: str) -> set[pa.DataType]:
+    return {chunk.type for chunk in _non_null_chunks(parts, name)}
 
 
-def _place(parts: Sequence[pa.Table]) -> Place:
-    """Return a function that finds the file of a row, for error messages. It returns '' for sources without files."""
+def _file_of_row(parts: Sequence[pa.Table]) -> Place:
+    # The location is '' for sources without files.
     origins = [(part.schema.metadata or {}).get(_ORIGIN, b"").decode() for part in parts]
     return lambda part, row: printable(origins[part]) if origins[part] else ""
 
 
-def _as_meant(source: Source, planned: Planned, found: Sequence[pa.Table], rows_max: int) -> Sequence[pa.Table]:
-    """Read the rows again, with text columns as timestamps or dates if all their values match.
-
-    Columns with values of several types become strings.
-    """
-    moments = [one.name for part in found for one in part.schema if one.type == _READ_AS_MOMENT]
+def _detect_times(source: Source, planned: Planned, found: Sequence[pa.Table], rows_max: int) -> Sequence[pa.Table]:
+    # Text columns become timestamps or dates if all their values match. Columns with values of several types become
+    # strings.
+    moments = [one.name for part in found for one in part.schema if one.type == _ARROW_TEXT_TIME]
     texts: Sequence[pa.Table] = found
     if moments:
-        texts, _ = _read(source, planned, dict.fromkeys(moments, pa.string()), rows_max)
+        texts, _ = _read_first_rows(source, planned, dict.fromkeys(moments, pa.string()), rows_max)
     kinds = dict[str, pa.DataType]()
-    for name in _names(texts):
-        values = _texts(texts, name)
-        for pattern, kind in _MEANT if values else ():
+    for name in _column_names(texts):
+        values = _string_chunks(texts, name)
+        for pattern, kind in _TIME_PATTERNS if values else ():
             if all(pc.all(pc.match_substring_regex(chunk, pattern)).as_py() for chunk in values):
                 kinds[name] = kind
-        if kinds.get(name) == pa.timestamp("us") and any(map(_is_of_zone, _kinds(texts, name))):
-            kinds[name] = _MOMENT_OF_UTC  # as a job reads text if the table's column is a timestamp in UTC
-        if values and len(_kinds(found, name)) > 1:
+        if kinds.get(name) == pa.timestamp("us") and any(map(_has_time_zone, _chunk_types(texts, name))):
+            kinds[name] = _UTC_TIMESTAMP  # as a job reads text if the table's column is a timestamp in UTC
+        if values and len(_chunk_types(found, name)) > 1:
             kinds.setdefault(name, pa.string())
     if not kinds:
         return found
-    read, _ = _read(source, planned, kinds, rows_max)
-    mixed_names = [name for name in kinds if len(types := _kinds(read, name)) > 1 and pa.string() in types]
+    read, _ = _read_first_rows(source, planned, kinds, rows_max)
+    mixed_names = [name for name in kinds if len(types := _chunk_types(read, name)) > 1 and pa.string() in types]
     if mixed_names:  # some text cannot be read as another type, such as strings in Parquet
         kinds |= dict.fromkeys(mixed_names, pa.string())
-        read, _ = _read(source, planned, kinds, rows_max)
-    return read if _count(read) == _count(found) else found
+        read, _ = _read_first_rows(source, planned, kinds, rows_max)
+    return read if _count_rows(read) == _count_rows(found) else found
 
 
-def _is_of_zone(kind: pa.DataType) -> bool:
+def _has_time_zone(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
-def _united(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return a type that can hold the values of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
+def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return a type that can represent the values of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
 
     Timestamps of several zones become timestamps in UTC. Text read as timestamps gets the zone of the other values. A
     timestamp without a zone and one in UTC have no common type, because a job cannot write the former into a UTC
@@ -192,40 +185,37 @@ def _united(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
         unit = max(left.unit, right.unit, key=_UNITS.index)
-        if left.tz and right.tz or _READ_AS_MOMENT in (left, right):
+        if left.tz and right.tz or _ARROW_TEXT_TIME in (left, right):
             return pa.timestamp(unit, "UTC" if left.tz or right.tz else None)
         return promoted(left, right)
     if pa.types.is_struct(left) and pa.types.is_struct(right):
         kinds = {field.name: field.type for field in left}
         for field in right:
-            kinds[field.name] = _united(kinds.get(field.name, pa.null()), field.type)
+            kinds[field.name] = _common_type(kinds.get(field.name, pa.null()), field.type)
         return pa.struct(list(kinds.items()))
     if pa.types.is_list(left) and pa.types.is_list(right):
-        return pa.list_(_united(left.value_type, right.value_type))
+        return pa.list_(_common_type(left.value_type, right.value_type))
     return promoted(left, right)
 
 
-def _stored(schema: pa.Schema) -> pa.Schema:
-    """Convert column types to the types that a table stores, or return the schema unchanged if a table rejects it.
-
-    `hoodoo.create` then raises the error.
-    """
+def _to_stored_types(schema: pa.Schema) -> pa.Schema:
+    # If a table rejects the schema, `hoodoo.create` raises the error.
     try:
         return normalise(schema)
     except SchemaError:
         return schema
 
 
-def _known(kind: pa.DataType) -> pa.DataType:
-    """Replace null types by string, as a guess for columns without values, also in structs and lists."""
+def _replace_unknown_types(kind: pa.DataType) -> pa.DataType:
+    # String is a guess for columns without values, also in structs and lists.
     if pa.types.is_null(kind) or (pa.types.is_struct(kind) and not kind.num_fields):
         return pa.string()
-    if kind == _READ_AS_MOMENT:
-        return _MOMENT_OF_UTC
+    if kind == _ARROW_TEXT_TIME:
+        return _UTC_TIMESTAMP
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _known(one.type)) for one in kind])
+        return pa.struct([pa.field(one.name, _replace_unknown_types(one.type)) for one in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_known(kind.value_type))
+        return pa.list_(_replace_unknown_types(kind.value_type))
     return kind
 
 

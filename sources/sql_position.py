@@ -53,7 +53,7 @@ class SqlPosition:
         try:
             content = json.loads(position)
             if content["source"] == _KIND and content["table"] == table:
-                return cls(table, _value(content["value"]), _value(content["key"]))
+                return cls(table, _decode_value(content["value"]), _decode_value(content["key"]))
         except (ValueError, KeyError, TypeError, decimal.InvalidOperation):
             pass
         raise SourceLost(
@@ -64,11 +64,16 @@ class SqlPosition:
 
     def text(self) -> str:
         """Return the position as a JSON string. Raises DataError for a value of an unsupported type."""
-        content = {"source": _KIND, "table": self.table, "value": _said(self.value), "key": _said(self.key)}
+        content = {
+            "source": _KIND,
+            "table": self.table,
+            "value": _encode_value(self.value),
+            "key": _encode_value(self.key),
+        }
         return json.dumps(content, separators=(",", ":"))
 
 
-def _said(value: Any) -> list[str]:
+def _encode_value(value: Any) -> list[str]:
     for name, kind, text, _ in _KINDS:
         if isinstance(value, kind) and not isinstance(value, bool):
             return [name, text(value)]
@@ -78,7 +83,7 @@ def _said(value: Any) -> list[str]:
     )
 
 
-def _value(said: list[str]) -> Any:
+def _decode_value(said: list[str]) -> Any:
     [name, text] = said
     [read] = [read for known, _, _, read in _KINDS if known == name]
     return read(text)

@@ -109,17 +109,19 @@ class SqlTable(Source):
             ColumnError: The type of `column` is unsupported, such as a string.
         """
         after = SqlPosition.of(position, self.table)
-        with closing(self._connected()) as connection:
-            nulls = exp.select(exp.column(self.key, quoted=True)).from_(self._table).where(self._is_null()).limit(1)
-            null_rows = self._rows(connection, nulls)
+        with closing(self._connect()) as connection:
+            nulls = (
+                exp.select(exp.column(self.key, quoted=True)).from_(self._table).where(self._column_is_null()).limit(1)
+            )
+            null_rows = self._fetch_rows(connection, nulls)
             self.passed_over = (f"rows with null in column {self.column!r}",) if null_rows else ()
-            until = self._until(connection)
+            until = self._largest_readable_value(connection)
             if until is None:
                 return None
-            query = self._select(after, until)
-            last = self._rows(connection, query.limit(1).offset(limits.rows - 1))
+            query = self._select_range(after, until)
+            last = self._fetch_rows(connection, query.limit(1).offset(limits.rows - 1))
             if not last:  # fewer rows than the limit: read up to the last one
-                last = self._rows(connection, self._select(after, until, newest_first=True).limit(1))
+                last = self._fetch_rows(connection, self._select_range(after, until, newest_first=True).limit(1))
         if not last:
             return None
         end = SqlPosition(self.table, *last[0])
@@ -143,14 +145,14 @@ class SqlTable(Source):
             ColumnError: A column has values of several types.
         """
         after, end = cast("tuple[SqlPosition | None, SqlPosition]", planned.what)
-        select = self._select(after, end.value, end.key).select("*", append=False)
-        with closing(self._connected()) as connection, closing(connection.cursor()) as cursor:
-            self._asked(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
+        select = self._select_range(after, end.value, end.key).select("*", append=False)
+        with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
+            self._convert_driver_errors(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
             names = [str(column[0]) for column in cursor.description]
             left_out = () if unknown else tuple(name for name in names if name not in columns.names)
-            while rows := self._asked(lambda: cursor.fetchmany(_AT_ONCE)):
+            while rows := self._convert_driver_errors(lambda: cursor.fetchmany(_AT_ONCE)):
                 values = dict(zip(names, zip(*rows, strict=True), strict=True))
-                arrays = {name: _array(name, values[name], columns) for name in names if name not in left_out}
+                arrays = {name: _column_array(name, values[name], columns) for name in names if name not in left_out}
                 yield Part(pa.table(arrays), unknown=left_out)
 
     def lag(self, position: str) -> SourceLag:
@@ -166,20 +168,19 @@ class SqlTable(Source):
         column = exp.column(self.column, quoted=True)
         query = exp.select(exp.Count(this=exp.Star()), exp.Min(this=column)).from_(self._table)
         if after is not None:
-            query = query.where(exp.or_(self._beyond(after.value, after.key), self._is_null()))
-        with closing(self._connected()) as connection:
-            [(count, oldest)] = self._rows(connection, query)
-        age = (_now(oldest) - oldest).total_seconds() if isinstance(oldest, dt.datetime) else 0.0
+            query = query.where(exp.or_(self._rows_after(after.value, after.key), self._column_is_null()))
+        with closing(self._connect()) as connection:
+            [(count, oldest)] = self._fetch_rows(connection, query)
+        age = (_comparable_now(oldest) - oldest).total_seconds() if isinstance(oldest, dt.datetime) else 0.0
         return SourceLag(int(count), "rows", max(0.0, age))
 
     # ---- SQL
-    def _is_null(self) -> exp.Is:
+    def _column_is_null(self) -> exp.Is:
         return exp.Is(this=exp.column(self.column, quoted=True), expression=exp.Null())
 
-    def _until(self, connection: Any) -> Any:
-        """Return the largest value of the growing column that is older than `lag`, or None if the table is empty."""
+    def _largest_readable_value(self, connection: Any) -> Any:
         column = exp.column(self.column, quoted=True)
-        [(largest,)] = self._rows(connection, exp.select(exp.Max(this=column)).from_(self._table))
+        [(largest,)] = self._fetch_rows(connection, exp.select(exp.Max(this=column)).from_(self._table))
         if largest is None:
             return None
         if isinstance(largest, dt.date) != isinstance(self.waits, dt.timedelta) or isinstance(largest, str | bytes):
@@ -189,41 +190,40 @@ class SqlTable(Source):
                 column=self.column,
             )
         if isinstance(largest, dt.datetime):
-            return min(largest, _now(largest) - cast("dt.timedelta", self.waits))
+            return min(largest, _comparable_now(largest) - cast("dt.timedelta", self.waits))
         if isinstance(largest, dt.date):
             return min(largest, (dt.datetime.now(dt.timezone.utc) - cast("dt.timedelta", self.waits)).date())
         return largest - type(largest)(cast("float", self.waits))
 
-    def _select(self, after: SqlPosition | None, value: Any, key: Any = None, newest_first: bool = False) -> exp.Select:
-        """Build the query for the column and key of rows after a position, up to `value`, or to `value` and `key`."""
+    def _select_range(
+        self, after: SqlPosition | None, value: Any, key: Any = None, newest_first: bool = False
+    ) -> exp.Select:
+        # Both bounds are optional: rows come after the position `after`, and end at `value`, or at `value` and `key`.
         columns = [exp.column(name, quoted=True) for name in (self.column, self.key)]
         select = exp.select(*columns).from_(self._table)
         select = select.order_by(*(exp.Ordered(this=each.copy(), desc=newest_first) for each in columns))
         if after is not None:
-            select = select.where(self._beyond(after.value, after.key))
+            select = select.where(self._rows_after(after.value, after.key))
         if key is None:
             return select.where(exp.LTE(this=columns[0].copy(), expression=exp.convert(value)))
-        return select.where(exp.not_(self._beyond(value, key)))
+        return select.where(exp.not_(self._rows_after(value, key)))
 
-    def _beyond(self, value: Any, key: Any) -> exp.Condition:
-        """Return the SQL condition for rows that come after a value of the growing column and a key.
-
-        Tuple comparison is not used, since some databases lack it.
-        """
+    def _rows_after(self, value: Any, key: Any) -> exp.Condition:
+        # Tuple comparison is not used, since some databases lack it.
         column, tie = (exp.column(name, quoted=True) for name in (self.column, self.key))
         larger = exp.GT(this=column, expression=exp.convert(value))
         equal = exp.EQ(this=column.copy(), expression=exp.convert(value))
         return exp.or_(larger, exp.and_(equal, exp.GT(this=tie, expression=exp.convert(key))))
 
-    def _rows(self, connection: Any, select: exp.Select) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, connection: Any, select: exp.Select) -> list[tuple[Any, ...]]:
         with closing(connection.cursor()) as cursor:
-            self._asked(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
-            return [tuple(row) for row in self._asked(cursor.fetchall)]
+            self._convert_driver_errors(lambda: cursor.execute(select.sql(dialect=self.dialect or None)))
+            return [tuple(row) for row in self._convert_driver_errors(cursor.fetchall)]
 
-    def _connected(self) -> Any:
-        return self._asked(self.connect)
+    def _connect(self) -> Any:
+        return self._convert_driver_errors(self.connect)
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _convert_driver_errors(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except HoodooError:
@@ -235,14 +235,14 @@ class SqlTable(Source):
             ) from None
 
 
-def _now(like: dt.datetime) -> dt.datetime:
-    """Return the current time, comparable to `like`: with a time zone if `like` has one, else in UTC without a zone."""
+def _comparable_now(like: dt.datetime) -> dt.datetime:
+    # Times with and without a zone cannot be compared.
     now = dt.datetime.now(dt.timezone.utc)
     return now if like.tzinfo else now.replace(tzinfo=None)
 
 
-def _array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
-    """Convert values to the type of the table's column. If a value does not match, Arrow chooses the type."""
+def _column_array(name: str, values: tuple[Any, ...], columns: pa.Schema) -> pa.Array:
+    # If a value does not match the type of the table's column, Arrow chooses the type.
     kinds = [columns.field(name).type] if name in columns.names else []
     for kind in (*kinds, None):
         try:

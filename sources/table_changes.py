@@ -29,7 +29,7 @@ from hoodoo.sources.start_points import EARLIEST, KNOWN, LATEST, time_ms
 from hoodoo.table import Table
 
 _KIND = "table"
-_COUNTED = ("inserts", "updates", "deletes")
+_COUNT_NAMES = ("inserts", "updates", "deletes")
 T = TypeVar("T")
 
 
@@ -81,24 +81,24 @@ class TableChanges(Source):
         Raises:
             SourceLost: The changes after the position were cleaned or undone, or the table was replaced.
         """
-        after = self._slot(position)
+        after = self._last_read_slot(position)
         if self.hold is not None:
-            self._hold(after)
+            self._advance_consumer(after)
         config, history, view = self.table.handle.look()
         if after > view.seq:
-            raise self._lost(f"the newest slot is {view.seq}, but the job has read slot {after}.")
+            raise self._changes_lost_error(f"the newest slot is {view.seq}, but the job has read slot {after}.")
         start = after or max(view.min_readable, history.oldest_slot()) - 1
         changes, until = 0, after
         for seq in range(start + 1, view.seq + 1):
-            slot = self._asked(lambda seq=seq: history.slot(seq))  # type: ignore[misc]
+            slot = self._convert_errors(lambda seq=seq: history.slot(seq))  # type: ignore[misc]
             if slot.writes_rows or not after:
                 until = seq
-                changes += sum(slot.counts.get(name, 0) for name in _COUNTED)
+                changes += sum(slot.counts.get(name, 0) for name in _COUNT_NAMES)
             if changes >= limits.rows:
                 break
         if until == after:
             return None
-        return Planned((after, until), self._said(cursor_at(history, until)))
+        return Planned((after, until), self._position_text(cursor_at(history, until)))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read the changed rows of a planned range of slots (numbered commits).
@@ -115,17 +115,17 @@ class TableChanges(Source):
             SourceLost: The range was cleaned away or rolled back after `plan`.
         """
         after, until = cast("tuple[int, int]", planned.what)
-        changes = self._asked(lambda: self.table.changes(after if after else "earliest", until))
+        changes = self._convert_errors(lambda: self.table.changes(after if after else "earliest", until))
         pieces = iter(changes.tables())
-        while (piece := self._asked(lambda: next(pieces, None))) is not None:
-            rows = self._rows(piece)
+        while (piece := self._convert_errors(lambda: next(pieces, None))) is not None:
+            rows = self._convert_changes(piece)
             left_out = () if unknown else tuple(name for name in rows.column_names if name not in columns.names)
             yield Part(
                 rows.drop_columns(list(left_out)), unknown=tuple(name for name in left_out if name != IS_DELETED)
             )
 
-    def _rows(self, changes: pa.Table) -> pa.Table:
-        """Convert changes to rows to upsert. Deletes come first, so that a reinserted key is not deleted."""
+    def _convert_changes(self, changes: pa.Table) -> pa.Table:
+        # Deletes come first, so that a reinserted key is not deleted.
         kinds = changes["op"].combine_chunks()
         before, after = (changes[name].combine_chunks() for name in ("before", "after"))
         is_delete = pc.equal(kinds, "d").to_numpy(zero_copy_only=False)
@@ -134,7 +134,9 @@ class TableChanges(Source):
             changed = ~equal_values(old, new)
             is_delete |= pc.equal(kinds, "u").to_numpy(zero_copy_only=False) & changed
         is_row = pc.not_equal(kinds, "d").to_numpy(zero_copy_only=False)
-        return pa.concat_tables([_marked(before, is_delete, True), _marked(after, is_row, False)])
+        return pa.concat_tables(
+            [_rows_with_delete_flag(before, is_delete, True), _rows_with_delete_flag(after, is_row, False)]
+        )
 
     def lag(self, position: str) -> SourceLag:
         """Count the commits after a position that changed rows.
@@ -145,7 +147,7 @@ class TableChanges(Source):
         Returns:
             The number of commits that changed rows, and the age of the oldest one.
         """
-        after = self._slot(position)
+        after = self._last_read_slot(position)
         config, history, view = self.table.handle.look()
         waiting = [
             slot
@@ -165,11 +167,11 @@ class TableChanges(Source):
         Returns:
             The completion time of the newest commit that was read, as 17 digits; '' if nothing was read.
         """
-        slot = self._slot(position)
+        slot = self._last_read_slot(position)
         if not slot:
             return ""
         history = self.table.handle.look().history
-        return instant_of_ms(self._asked(lambda: history.slot(slot)).completed_at)
+        return instant_of_ms(self._convert_errors(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, start: str) -> str:
         """Return the position in the followed table's history for 'earliest', 'latest' or a time.
@@ -195,9 +197,9 @@ class TableChanges(Source):
                 option="start",
             )
         view = self.table.handle.at(None if start in (EARLIEST, LATEST) else start).view
-        return self._said(Cursor(view.table, 0) if start == EARLIEST else cursor_of(view))
+        return self._position_text(Cursor(view.table, 0) if start == EARLIEST else cursor_of(view))
 
-    def _said(self, at: Cursor) -> str:
+    def _position_text(self, at: Cursor) -> str:
         digest = {"digest": at.digest} if at.digest else {}
         return json.dumps({"source": _KIND, "table": at.table, "slot": at.seq, **digest}, separators=(",", ":"))
 
@@ -219,11 +221,9 @@ class TableChanges(Source):
             return False
         return bool(content.get("table") == self.table.handle.look().view.table)
 
-    def _slot(self, position: str) -> int:
-        """Parse a position, and return the last slot (numbered commit) that was read; 0 if nothing was read.
-
-        Raises SourceLost if the position belongs to another source, or the followed table was replaced or rolled back.
-        """
+    def _last_read_slot(self, position: str) -> int:
+        # 0 if nothing was read. Raises SourceLost if the position belongs to another source, or the followed table was
+        # replaced or rolled back.
         if not position:
             return 0
         try:
@@ -238,30 +238,27 @@ class TableChanges(Source):
                 position=position[:1000],
             )
         if table != self.table.handle.look().view.table:
-            raise self._lost("another table is at this path.")
+            raise self._changes_lost_error("another table is at this path.")
         try:
             require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:
-            raise self._lost(problem.message) from None
+            raise self._changes_lost_error(problem.message) from None
         return slot
 
-    def _hold(self, after: int) -> None:
-        """Advance the named consumer to slot `after`, so that cleaning keeps the later changes.
-
-        A consumer only moves forward.
-        """
+    def _advance_consumer(self, after: int) -> None:
+        # Cleaning then keeps the later changes. A consumer only moves forward.
         assert self.hold is not None
         consumer = self.table.consumer(self.hold)
         if after > consumer.position.seq:
             consumer.commit(after)
 
-    def _asked(self, ask: Callable[[], T]) -> T:
+    def _convert_errors(self, ask: Callable[[], T]) -> T:
         try:
             return ask()
         except (SnapshotExpired, RangeUndone, TableReplaced, PositionError) as problem:
-            raise self._lost(problem.message) from None
+            raise self._changes_lost_error(problem.message) from None
 
-    def _lost(self, why: str) -> SourceLost:
+    def _changes_lost_error(self, why: str) -> SourceLost:
         return SourceLost(
             f"{self.table.path} no longer has the changes after the position: {why} To start again, give the "
             "job another name. It then reads all current rows, but not the rows that were deleted before.",
@@ -269,7 +266,7 @@ class TableChanges(Source):
         )
 
 
-def _marked(rows: pa.StructArray, mask: np.ndarray, deleted: bool) -> pa.Table:
+def _rows_with_delete_flag(rows: pa.StructArray, mask: np.ndarray, deleted: bool) -> pa.Table:
     picked = rows.filter(pa.array(mask))
     columns = {field.name: pc.struct_field(picked, field.name) for field in rows.type}
     return pa.table({**columns, IS_DELETED: pa.array(np.full(len(picked), deleted))})

@@ -54,7 +54,7 @@ class ReadSoFar(NamedTuple):
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """Read position of a folder: the files that were read, with stamps that detect rewritten files.
+    """Read position of a folder, which lists the files that were read, with stamps that detect rewritten files.
 
     Attributes:
         folder: Address of the folder. '' in positions of earlier versions, which did not record it.
@@ -85,7 +85,7 @@ class TakenFiles:
         """
         if not position:
             return cls(folder)
-        taken = cls._parsed(position)
+        taken = cls._parse(position)
         if folder and taken.folder and taken.folder != folder:
             raise SourceLost(
                 f"The position belongs to another folder: expected {printable(folder)}, got {printable(taken.folder)}. "
@@ -96,7 +96,7 @@ class TakenFiles:
         return replace(taken, folder=folder) if folder else taken
 
     @classmethod
-    def _parsed(cls, position: str) -> TakenFiles:
+    def _parse(cls, position: str) -> TakenFiles:
         try:
             content: dict[str, Any] = json.loads(position)
             if content["source"] == _KIND and "folder" in content:
@@ -148,7 +148,7 @@ class TakenFiles:
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
-        """Return the listed files that were never read or were rewritten since, oldest first."""
+        """Return the listed files that were never read, or were rewritten since then, oldest first."""
         return sorted(
             file
             for file in listed

@@ -1,4 +1,4 @@
-"""Selection of the columns that the table has, and of the rows with a value in each required column."""
+"""Filter for decoded rows, which keeps the columns of the table and the rows with a value in each required column."""
 
 from __future__ import annotations
 
@@ -49,11 +49,10 @@ class WantedRows:
         rows = rows.select([name for name in names if name not in self.left_out])
         for index, field in enumerate(rows.schema):
             if field.name in self.columns.names and pa.types.is_struct(field.type):
-                rows = rows.set_column(index, field.name, self._cut(rows[field.name], field.name))
+                rows = rows.set_column(index, field.name, self._drop_unknown_fields(rows[field.name], field.name))
         return rows
 
-    def _cut(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-        """Drop the fields of a struct column that the table's column does not have."""
+    def _drop_unknown_fields(self, values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         kind = self.columns.field(name).type
         if not pa.types.is_struct(kind):
             return values

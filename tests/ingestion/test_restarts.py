@@ -147,7 +147,7 @@ def test_a_job_goes_on_from_where_hudis_streamer_stopped_and_tells_it_its_place(
 ) -> None:
     source, path = Files(landing, settle_s=0), Path(table.path)
     os.utime(landing / "0.jsonl", (NINE.timestamp(), NINE.timestamp()))
-    times = [file.time_ms for file in source._files(2**60)[0]]
+    times = [file.time_ms for file in source._list_files(2**60)[0]]
     table.upsert([{"id": 100, "v": ""}])
     streamer_commits(path, str(min(times) - 1))
     job = hoodoo.ingest(source, hoodoo.open(path), name="job")

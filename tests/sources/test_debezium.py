@@ -87,9 +87,9 @@ def test_numbers_that_say_their_own_scale_are_read_together_once_one_was_met() -
     reader = EventReader(schema, False, False)
     payloads = [value or b"" for _, value in events]
     some = Messages(range(9), [None] * 9, payloads, payloads)
-    assert reader._together(some) is None
+    assert reader._decode_together(some) is None
     [first] = reader.events(some, BadMessages("t", 0, str))
-    again = reader._together(some)
+    again = reader._decode_together(some)
     assert again is not None
     for one in (first, again):
         assert meant(one.after["v"], schema["v"], None).to_pylist() == [Decimal("1.10")] * 9
@@ -266,6 +266,6 @@ def test_the_careful_way_reads_what_the_fast_way_reads(monkeypatch: pytest.Monke
     events = golden_events(run, name)
     alone = [decoded([event], *columns, LSN, key=key, truncate="ignore")[0] for event in events if event[1] is not None]
     fast = pa.concat_tables([one for one in alone if len(one)], promote_options="permissive")
-    monkeypatch.setattr(EventReader, "_together", lambda self, some: None)
+    monkeypatch.setattr(EventReader, "_decode_together", lambda self, some: None)
     careful = decoded(events, *columns, LSN, key=key, truncate="ignore")[0]
     assert str(fast.select(careful.column_names).to_pylist()) == str(careful.to_pylist())  # NaN is not equal to itself

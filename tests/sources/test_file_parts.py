@@ -251,7 +251,7 @@ def test_whatever_a_decoder_raises_becomes_an_error_that_names_the_file(
     for target in ("rows_of", "_require_columns"):
         monkeypatch.setattr(file_rows, target, fail)
     monkeypatch.setattr(file_rows.JsonDecoder, "parse", fail)
-    monkeypatch.setattr(file_rows, "_csv_parts", fail)
+    monkeypatch.setattr(file_rows, "_read_csv_text", fail)
     try:
         in_parts(tmp_path, Limits(), fresh=False)
     except (DataError, EngineError) as problem:

@@ -21,7 +21,7 @@ from hoodoo.compactor.service_turn import Work
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import HoodooError, OptionError
 from hoodoo.exports.results import ExportLag
-from hoodoo.redact import printable
+from hoodoo.redact import redact
 
 _LOGS = (0, 1, 2, 5, 10, 20, 50, 100)
 
@@ -135,8 +135,8 @@ class Endpoint:
             self._server, self._thread = start_http_server(port, address, registry)
         except OSError as problem:
             raise OptionError(
-                f"Metrics cannot be served at port {port} of {printable(address)}: {problem.strerror}. Choose another "
-                "metrics_port, or 0 for any free port, or an address of this machine as metrics_address.",
+                f"metrics_port (--metrics-port) {port} of {redact(address)} cannot be served: {problem.strerror}. "
+                "Choose another port, or 0 for any free port, or an address of this machine.",
                 option="metrics_port",
             ) from None
         self.url = f"http://{address}:{self._server.server_port}/metrics"

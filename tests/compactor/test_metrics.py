@@ -201,7 +201,7 @@ def test_a_port_that_is_taken_is_an_error_before_anything_is_served(tmp_path: Pa
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(hoodoo.OptionError, match=rf"port {port} of '127\.0\.0\.1'.* Choose another"):
+        with pytest.raises(hoodoo.OptionError, match=rf"{port} of 127\.0\.0\.1 .* Choose another port"):
             Worker([make(tmp_path / "t")], metrics_port=port).run()
 
 

@@ -214,7 +214,7 @@ def test_a_stream_is_written_by_format_exactly_once(session: Any, table: hoodoo.
     write_stream(session, table, other, checkpoint, sink="medallion")
     assert plain(other.scan().to_arrow()) == plain(table.scan().to_arrow()) and other.history()[0].version == last + 1
     at = other.cursor
-    with pytest.raises(Exception, match="Sink 'medallion' has batch"):
+    with pytest.raises(Exception, match="Sink 'medallion' already contains batch"):
         write_stream(session, table, other, tmp_path / "new checkpoint", sink="medallion")
     with pytest.raises(Exception, match="needs the option sink"):
         write_stream(session, table, other, tmp_path / "no sink")

@@ -78,14 +78,14 @@ def export(
         of_delta = delta_export.export(request) if delta else None
         of_iceberg = iceberg_export.export(request) if iceberg else None
     except HoodooError:
-        _forget_overlays(request)
+        _delete_unreadable_overlays(request)
         raise
-    _forget_overlays(request)
+    _delete_unreadable_overlays(request)
     slot = min((slot for _, slot in filter(None, (of_delta, of_iceberg))), default=view.seq)
     return ExportResult(slot, of_delta and of_delta[0], of_iceberg and of_iceberg[0])
 
 
-def _forget_overlays(request: Request) -> None:
-    """Delete the overlay files of this export if a purge or cleaning made their slot unreadable during the export."""
+def _delete_unreadable_overlays(request: Request) -> None:
+    # A purge or cleaning may have made the slot of the overlays unreadable during the export.
     if request.overlays and request.history.head().min_readable > request.until:
         request.overlays.forget_passed(request.history)

@@ -27,17 +27,14 @@ def export_lag(store: Store, history: History, view: View, format: str, now_ms: 
     Returns:
         The lag.
     """
-    slot, merges = _delta(store) if format == DELTA else _iceberg(store)
-    missing = _missing(history, slot, view, merges)
+    slot, merges = _newest_delta_slot(store) if format == DELTA else _iceberg(store)
+    missing = _unexported_slots(history, slot, view, merges)
     since = view.completed_at if not missing else history.slot(missing[0]).completed_at
     return ExportLag(slot, len(missing), max(0, now_ms - since) / 1000 if missing else 0.0)
 
 
-def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]:
-    """Return the slots after the exported slot that changed what readers of the export see.
-
-    Archived slots are left out, because they are unknown.
-    """
+def _unexported_slots(history: History, slot: int, view: View, merges: bool) -> list[int]:
+    # Archived slots are left out, because they are unknown.
     first = max(slot, history.oldest_slot() - 1)
     try:
         return [
@@ -49,8 +46,8 @@ def _missing(history: History, slot: int, view: View, merges: bool) -> list[int]
         return [view.seq]
 
 
-def _delta(store: Store) -> tuple[int, bool]:
-    """Return the newest slot in the Delta log, and whether the export includes the contents of log files."""
+def _newest_delta_slot(store: Store) -> tuple[int, bool]:
+    # The second value is True if the export includes the contents of log files.
     newest = delta_log.newest(store)
     return newest.slot, bool(newest.overlays)
 

@@ -61,19 +61,16 @@ def name_of(config: TableConfig, group: FileGroup) -> str:
     The name consists of the file group, the newest slot of its files, and the id of the columns. Each part has a fixed
     number of hexadecimal digits, so that the name is also a valid UUID.
     """
-    return f"{_group_part(group)}{_newest_slot(group):010x}{config.schema_id % (1 << 24):06x}"
+    return f"{_group_hash(group)}{_newest_slot(group):010x}{config.schema_id % (1 << 24):06x}"
 
 
-def _group_part(group: FileGroup) -> str:
-    """Return a hash of the partition and the file id for an overlay name.
-
-    The file id alone is not enough, because other engines may use one file id in two partitions.
-    """
+def _group_hash(group: FileGroup) -> str:
+    # The file id alone is not enough, because other engines may use one file id in two partitions.
     return hashlib.sha256(f"{group.partition}\n{group.file_id}".encode()).hexdigest()[:_GROUP_DIGITS]
 
 
 def _newest_slot(group: FileGroup) -> int:
-    """Return the slot that added the newest file of a file group. It identifies the group's current files."""
+    # This slot identifies the current files of the group.
     return max(entry.seq for entry in group.files())
 
 
@@ -101,8 +98,10 @@ class Overlays:
 
         def make(item: tuple[str, FileGroup]) -> Overlay:
             name, group = item
-            dead, rows = _overlaid(self._store, config, group)
-            return Overlay(name, group.base, dead, _write(writing, config, group, f"{OVERLAYS}{name}.parquet", rows))
+            dead, rows = _compute_overlay(self._store, config, group)
+            return Overlay(
+                name, group.base, dead, _write_overlay_file(writing, config, group, f"{OVERLAYS}{name}.parquet", rows)
+            )
 
         self._keys |= {f"{OVERLAYS}{name}.parquet" for name, _ in missing}
         self._made |= {overlay.name: overlay for overlay in LocalEngine().map(make, missing)}
@@ -121,7 +120,7 @@ class Overlays:
         names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
         rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
         self._keys.add(key := self.whole_key(config, group))
-        return _write(writing, config, group, key, _placed(group, rows))
+        return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
     def forget_passed(self, history: History) -> None:
         """Delete the overlay files written by this export whose slots are no longer readable.
@@ -135,7 +134,7 @@ class Overlays:
                     self._store.delete(key)
 
 
-def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
+def _compute_overlay(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
     """Return the positions of the base rows that logs replace or delete, and the rows that the logs wrote.
 
     The rows include record keys and partitions, as in base files, because a purge searches for them.
@@ -146,20 +145,22 @@ def _overlaid(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.n
     parts = slices.log_parts(store, config, group, slices.schema_of(config, needed))
     has_whole_rows = not any(part.columns is not None or part.unset for part in parts)
     dead, rows = (
-        _of_whole_rows(store, config, group, parts) if has_whole_rows else _of_keys(store, config, group, parts)
+        _overlay_of_full_rows(store, config, group, parts)
+        if has_whole_rows
+        else _overlay_by_merging(store, config, group, parts)
     )
-    return dead, _placed(group, rows.select(names))
+    return dead, _add_partition_column(group, rows.select(names))
 
 
-def _placed(group: FileGroup, rows: pa.Table) -> pa.Table:
-    """Add the partition column to rows whose first column is the record key."""
+def _add_partition_column(group: FileGroup, rows: pa.Table) -> pa.Table:
+    # The first column of the rows is the record key.
     return rows.add_column(1, PARTITION_PATH, base_file.constant(group.partition, len(rows)))
 
 
-def _of_whole_rows(
+def _overlay_of_full_rows(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Build the overlay of logs without partial updates. Reads only keys and ordering values of the base file."""
+    # The logs have no partial updates, so only keys and ordering values of the base file are read.
     pending = config.merge_policy.apply_streaming(parts)
     dead = np.empty(0, np.int64)
     if group.base:
@@ -168,10 +169,10 @@ def _of_whole_rows(
     return dead, pending.changes.rows.filter(pa.array(pending.live()))
 
 
-def _of_keys(
+def _overlay_by_merging(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
-    """Build the overlay of logs with partial updates, by merging all rows whose keys occur in the logs."""
+    # The logs have partial updates, so all rows whose keys occur in the logs are merged.
     keys = pa.concat_arrays([chunk for part in parts for chunk in part.rows[RECORD_KEY].chunks]).unique()
     dead = np.empty(0, np.int64)
     if group.base:
@@ -181,8 +182,10 @@ def _of_keys(
     return dead, slices.read_slice(store, config, group, schema, keys=keys)
 
 
-def _write(writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table) -> AddedFile | None:
-    """Write rows to a Parquet file, and return it as an added file. Returns None if there are no rows."""
+def _write_overlay_file(
+    writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table
+) -> AddedFile | None:
+    # None if there are no rows.
     if not len(rows):
         return None
     schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])
@@ -218,7 +221,7 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
     the overlay of its file group at the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)
-    newest = {_group_part(group): _newest_slot(group) for group in history.state(readable).groups()}
+    newest = {_group_hash(group): _newest_slot(group) for group in history.state(readable).groups()}
 
     def passed(name: str) -> bool:
         parsed = _NAME.fullmatch(name)

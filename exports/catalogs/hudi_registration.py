@@ -121,17 +121,18 @@ class HudiRegistration:
         for entry in wanted_entries:  # check all entries before the first one is written
             existing = metastore.find(self._name(entry.suffix))
             if existing:
-                self._require_ours(existing, entry)
-        registered = [self._bring(metastore, entry.suffix, location, (config, view), look) for entry in wanted_entries]
+                self._require_own_entry(existing, entry)
+        registered = [
+            self._update_entry(metastore, entry.suffix, location, (config, view), look) for entry in wanted_entries
+        ]
         return RegisterResult(view.seq, tuple(registered))
 
     def _name(self, suffix: str) -> str:
         return self.identifier.partition(".")[2].lower() + suffix
 
-    def _bring(
+    def _update_entry(
         self, metastore: Metastore, suffix: str, location: str, seen: tuple[TableConfig, View], look: Look
     ) -> RegisteredEntry:
-        """Create or update one metastore entry and its partitions."""
         name = self._name(suffix)
         identifier = f"{self.identifier.partition('.')[0]}.{name}"
         change, changed_partitions = "refreshed", False
@@ -144,9 +145,9 @@ class HudiRegistration:
                     change = "registered"
                 existing = metastore.find(name)
             if existing:
-                entry_location = _spelled(location, existing)
+                entry_location = _with_existing_scheme(location, existing)
                 entry = _entry(config, view, entry_location, suffix)
-                self._require_ours(existing, entry)
+                self._require_own_entry(existing, entry)
                 count = len(view.partitions) if entry.keys else 0
                 if not changed_partitions and existing.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
                     return RegisteredEntry(identifier, "kept", count, added, dropped)
@@ -162,7 +163,7 @@ class HudiRegistration:
                 metastore.add(name, entry, new)
                 metastore.drop(name, obsolete)
                 added, dropped = added + len(new), dropped + len(obsolete)
-                if metastore.change(name, existing, entry, _parameters(existing, entry)):
+                if metastore.change(name, existing, entry, _merge_parameters(existing, entry)):
                     return RegisteredEntry(identifier, change, count, added, dropped)
             seen = look()
         raise TryAgainError(
@@ -170,15 +171,14 @@ class HudiRegistration:
             identifier=identifier,
         )
 
-    def _require_ours(self, existing: FoundEntry, entry: WantedEntry) -> None:
-        """Raise CatalogRefused if an existing metastore entry does not belong to this table."""
+    def _require_own_entry(self, existing: FoundEntry, entry: WantedEntry) -> None:
         identifier = f"{self.identifier}{entry.suffix}"
         if existing.parameters.get("table_type", "").upper() == "ICEBERG":
             raise CatalogRefused(
                 f"Catalog entry {identifier!r} belongs to an Iceberg table. Register under another name.",
                 identifier=identifier,
             )
-        if _place(existing.location) != _place(entry.location):
+        if _normalize_location(existing.location) != _normalize_location(entry.location):
             raise CatalogRefused(
                 f"Catalog entry {identifier!r} belongs to another table, at {existing.location or 'no location'}. "
                 "Register under another name. If the table was moved here, drop the entry.",
@@ -211,25 +211,25 @@ def _entry(config: TableConfig, view: View, location: str, suffix: str) -> Wante
     return next(entry for entry in entries_of(config, view, location) if entry.suffix == suffix)
 
 
-def _spelled(location: str, existing: FoundEntry) -> str:
-    """Return the table's location with the S3 scheme of the existing entry. Readers may support only that scheme."""
+def _with_existing_scheme(location: str, existing: FoundEntry) -> str:
+    # Readers may support only the S3 scheme of the existing entry.
     return existing.location if existing.location.startswith(("s3a://", "s3n://")) else location
 
 
-def _place(location: str) -> str:
-    """Normalize a location for comparisons. Metastores rewrite `file:` URIs, and S3 has several schemes."""
+def _normalize_location(location: str) -> str:
+    # Metastores rewrite `file:` URIs, and S3 has several schemes.
     return _SCHEME.sub("", location).rstrip("/")
 
 
 def _without_newest_commit(entry: WantedEntry) -> WantedEntry:
-    """Return a new entry without the newest commit in its parameters, because its partitions do not exist yet."""
+    # The partitions of a new entry do not exist yet.
     return replace(
         entry,
         parameters={name: value for name, value in entry.parameters.items() if name not in (REQUESTED, COMPLETED)},
     )
 
 
-def _parameters(existing: FoundEntry, entry: WantedEntry) -> dict[str, str]:
-    """Merge hoodoo's parameters into the parameters of an existing entry. Old parameters for Spark are removed."""
+def _merge_parameters(existing: FoundEntry, entry: WantedEntry) -> dict[str, str]:
+    # Old parameters for Spark are removed.
     kept = {name: value for name, value in existing.parameters.items() if not name.startswith(SPARKS)}
     return {**kept, **entry.parameters}

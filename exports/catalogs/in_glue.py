@@ -40,7 +40,7 @@ class GlueEntries:
         try:
             self._glue.create_table(
                 DatabaseName=self._namespace,
-                TableInput={"Name": name, **_owned(), **_glue_table(entry, entry.location, entry.parameters)},
+                TableInput={"Name": name, **_owner_field(), **_glue_table(entry, entry.location, entry.parameters)},
             )
         except self._glue.exceptions.AlreadyExistsException:
             return False
@@ -49,7 +49,7 @@ class GlueEntries:
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         if entry.columns != found.columns and entry.keys:
             # before the entry, so that the next attempt completes a partial update
-            self._change_partitions(name, entry)
+            self._set_partition_columns(name, entry)
         kept = {key: found.raw[key] for key in _KEPT if key in found.raw}
         try:
             self._glue.update_table(
@@ -62,8 +62,7 @@ class GlueEntries:
             return False
         return True
 
-    def _change_partitions(self, name: str, entry: WantedEntry) -> None:
-        """Set the columns of all partitions in Glue to the columns of the entry."""
+    def _set_partition_columns(self, name: str, entry: WantedEntry) -> None:
         entries = [
             {
                 "PartitionValueList": partition["Values"],
@@ -77,7 +76,7 @@ class GlueEntries:
             response = self._glue.batch_update_partition(
                 DatabaseName=self._namespace, TableName=name, Entries=list(chunk)
             )
-            self._require_none(name, response, "EntityNotFoundException")
+            self._require_no_errors(name, response, "EntityNotFoundException")
 
     def _pages(self, name: str) -> Iterator[Any]:
         pages = self._glue.get_paginator("get_partitions")
@@ -94,7 +93,7 @@ class GlueEntries:
                 TableName=name,
                 PartitionInputList=[_glue_partition(entry, values, location) for values, location in chunk],
             )
-            self._require_none(name, response, "AlreadyExistsException")
+            self._require_no_errors(name, response, "AlreadyExistsException")
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
         for chunk in chunks(partitions, _DELETED):
@@ -103,10 +102,9 @@ class GlueEntries:
                 TableName=name,
                 PartitionsToDelete=[{"Values": list(values)} for values in chunk],
             )
-            self._require_none(name, response, "EntityNotFoundException")
+            self._require_no_errors(name, response, "EntityNotFoundException")
 
-    def _require_none(self, name: str, response: Any, expected_code: str) -> None:
-        """Raise CatalogRefused for the first error in a Glue batch response whose code is not `expected_code`."""
+    def _require_no_errors(self, name: str, response: Any, expected_code: str) -> None:
         for error in response.get("Errors", ()):
             detail = error.get("ErrorDetail", {})
             if detail.get("ErrorCode") != expected_code:
@@ -117,8 +115,8 @@ class GlueEntries:
                 )
 
 
-def _owned() -> dict[str, str]:
-    """Return the field Owner for a new entry, or {} if the owner is unknown, because Glue rejects an empty name."""
+def _owner_field() -> dict[str, str]:
+    # Glue rejects an empty name.
     return {"Owner": name} if (name := owner()) else {}
 
 

@@ -23,7 +23,7 @@ class HiveEntries:
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._client, self._namespace = catalog._client, namespace
 
-    def _ask(
+    def _request(
         self, name: str, action: str, request: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
     ) -> Any:
         """Send a request about an entry to the Hive metastore, and return the response.
@@ -54,7 +54,7 @@ class HiveEntries:
     def find(self, name: str) -> FoundEntry | None:
         from hive_metastore.ttypes import NoSuchObjectException
 
-        table = self._ask(
+        table = self._request(
             name,
             "return",
             lambda client: client.get_table(self._namespace, name),
@@ -84,7 +84,7 @@ class HiveEntries:
             parameters=dict(entry.parameters),
             tableType=ENTRY_TYPE,
         )
-        response = self._ask(name, "create", lambda client: client.create_table(table), (AlreadyExistsException,))
+        response = self._request(name, "create", lambda client: client.create_table(table), (AlreadyExistsException,))
         return response is not _NO
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
@@ -116,10 +116,10 @@ class HiveEntries:
                 return False  # the parameter has another value by now
             return True
 
-        return bool(self._ask(name, "change", asked))
+        return bool(self._request(name, "change", asked))
 
     def partitions(self, name: str) -> set[Values]:
-        names = self._ask(
+        names = self._request(
             name,
             "list the partitions of",
             lambda client: client.get_partition_names(self._namespace, name, -1),
@@ -145,7 +145,7 @@ class HiveEntries:
             request = AddPartitionsRequest(
                 dbName=self._namespace, tblName=name, parts=parts, ifNotExists=True, needResult=False
             )
-            self._ask(
+            self._request(
                 name,
                 "add partitions to",
                 lambda client, request=request: client.add_partitions_req(request),  # type: ignore[misc]
@@ -155,7 +155,7 @@ class HiveEntries:
         from hive_metastore.ttypes import NoSuchObjectException
 
         for values in partitions:
-            self._ask(
+            self._request(
                 name,
                 "drop a partition of",
                 lambda client, values=values: client.drop_partition(self._namespace, name, list(values), False),  # type: ignore[misc]

@@ -57,7 +57,7 @@ class Registration:
         except Exception as problem:  # each catalog raises its own errors
             message = (str(problem) or type(problem).__name__).rstrip(". ")
             raise CatalogRefused(
-                f"The catalog rejected the entry {self.identifier!r}: {message}. {_advice(problem)}",
+                f"The catalog rejected the entry {self.identifier!r}: {message}. {_advice_for_error(problem)}",
                 identifier=self.identifier,
             ) from problem
 
@@ -77,9 +77,9 @@ class Registration:
                 except TableAlreadyExistsError:  # another process was faster
                     continue
                 return CatalogEntry(self.identifier, location, "registered")
-            self._require_ours(entry, ours)
+            self._require_own_entry(entry, ours)
             version, newest = int(entry.properties.get(VERSION, 0)), int(ours["properties"][VERSION])
-            if version > newest or (version == newest and self._shows(entry, ours, location)):
+            if version > newest or (version == newest and self._is_up_to_date(entry, ours, location)):
                 return CatalogEntry(self.identifier, entry.metadata_location, "kept")
             if new_location := move(self.catalog, entry, ours, location):
                 return CatalogEntry(self.identifier, new_location, "moved")
@@ -88,11 +88,8 @@ class Registration:
             identifier=self.identifier,
         )
 
-    def _shows(self, entry: Any, ours: Json, location: str) -> bool:
-        """Return whether the catalog entry shows hoodoo's metadata, and another engine has not committed to it since.
-
-        A REST server has metadata files of its own, so snapshots and columns are compared.
-        """
+    def _is_up_to_date(self, entry: Any, ours: Json, location: str) -> bool:
+        # A REST server has metadata files of its own, so snapshots and columns are compared.
         if entry.metadata_location == location:
             return True
         schema = next(one for one in ours["schemas"] if one["schema-id"] == ours["current-schema-id"])
@@ -102,7 +99,7 @@ class Registration:
             and [field.name for field in entry.schema().fields] == [field["name"] for field in schema["fields"]]
         )
 
-    def _require_ours(self, entry: Any, ours: Json) -> None:
+    def _require_own_entry(self, entry: Any, ours: Json) -> None:
         """Raise CatalogRefused if the catalog entry belongs to another table, or to the original of a copied table.
 
         In the second case, the entry has another location, where the table still exists. A copy of a table must not
@@ -123,11 +120,8 @@ class Registration:
             )
 
 
-def _advice(problem: Exception) -> str:
-    """Return advice for an error of the catalog.
-
-    If the catalog is only unreachable, the advice is not to drop the entry, because its grants would be lost.
-    """
+def _advice_for_error(problem: Exception) -> str:
+    # If the catalog is only unreachable, the advice is not to drop the entry, because its grants would be lost.
     kinds = {base_class.__name__ for base_class in type(problem).__mro__}
     if kinds & {"NoSuchIcebergTableError", "NoSuchPropertyException"}:
         return "The entry is not an Iceberg table. Register under another name."

@@ -29,14 +29,11 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 def encode(actions: Sequence[Json]) -> bytes:
     """Encode the actions of one Delta version as the bytes of its commit file, with one action per line."""
-    return b"".join(_text(action).encode() + b"\n" for action in actions)
+    return b"".join(_json_text(action).encode() + b"\n" for action in actions)
 
 
-def _text(value: Any) -> str:
-    """Encode a value as JSON. Non-ASCII characters are not escaped.
-
-    delta-rs misreads escaped surrogate pairs.
-    """
+def _json_text(value: Any) -> str:
+    # Non-ASCII characters are not escaped, because delta-rs misreads escaped surrogate pairs.
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -186,7 +183,7 @@ def statistics_text(config: TableConfig, file: DataFile, without: Collection[str
     for name, (low, high, missing) in bounds_of(config, file).items():
         if name in without:
             continue
-        kind, key = config.columns.by_name[name].arrow, _text(name)
+        kind, key = config.columns.by_name[name].arrow, _json_text(name)
         nulls.append(f"{key}:{missing}")
         for bounds, value, is_upper in ((lower_bounds, low, False), (upper_bounds, high, True)):
             if text := _bound_text(value, kind, is_upper):
@@ -204,7 +201,7 @@ _LAST_TEXT = "\U0010ffff" * 16
 
 
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
-    """Encode a column bound as JSON for an `add` action. Returns '' if no bound should be written.
+    """Encode a column bound as JSON for an `add` action of Delta. Returns '' if no bound should be written.
 
     deltalake's filters skip a file if a bound of their column is missing. For an unknown bound, a wide bound is
     therefore written. Unknown bounds are those of strings that are too long for statistics, and upper bounds of floats.
@@ -212,24 +209,24 @@ def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
     """
     types = pa.types
     if value is None:
-        return _text(_LAST_TEXT if is_upper else "") if types.is_string(kind) else ""
+        return _json_text(_LAST_TEXT if is_upper else "") if types.is_string(kind) else ""
     if types.is_floating(kind):
-        return _text(_LARGEST if is_upper else value) if math.isfinite(value) else ""
+        return _json_text(_LARGEST if is_upper else value) if math.isfinite(value) else ""
     if types.is_decimal(kind):
-        return _decimal(value)
+        return _format_decimal(value)
     try:
         # in milliseconds, as other writers do; rounded outwards, so that the bounds still include the values
         if types.is_timestamp(kind):
             ms = -(-value // 1000) if is_upper else value // 1000
             text = (_EPOCH + dt.timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
-            return _text(text + "Z" if kind.tz else text)
+            return _json_text(text + "Z" if kind.tz else text)
         if types.is_date(kind):
-            return _text((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
+            return _json_text((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
     except OverflowError:  # the year has no four-digit form
         return ""
-    return _text(bool(value) if types.is_boolean(kind) else value)
+    return _json_text(bool(value) if types.is_boolean(kind) else value)
 
 
-def _decimal(text: str) -> str:
-    """Format a decimal without an exponent, which some readers do not accept."""
+def _format_decimal(text: str) -> str:
+    # Some readers do not accept an exponent.
     return f"{Decimal(text):f}"

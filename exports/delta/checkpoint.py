@@ -131,7 +131,7 @@ def checkpoint_after(
 
 
 def _rows(actions: Sequence[Json]) -> pa.Table:
-    return pa.Table.from_pylist([_with_pairs(action) for action in actions], schema=_SCHEMA)
+    return pa.Table.from_pylist([_maps_to_pairs(action) for action in actions], schema=_SCHEMA)
 
 
 def _bytes(rows: pa.Table) -> bytes:
@@ -140,8 +140,8 @@ def _bytes(rows: pa.Table) -> bytes:
     return out.getvalue()
 
 
-def _with_pairs(action: Json) -> Json:
-    """Convert the maps in a Delta action to lists of pairs, which Arrow requires."""
+def _maps_to_pairs(action: Json) -> Json:
+    # Arrow requires lists of pairs.
     [(name, content)] = action.items()
     if name == "metaData":
         kind = {**content["format"], "options": list(content["format"]["options"].items())}

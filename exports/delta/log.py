@@ -121,7 +121,7 @@ def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
     """Read the commit file of an existing Delta version, and return the exporter's state in it."""
-    actions = _actions(store, version)
+    actions = _read_commit_actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
     at_ms = _whole(info.get("inCommitTimestamp", info.get("timestamp")))
@@ -143,8 +143,8 @@ def _said(action: Json, name: str) -> Json:
     return content if isinstance(content, dict) else {}
 
 
-def _actions(store: Store, version: int) -> list[Json]:
-    """Return the actions in the commit file of a Delta version, or [] if the file does not contain valid JSON lines."""
+def _read_commit_actions(store: Store, version: int) -> list[Json]:
+    # [] if the commit file does not contain valid JSON lines.
     with suppress(ValueError):
         return [json.loads(line) for line in store.get(version_key(version)).splitlines() if line.strip()]
     return []
@@ -168,7 +168,7 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
         raise FileNotFoundError(version_key(missing[0]))
     try:
         for name in checkpoints.get(start, ()):
-            files |= {identity(candidate): candidate for candidate in _checkpointed(store, FOLDER + name)}
+            files |= {identity(candidate): candidate for candidate in _read_checkpoint_adds(store, FOLDER + name)}
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError) as problem:
@@ -192,7 +192,7 @@ def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | N
     """
     changed: dict[Identity, Json | None] = {}
     for version in range(first, end):
-        changes = _actions(store, version)
+        changes = _read_commit_actions(store, version)
         for action in changes:
             if content := _said(action, "remove"):
                 changed[identity(content)] = None
@@ -213,8 +213,8 @@ def named_vector(vector: Json) -> str:
     return f"{vector.get('storageType')} {vector.get('pathOrInlineDv')} {vector.get('offset')}"
 
 
-def _checkpointed(store: Store, key: str) -> list[Json]:
-    """Return the `add` actions of a Delta checkpoint, in the same structure as the actions of a commit file."""
+def _read_checkpoint_adds(store: Store, key: str) -> list[Json]:
+    # The structure is that of the actions in a commit file.
     table = read_small(store.get(key))
     added: list[Json] = table["add"].combine_chunks().drop_null().to_pylist()
     compact_actions = ({name: value for name, value in action.items() if value is not None} for action in added)

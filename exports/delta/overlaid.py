@@ -41,7 +41,7 @@ def overlaid_adds(
     missing_overlays = []
     rows: list[Json] = []
     for group in groups:
-        if not _may_have_vector(group):
+        if not _can_find_vector(group):
             del adds[group.base_path]
             overlay_action = by_path.get(overlays.whole_key(config, group))
             written = None if overlay_action else overlays.whole(writing, config, group)
@@ -55,7 +55,7 @@ def overlaid_adds(
             continue
         name = name_of(config, group)
         base, overlay_action = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{OVERLAYS}{name}.parquet")
-        overlaid = base is not None and identity(base)[1] == _vector_name(name)
+        overlaid = base is not None and identity(base)[1] == _deletion_vector_id(name)
         if not overlaid and overlay_action is None:
             missing_overlays.append(group)
         if base is not None and overlaid:
@@ -75,7 +75,7 @@ def overlaid_adds(
     return [*adds.values(), *rows]
 
 
-def _may_have_vector(group: FileGroup) -> bool:
+def _can_find_vector(group: FileGroup) -> bool:
     """Return whether every Delta reader finds a deletion vector of the file group's base file.
 
     polars 2.1 does not find it if the log encodes the path differently from the store, for example a blank in a folder
@@ -85,6 +85,5 @@ def _may_have_vector(group: FileGroup) -> bool:
     return actions.path_text(group.base_path) == group.base_path
 
 
-def _vector_name(overlay: str) -> str:
-    """Return the identity of the deletion vector that belongs to an overlay."""
+def _deletion_vector_id(overlay: str) -> str:
     return named_vector(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))

@@ -30,7 +30,7 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChang
                 continue
         if avro.files_in(manifest):  # otherwise it only lists files that the previous snapshot removed
             kept.append(manifest)
-    return _merged(writer, [*kept, *_added(writer, changes)])
+    return _merge_small_manifests(writer, [*kept, *_write_added_manifests(writer, changes)])
 
 
 def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], removed_paths: set[str]) -> Json:
@@ -39,8 +39,8 @@ def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], re
     return writer.write(manifest["partition_spec_id"], marked, manifest["range"][:2])
 
 
-def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
-    """Write manifests for the added files, sorted by path, so that each manifest covers a narrow range of paths."""
+def _write_added_manifests(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
+    # The files are sorted by path, so that each manifest covers a narrow range of paths.
     by_spec: dict[int, list[tuple[int, Json]]] = {}
     for _, added in sorted(changes.added.items()):
         spec, data_file = writer.files.data_file(added.file)
@@ -54,8 +54,8 @@ def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
     return written
 
 
-def _merged(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
-    """Merge small manifests into full ones if there are many. Manifests with files that this snapshot removed stay."""
+def _merge_small_manifests(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
+    # Manifests are merged if there are many. Manifests with files that this snapshot removed stay.
     for spec in sorted(writer.specs):
         small = [
             manifest

@@ -109,12 +109,12 @@ class _Exporter:
         format_version = _format_version(self.asked_version, existing, self.rebuild)
         previous: Json | None = None  # the metadata that the export continues from
         if version and not self.rebuild:
-            own = self._ours(version, existing)
-            previous = own if self._goes_on(own) else None
+            own = self._require_own_metadata(version, existing)
+            previous = own if self._can_continue(own) else None
             # another exporter has exported newer slots, or slots that are now archived
             if previous is None or self._at(previous) > until:
                 until = self.history.head().seq
-                previous = own if self._goes_on(own) else None
+                previous = own if self._can_continue(own) else None
         view = self.history.state(until)
         self.config = self.config.with_schemas(view.schemas)
         groups = covered(view) if self.overlays else []
@@ -125,43 +125,45 @@ class _Exporter:
             and (previous["format-version"] == format_version)  # an upgrade writes a snapshot
         )
         if previous is not None and overlaid and self._at(previous) == until:
-            return self._done(version, previous, 0), until
-        before = previous or self._anew(existing, view.table)
-        row_ids_from = _whole_number((existing or {}).get("next-row-id"))
+            return self._finish_export(version, previous, 0), until
+        before = previous or self._create_metadata(existing, view.table)
+        row_ids_from = _integer_or_zero((existing or {}).get("next-row-id"))
         metadata = documents.with_version(before, format_version, row_ids_from)
         number, written = version, 0
-        for shown, changes in self._shown(previous, view):
+        for shown, changes in self._views_to_export(previous, view):
             self.config = self.config.with_schemas(shown.schemas)
             metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
             if changes or not overlaid or not metadata["snapshots"]:
                 metadata = self._with_snapshot(metadata, shown, changes, groups, overlay_digest)
                 overlaid, written = True, written + 1
             if written == _SNAPSHOTS_AT_ONCE * (number - version + 1) and shown.seq < until:
-                metadata, number = self._put(number, metadata, shown, overlay_digest, view.min_readable), number + 1
-        kept = documents.without_expired(metadata, view.min_readable, self._unchanged)
+                metadata, number = (
+                    self._write_metadata(number, metadata, shown, overlay_digest, view.min_readable),
+                    number + 1,
+                )
+        kept = documents.without_expired(metadata, view.min_readable, self._shows_same_rows)
         if previous is not None and kept == previous and until - self._at(previous) < IDLE_SLOTS:
-            return self._done(version, previous, 0), until
-        metadata, number = self._put(number, metadata, view, overlay_digest, view.min_readable), number + 1
+            return self._finish_export(version, previous, 0), until
+        metadata, number = self._write_metadata(number, metadata, view, overlay_digest, view.min_readable), number + 1
         expires = len(metadata["snapshots"]) < len(before["snapshots"]) + written or self.rebuild
-        return self._done(number, metadata, written, expires or number % _SWEEP_EVERY == 0), until
+        return self._finish_export(number, metadata, written, expires or number % _SWEEP_EVERY == 0), until
 
-    def _put(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
-        """Write the Iceberg metadata file after number `number`, at a view, and return its contents."""
+    def _write_metadata(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
         previous = self._path_of(files.metadata_key(number)) if number else ""
-        kept = documents.without_expired(metadata, readable, self._unchanged)
+        kept = documents.without_expired(metadata, readable, self._shows_same_rows)
         document = documents.at_slot(kept, view, number + 1, previous, overlaid)
         data = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
         self.writing.once(files.metadata_key(number + 1), data)
         return document
 
-    def _unchanged(self, after: int, until: int) -> bool:
-        """Return whether readers see the same rows at two slots. If logs are exported, any commit is a change."""
+    def _shows_same_rows(self, after: int, until: int) -> bool:
+        # If logs are exported, any commit is a change.
         return self.overlays is None and unchanged(self.history, after, until)
 
     def _path_of(self, key: str) -> str:
         return f"{self.location}/{key}"
 
-    def _done(self, version: int, metadata: Json, snapshots: int, sweeps: bool = False) -> IcebergExport:
+    def _finish_export(self, version: int, metadata: Json, snapshots: int, sweeps: bool = False) -> IcebergExport:
         """Finish the export: update Iceberg's version hint if needed, delete unused files, and return the result.
 
         The hint may be too low because another exporter stopped before it updated the hint. Some readers only follow
@@ -179,16 +181,13 @@ class _Exporter:
     def _at(metadata: Json) -> int:
         return int(metadata["properties"][documents.SLOT])
 
-    def _goes_on(self, previous: Json) -> bool:
-        """Return whether the export can continue from existing metadata.
-
-        It cannot continue after the table was moved, because Iceberg paths are absolute.
-        """
+    def _can_continue(self, previous: Json) -> bool:
+        # An export cannot continue after the table was moved, because Iceberg paths are absolute.
         instant = previous["properties"].get(documents.INSTANT, "")
         return previous.get("location") == self.location and continues_from(self.history, self._at(previous), instant)
 
-    def _ours(self, version: int, existing: Any) -> Json:
-        """Return the existing metadata if an export of this table wrote it. If not, raises ForeignExport."""
+    def _require_own_metadata(self, version: int, existing: Any) -> Json:
+        # Raises ForeignExport if an export of another table wrote the metadata.
         if not documents.is_ours(existing, version):
             raise ForeignExport(
                 f"{files.metadata_key(version)} was written by another writer, so its rows may differ from those of "
@@ -207,22 +206,19 @@ class _Exporter:
         own: Json = existing
         return own
 
-    def _anew(self, existing: Json | None, table: str) -> Json:
-        """Return new Iceberg metadata without snapshots.
-
-        Sequence numbers continue from the old metadata, because they must never decrease.
-        """
-        return documents.first(self.location, table, _whole_number((existing or {}).get("last-sequence-number")))
+    def _create_metadata(self, existing: Json | None, table: str) -> Json:
+        # Sequence numbers continue from the old metadata, because they must never decrease.
+        return documents.first(self.location, table, _integer_or_zero((existing or {}).get("last-sequence-number")))
 
     # ---- slots to show
-    def _shown(self, previous: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
-        """Yield the views that may need an Iceberg snapshot, up to `view`, and the changes since the previous view.
+    def _views_to_export(self, previous: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
+        """Yield the views that may need an Iceberg snapshot, up to `view`, with the changes since the previous view.
 
         `previous` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg
         cannot represent, are skipped.
         """
         if previous is None:
-            first = self._first(view)
+            first = self._first_view(view)
             yield first, BaseChanges(live(first), {}, True)
         after, changes = self._at(previous) if previous is not None else first.seq, NOTHING
         for step in steps(self.history, after, view.seq):
@@ -234,8 +230,7 @@ class _Exporter:
         if previous is not None and after == view.seq:  # the mode or the format version has changed
             yield view, NOTHING
 
-    def _first(self, view: View) -> View:
-        """Return the view for the first snapshot of an export without previous snapshots."""
+    def _first_view(self, view: View) -> View:
         for seq in range(first_slot(self.history), view.seq) if self.each_slot else ():
             if self._holds(first := self.history.state(seq)):
                 return first
@@ -253,7 +248,7 @@ class _Exporter:
         self, metadata: Json, view: View, changes: BaseChanges, groups: Sequence[FileGroup], overlaid: str
     ) -> Json:
         sequence = metadata["last-sequence-number"] + 1
-        number = self._number(metadata, view, overlaid)
+        number = self._new_snapshot_id(metadata, view, overlaid)
         files_of = self.manifests = self.manifests.after(self.config)
         writer = ManifestWriter(files_of, metadata, view.seq, number, sequence)
         before = files_of.read_list(metadata["snapshots"][-1]) if metadata["snapshots"] else []
@@ -285,11 +280,8 @@ class _Exporter:
         return documents.with_snapshot(metadata, snapshot)
 
     @staticmethod
-    def _number(metadata: Json, view: View, overlaid: str) -> int:
-        """Return the id of a new Iceberg snapshot.
-
-        The id is derived from the slot and its overlays. If this id is already used, another one is derived.
-        """
+    def _new_snapshot_id(metadata: Json, view: View, overlaid: str) -> int:
+        # The id is derived from the slot and its overlays. If this id is already used, another one is derived.
         used_ids = {snapshot["snapshot-id"] for snapshot in metadata["snapshots"]}
         seed = f"{view.table} {view.seq} {overlaid}".rstrip()
         while (number := int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") >> 1) in used_ids:
@@ -311,8 +303,8 @@ class _Exporter:
         sweep_overlays(self.store, passed, self.now_ms)
 
 
-def _whole_number(value: Any) -> int:
-    """Return `value` if it is an integer. Existing metadata may contain another value, for which the result is 0."""
+def _integer_or_zero(value: Any) -> int:
+    # Existing metadata may contain another value, for which the result is 0.
     return value if isinstance(value, int) else 0
 
 

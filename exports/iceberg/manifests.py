@@ -53,10 +53,10 @@ def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, ve
             _required("partition", {"type": "record", "name": "r102", "fields": partition}, 102),
             _required("record_count", "long", 103),
             _required("file_size_in_bytes", "long", 104),
-            _by_column("value_counts", 109, 119, 120, "long"),
-            _by_column("null_value_counts", 110, 121, 122, "long"),
-            _by_column("lower_bounds", 125, 126, 127, "bytes"),
-            _by_column("upper_bounds", 128, 129, 130, "bytes"),
+            _column_map_field("value_counts", 109, 119, 120, "long"),
+            _column_map_field("null_value_counts", 110, 121, 122, "long"),
+            _column_map_field("lower_bounds", 125, 126, 127, "bytes"),
+            _column_map_field("upper_bounds", 128, 129, 130, "bytes"),
             _optional("sort_order_id", "int", 140),
             *lineage,
             *deletes,
@@ -83,8 +83,8 @@ def _optional(name: str, kind: Any, number: int) -> Json:
     return {"name": name, "type": ["null", kind], "default": None, "field-id": number}
 
 
-def _by_column(name: str, number: int, key: int, value: int, kind: str) -> Json:
-    """Return the Avro field for a map from column ids to values, which Avro represents as an array of pairs."""
+def _column_map_field(name: str, number: int, key: int, value: int, kind: str) -> Json:
+    # Avro represents a map from column ids to values as an array of pairs.
     pair = {
         "type": "record",
         "name": f"k{key}_v{value}",
@@ -152,7 +152,7 @@ def encode_manifest(
         "format-version": str(version),
         "content": "deletes" if content == POSITION_DELETES else "data",
     }
-    return _avro(manifest_schema(columns, content, version), entries, header)
+    return _encode_avro_file(manifest_schema(columns, content, version), entries, header)
 
 
 def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int, version: int) -> bytes:
@@ -173,14 +173,11 @@ def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, se
         RANGES: json.dumps([manifest["range"] for manifest in manifests], separators=(",", ":")),
     }
     lineage = [_optional("first_row_id", "long", 520)] if version >= ROW_LINEAGE else []
-    return _avro({**_LIST_SCHEMA, "fields": [*_LIST_SCHEMA["fields"], *lineage]}, manifests, header)
+    return _encode_avro_file({**_LIST_SCHEMA, "fields": [*_LIST_SCHEMA["fields"], *lineage]}, manifests, header)
 
 
-def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> bytes:
-    """Encode records as the bytes of an Avro file.
-
-    Its sync marker is a hash of the header, so that all exporters write equal bytes.
-    """
+def _encode_avro_file(schema: Json, records: Iterable[Json], header: dict[str, str]) -> bytes:
+    # The sync marker of the file is a hash of the header, so that all exporters write equal bytes.
     mark = hashlib.md5(json.dumps(header, sort_keys=True).encode(), usedforsecurity=False).digest()
     out = io.BytesIO()
     fastavro.writer(out, fastavro.parse_schema(schema), records, codec="deflate", metadata=header, sync_marker=mark)

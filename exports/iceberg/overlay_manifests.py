@@ -58,7 +58,8 @@ def manifests(
         path_in(entry)
         for name in groups_by_overlay.keys() & entries_by_overlay.keys()
         for _, entry in entries_by_overlay[name]
-        if entry["data_file"]["content"] == avro.DATA or entry["data_file"]["file_format"] == _deletes_format(writer)
+        if entry["data_file"]["content"] == avro.DATA
+        or entry["data_file"]["file_format"] == _delete_file_format(writer)
     }
     rebuilt = [
         group
@@ -69,7 +70,7 @@ def manifests(
     new_files = [
         described_file
         for overlay in built
-        for described_file in _files_of(writer, overlay)
+        for described_file in _describe_overlay_files(writer, overlay)
         if described_file[1]["file_path"] not in usable
     ]
     before_entries = [pair for _, pairs in sorted(entries_by_overlay.items()) for pair in pairs]
@@ -88,8 +89,7 @@ def manifests(
     ]
 
 
-def _deletes_format(writer: ManifestWriter) -> str:
-    """Return the file format of deletes in the format version that is written."""
+def _delete_file_format(writer: ManifestWriter) -> str:
     return "PUFFIN" if writer.version >= avro.ROW_LINEAGE else "PARQUET"
 
 
@@ -99,8 +99,7 @@ def _overlay_of(entry: Json) -> str:
     return match[1]
 
 
-def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
-    """Yield the partition spec id and the description of each file of an overlay, for a manifest entry."""
+def _describe_overlay_files(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
     if overlay.rows:
         yield writer.files.data_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):
@@ -110,7 +109,7 @@ def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, J
             if writer.version >= avro.ROW_LINEAGE
             else (_position_deletes(path, overlay.dead, writer.files.config.options.compression), {})
         )
-        kind = _deletes_format(writer)
+        kind = _delete_file_format(writer)
         key = f"{FOLDER}deletes-{overlay.name}-{short(data)}.{kind.lower()}"
         writer.files.writing.once(key, data)
         spec, partition = writer.files.partition(overlay.base.file)

@@ -78,7 +78,7 @@ _AVRO = {pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.string
 
 
 def _decimal_bytes(value: Decimal, scale: int) -> bytes:
-    """Encode a decimal as its unscaled value in the fewest bytes of two's complement, big-endian, for any precision."""
+    # The unscaled value has the fewest bytes of two's complement, big-endian, for any precision.
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     number = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)

@@ -89,7 +89,7 @@ def overlays_of_older_logs(patch: Patch) -> None:
 @bug("exports: retention", "overlays go that the oldest readable slot has, once newer slots have others", _ARCHIVED)
 def overlays_swept_by_the_newest_view(patch: Patch) -> None:
     def passed(history: History) -> Callable[[str], bool]:
-        newest = {overlays._group_part(one): overlays._newest_slot(one) for one in history.head().groups()}
+        newest = {overlays._group_hash(one): overlays._newest_slot(one) for one in history.head().groups()}
 
         def is_older(name: str) -> bool:
             parsed = overlays._NAME.fullmatch(name)

@@ -43,13 +43,12 @@ def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
     codes = key_codes(pa.concat_tables([stored.select(config.key), keys], promote_options="permissive"))
     lsn = pc.fill_null(rows[LSN], 0).to_numpy()
     values = np.append(pc.fill_null(stored[LSN], 0).to_numpy(), np.where(marked, -1 - lsn, lsn))
-    largest = _largest_so_far(codes, values)[len(stored) :]
+    largest = _running_maximum_by_key(codes, values)[len(stored) :]
     replaced = pc.if_else(pa.array(marked), pa.array(largest), rows[LSN].combine_chunks())
     return rows.set_column(rows.column_names.index(LSN), rows.schema.field(LSN), replaced)
 
 
-def _largest_so_far(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each change, return the largest value among the changes of its key up to this one. `codes` are key codes."""
+def _running_maximum_by_key(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
     order = np.argsort(codes, kind="stable")
     distinct, ranks = np.unique(values, return_inverse=True)
     rising = np.maximum.accumulate(codes[order] * len(distinct) + ranks[order])

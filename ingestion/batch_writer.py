@@ -77,13 +77,13 @@ class BatchWriter:
             mode = REPLACES
         before_write()
         try:
-            result = self._write(rows, found.emptied, transaction, mode)
+            result = self._commit_batch(rows, found.emptied, transaction, mode)
         except DataError:
             rows, more_bad = quarantine.fitting(rows, left, found.origins)
             if not more_bad:
                 raise
             bad += more_bad
-            result = self._write(rows, found.emptied, transaction, mode)
+            result = self._commit_batch(rows, found.emptied, transaction, mode)
         watch.ended("write")
         if result is not None:
             if result.skipped:
@@ -105,14 +105,11 @@ class BatchWriter:
             lost=found.lost,
         )
 
-    def _write(
+    def _commit_batch(
         self, rows: pa.Table, emptied: bool, transaction: ApplicationVersion, mode: MergeMode
     ) -> WriteResult | None:
-        """Write rows and the source position in one commit. Returns None if it succeeded but its response was lost.
-
-        `emptied` is True if the source was truncated, so that all rows of the table are deleted. Raises DataError if a
-        row does not match the table.
-        """
+        # Returns None if the commit succeeded but its response was lost. `emptied` is True if the source was truncated,
+        # so that all rows of the table are deleted. Raises DataError if a row does not match the table.
         reading = self.reading
         options: dict[str, Any] = {"transaction": transaction}
         if emptied:

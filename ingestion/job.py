@@ -64,7 +64,7 @@ class Job:
         self._skipped = set[str]()
         self._level = logging.INFO
         self._stopped = threading.Event()
-        self._ahead = Prefetch(self._taken)
+        self._ahead = Prefetch(self._read_next_batch)
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
@@ -196,7 +196,7 @@ class Job:
         self._ahead.wait()
         self.lag = self._reading.source.lag(self.position())
         self.quarantined = self.table.quarantine().count()
-        self._passed_over()
+        self._skipped_names()
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
         """Add lost races and retries, which are attempts without a commit, to the report.
@@ -220,7 +220,7 @@ class Job:
         """
         state = self.table.inspect.application(self.name)
         self.report = replace(
-            self.report, version=state.version, position=state.position, passed_over=self._passed_over()
+            self.report, version=state.version, position=state.position, passed_over=self._skipped_names()
         )
         return self.report
 
@@ -255,7 +255,7 @@ class Job:
         start, state = time.monotonic(), self.table.inspect.application(self.name)
         prefetched = self._ahead.of(state.position, lambda: self._reading.columns(self.table.handle.newest_config()))
         if prefetched is None:
-            prefetched = self._taken(whole(self.table.handle.store, state.position))
+            prefetched = self._read_next_batch(whole(self.table.handle.store, state.position))
         if prefetched is None:
             return None
         read, position = prefetched.found, prefetched.planned.position
@@ -277,14 +277,14 @@ class Job:
             if is_due and getattr(self.source, "reads_ahead", False) and not self._stopped.is_set():
                 self._ahead.begin(transaction.position, position)
 
-        batch = replace(self._writer.commit(read, transaction, watch, prefetch), passed_over=self._passed_over())
-        self._add(batch)
+        batch = replace(self._writer.commit(read, transaction, watch, prefetch), passed_over=self._skipped_names())
+        self._add_to_report(batch)
         return batch
 
-    def _taken(self, position: str) -> PrefetchedBatch | None:
-        """Read the batch after a source position. Returns None if all rows of the source were read."""
+    def _read_next_batch(self, position: str) -> PrefetchedBatch | None:
+        # None if all rows of the source were read.
         watch = Stopwatch(time.monotonic)
-        planned = self._reading.source.plan(position, self._bounds(self.table.handle.config.schema))
+        planned = self._reading.source.plan(position, self._batch_limits(self.table.handle.config.schema))
         watch.ended("plan")
         if planned is None:
             return None
@@ -297,23 +297,23 @@ class Job:
         watch.ended("read")
         return PrefetchedBatch(planned, self._reading.columns(config), batch, watch.seconds)
 
-    def _bounds(self, schema: pa.Schema) -> Limits:
-        """Return the limits of the next batch. Its rows must fit into memory with all columns of the table."""
+    def _batch_limits(self, schema: pa.Schema) -> Limits:
+        # The rows of a batch must fit into memory with all columns of the table.
         limits = self.pace.limited(self._limits)
         size = max(1, limits.bytes // _IN_MEMORY)
         width = sum(pa.nulls(64, field.type).nbytes for field in schema) // 64
         return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
 
-    def _passed_over(self) -> tuple[str, ...]:
-        """Return the names of files and rows that the source skipped. New names are also logged."""
+    def _skipped_names(self) -> tuple[str, ...]:
+        # New names are also logged.
         names: Any = getattr(self.source, "passed_over", ())
         for name in sorted({*names} - self._skipped):
             say(self._level, "passed over", to=log, job=self.name, file=name)
         self._skipped |= {*names}
         return tuple(names)
 
-    def _add(self, batch: BatchReport) -> None:
-        """Add the counts of a batch to the report. Columns that are left out for the first time are logged."""
+    def _add_to_report(self, batch: BatchReport) -> None:
+        # Columns that are left out for the first time are logged.
         for name in sorted({*batch.unknown} - {*self.report.unknown}):
             say(self._level, "column left out", to=log, job=self.name, column=name)
         self.report = with_batch(self.report, batch)

@@ -86,7 +86,7 @@ def ingest(
             "Option max_rows_per_second is invalid: expected a number above 0, got 0. Pass None for no limit.",
             option="max_rows_per_second",
         )
-    _require(source, table, operation, transform, new_columns, missing)
+    _require_valid_arguments(source, table, operation, transform, new_columns, missing)
     require_other(source, table)
     reading = Reading(ValidatedSource(source), table, operation, transform, new_columns, missing, bad_limits.rows)
     if name is None:
@@ -95,8 +95,9 @@ def ingest(
     return Job(reading, source, named, limits, bad_limits, pace)
 
 
-def _require(source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str) -> None:
-    """Raise OptionError for an argument of `ingest` that is invalid."""
+def _require_valid_arguments(
+    source: Any, table: Any, operation: str, transform: Any, new_columns: str, missing: str
+) -> None:
     for method in ("plan", "read", "lag"):
         if not callable(getattr(source, method, None)):
             raise OptionError(

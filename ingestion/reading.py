@@ -155,8 +155,8 @@ class Reading:
                     rows, bad = part.rows, none_of(0)
                     if self.transform is None:
                         try:
-                            with _naming(part.origin):
-                                rows, bad, left_out = self._aligned(rows, columns, config)
+                            with _add_file_to_errors(part.origin):
+                                rows, bad, left_out = self._convert_to_table_types(rows, columns, config)
                         except ColumnError as problem:
                             if (quarantined := self.source.refused(part.origin, problem)) is None:
                                 raise
@@ -174,10 +174,10 @@ class Reading:
                     break
         except TooManyBadRows as problem:
             if (found := problem.details.get("found")) is not None:
-                problem.details["found"] = _bad_together([*messages, found])
+                problem.details["found"] = _concat_bad_messages([*messages, found])
             raise
-        rows = self._joined(parts, origins, config)
-        no_rows, all_misfits = _bad_together(messages), together(misfits)
+        rows = self._concat_parts(parts, origins, config)
+        no_rows, all_misfits = _concat_bad_messages(messages), together(misfits)
         files = tuple((origin, len(part)) for origin, part in zip(origins, parts, strict=True))
         named = files if any(origins) and self.transform is None else ()
         return Read(
@@ -195,11 +195,9 @@ class Reading:
             named,
         )
 
-    def _joined(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
-        """Concatenate the rows of all parts of a batch. Raises ColumnError if a new column has several types.
-
-        Known columns already have equal types. New columns have the types of their values.
-        """
+    def _concat_parts(self, parts: Sequence[pa.Table], origins: Sequence[str], config: TableConfig) -> pa.Table:
+        # Known columns already have equal types. New columns have the types of their values. Raises ColumnError if a
+        # new column has several types.
         if not parts:
             return config.schema.empty_table()
         try:
@@ -269,32 +267,27 @@ class Reading:
         return bad_rows(known, filled_rows, config, checks.of(config), max(most, KEPT), self.missing)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
-        """Return the schema of the columns to read, without metadata. Key columns are NOT NULL.
-
-        They are nullable if `transform` may create them, or if they may have another name in the source.
-        """
+        # Key columns are NOT NULL. They are nullable if `transform` may create them, or if they may have another name
+        # in the source.
         hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
         if self.transform is not None or config.name_mapping:  # the key may have another name in the source
             return hints
         return pa.schema([field.with_nullable(field.name not in config.key) for field in hints])
 
-    def _aligned(
+    def _convert_to_table_types(
         self, rows: pa.Table, columns: pa.Schema, config: TableConfig
     ) -> tuple[pa.Table, BadRows, tuple[str, ...]]:
         """Convert rows to the types of the table, so that all parts of a batch have equal types.
 
-        A common type of two parts is never chosen: a common type of numbers is double, which does not hold all
-        integers.
-
-        Returns:
-            The rows, the rows that do not match, and the new columns that a table cannot store.
+        A common type of two parts is never chosen: a common type of numbers is double, which does not represent all
+        integers. Returns the rows, the rows that do not match, and the new columns that a table cannot store.
         """
         left_out: tuple[str, ...] = ()
         if self.new_columns == "add":
             rows, left_out, config = addable(rows, config)
             columns = self._columns(config)
         try:
-            return _typed(rows, columns), none_of(len(rows)), left_out
+            return _cast_columns(rows, columns), none_of(len(rows)), left_out
         except DataError as problem:
             if self.missing == "keep":
                 raise
@@ -304,8 +297,8 @@ class Reading:
         if not bad.count:
             raise mismatch
         if bad.partial:
-            return _typed(rows.slice(0, 0), columns), bad, left_out
-        return _typed(without(rows, bad.found["row"].to_numpy()), columns), bad, left_out
+            return _cast_columns(rows.slice(0, 0), columns), bad, left_out
+        return _cast_columns(without(rows, bad.found["row"].to_numpy()), columns), bad, left_out
 
     def _require_upsert(self) -> None:
         if self.operation != "upsert":
@@ -325,8 +318,7 @@ class Reading:
 
 
 @contextmanager
-def _naming(origin: str) -> Iterator[None]:
-    """Add the path of a file to errors about its columns."""
+def _add_file_to_errors(origin: str) -> Iterator[None]:
     try:
         yield
     except DataError as problem:
@@ -376,13 +368,12 @@ def placing_of(config: TableConfig) -> Placing:
     return Placing(key, tuple(one for name in partition_columns for one in names(name)), config.order_by, generated)
 
 
-def _bad_together(messages: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables of bad messages. Only some have the column `kept`, with the encoding for a replay."""
+def _concat_bad_messages(messages: Sequence[pa.Table]) -> pa.Table:
+    # Only some tables have the column `kept`, with the encoding for a replay.
     return pa.concat_tables(messages, promote_options="default")
 
 
-def _typed(rows: pa.Table, columns: pa.Schema) -> pa.Table:
-    """Convert the columns of `rows` to the types of the table. Raises DataError if a value does not match."""
+def _cast_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     for index, name in enumerate(rows.column_names):
         if name in columns.names and rows.schema.field(index).type != columns.field(name).type:
             field = pa.field(name, columns.field(name).type)

@@ -47,8 +47,8 @@ _IDS = b"hoodoo.ids"
 _EVERY = 1 << 62
 
 
-class _Piece:
-    """Group of quarantined changes that were decoded together, with their rows and the problems of the others."""
+class _DecodedGroup:
+    """Group of quarantined changes that were decoded together, with their rows and the reasons of invalid changes."""
 
     def __init__(self, waiting: Sequence[int], unavailable: str, unplaced: bool) -> None:
         self.waiting, self.unavailable, self.unplaced = waiting, unavailable, unplaced
@@ -57,7 +57,7 @@ class _Piece:
         self.of = np.empty(0, np.int64)
 
     def refuse(self, problems: Mapping[int, str]) -> None:
-        """Reject the given quarantine rows: drop the changes that were decoded from them, and keep the reasons."""
+        """Reject quarantine rows: drop the changes that were decoded from them, and keep the reasons."""
         if problems:
             self.problems |= problems
             keep = ~np.isin(self.of, list(problems))
@@ -76,11 +76,11 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
         Groups of changes to write.
     """
     config = table.handle.newest_config()
-    for piece in _pieces(rows, config, _columns(config), None, units):
+    for piece in _decode_groups(rows, config, _decoder_schema(config), None, units):
         mode = MergeMode(unavailable=piece.unavailable)
         try:
             if len(piece.rows):
-                _completed_changes(piece, table, config, mode)
+                _complete_changes(piece, table, config, mode)
         except DataError as problem:
             piece.refuse(dict.fromkeys(piece.waiting, problem.message))
         done = [index for index in piece.waiting if index not in piece.problems]
@@ -100,7 +100,7 @@ def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa
         Events with unreadable keys are left out.
     """
     config = table.handle.newest_config()
-    pieces = list(_pieces(rows, config, _of_keys(config), EVENT))
+    pieces = list(_decode_groups(rows, config, _key_columns_schema(config), EVENT))
     return [(piece.of.tolist(), piece.rows) for piece in pieces if len(piece.rows)]
 
 
@@ -128,22 +128,19 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
         return
     for start in range(0, len(waiting_keys), ROWS_AT_ONCE):
         waiting = quarantine.get(waiting_keys.slice(start, ROWS_AT_ONCE).select(KEY))
-        for piece in _pieces(waiting, config, _of_keys(config), None):
-            older = piece.of if emptied else piece.of[_older(piece, waiting, deleted, config, transaction)]
+        for piece in _decode_groups(waiting, config, _key_columns_schema(config), None):
+            older = piece.of if emptied else piece.of[_older_than_deletes(piece, waiting, deleted, config, transaction)]
             if len(older):
                 mark(quarantine, waiting.take(pa.array(np.unique(older))), REPLAYED)
 
 
-def _older(
-    piece: _Piece, waiting: pa.Table, deleted: pa.Table, config: TableConfig, transaction: ApplicationVersion
+def _older_than_deletes(
+    piece: _DecodedGroup, waiting: pa.Table, deleted: pa.Table, config: TableConfig, transaction: ApplicationVersion
 ) -> np.ndarray:
-    """Return a mask (bool[n]) of the quarantined changes that are older than a delete of the batch.
-
-    Without ordering columns, only changes from earlier batches of the job are known to be older.
-    """
+    # Without ordering columns, only changes from earlier batches of the job are known to be older.
     names = [*dict.fromkeys((*config.key, *config.order_by))]
-    own_rows = _in_types(piece.rows.select(names), config)
-    both = pa.concat_tables([own_rows, _in_types(deleted.select(names), config)])
+    own_rows = _cast_to_table_types(piece.rows.select(names), config)
+    both = pa.concat_tables([own_rows, _cast_to_table_types(deleted.select(names), config)])
     codes, count = key_codes(both.select(config.key)), len(own_rows)
     if not config.order_by:
         indexes = pa.array(piece.of)
@@ -158,9 +155,9 @@ def _older(
 
 
 # ---- decoding
-def _pieces(
+def _decode_groups(
     rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
-) -> Iterator[_Piece]:
+) -> Iterator[_DecodedGroup]:
     """Decode the quarantine rows that contain change events, or rows made from them.
 
     Payloads with equal decoder settings are decoded together.
@@ -179,14 +176,13 @@ def _pieces(
             events = {index: event_in(row) for index, row in members}
             context = EventContext.of(note)
             merged_units = {} if units is None else {**context.units, **units}
-            yield _decoded(events, replace(context, units=merged_units), columns)
+            yield _decode_events(events, replace(context, units=merged_units), columns)
         else:
             for member in members:
-                yield _stored(*member, json.loads(note), config)
+                yield _decode_stored_row(*member, json.loads(note), config)
 
 
-def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: pa.Schema) -> _Piece:
-    """Decode quarantined events with the decoder settings of their job."""
+def _decode_events(events: Mapping[int, StoredEvent], context: EventContext, columns: pa.Schema) -> _DecodedGroup:
     decoder_args = (context.topic, columns, False, Placing.of(columns), "ignore", context.before)
     decoder: DebeziumDecoder
     if context.schemas is None:
@@ -195,7 +191,7 @@ def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: 
         decoder = DebeziumAvroDecoder(*decoder_args, KeptSchemas(context.schemas))
     decoder.units = context.units
     numbers = list(events)
-    piece = _Piece(numbers, context.unavailable, decoder.unplaced)
+    piece = _DecodedGroup(numbers, context.unavailable, decoder.unplaced)
     keys, values = [events[at].key for at in numbers], [events[at].value for at in numbers]
     bad = BadMessages("quarantine", _EVERY, lambda number, _: str(number))
     parts, row_indexes = list[pa.Table](), list[int]()
@@ -216,13 +212,13 @@ def _decoded(events: Mapping[int, StoredEvent], context: EventContext, columns: 
         order = np.argsort(np.array(row_indexes, np.int64), kind="stable")
         piece.rows = pa.concat_tables(parts, promote_options="permissive").take(pa.array(order))
         piece.of = np.array(row_indexes, np.int64)[order]
-        piece.rows = _in_log_order(piece.rows)
+        piece.rows = _replace_negative_lsns(piece.rows)
     return piece
 
 
-def _stored(index: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _Piece:
-    """Convert a quarantined row that was made from a change event: rename its columns to their current names."""
-    piece = _Piece([index], note["unavailable"], note["unplaced"])
+def _decode_stored_row(index: int, row: pa.Table, note: Mapping[str, Any], config: TableConfig) -> _DecodedGroup:
+    # Columns are renamed to their current names.
+    piece = _DecodedGroup([index], note["unavailable"], note["unplaced"])
     ids = json.loads((row.schema.metadata or {}).get(_IDS, b"{}"))
     current_names = {column.id: column.name for column in config.columns.columns}
     try:
@@ -233,12 +229,13 @@ def _stored(index: int, row: pa.Table, note: Mapping[str, Any], config: TableCon
     for name in note["not_sent"]:
         name = current_names.get(ids[name][0], name) if name in ids else name
         named = named.append_column(NOT_SENT + name, pa.array([True]))
-    piece.rows, piece.of = _in_log_order(named), np.array([index], np.int64)
+    piece.rows, piece.of = _replace_negative_lsns(named), np.array([index], np.int64)
     return piece
 
 
-def _in_log_order(rows: pa.Table) -> pa.Table:
-    """Replace negative values of `_event_lsn`, which mark a change as newer than all earlier changes, by its own LSN.
+def _replace_negative_lsns(rows: pa.Table) -> pa.Table:
+    """Replace negative values of `_event_lsn`, which mark a change as newer than all earlier changes, by the change's
+    LSN.
 
     At a replay, the earlier changes are unknown. The change is therefore ordered by its own LSN, so that a newer stored
     row stays.
@@ -251,11 +248,8 @@ def _in_log_order(rows: pa.Table) -> pa.Table:
 
 
 # ---- rows
-def _completed_changes(piece: _Piece, table: Table, config: TableConfig, mode: MergeMode) -> None:
-    """Complete the changes of a group to rows that the table accepts. Rows that it would reject are left out.
-
-    Raises DataError.
-    """
+def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, mode: MergeMode) -> None:
+    # Rows that the table would reject are left out. Raises DataError.
     piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
     piece.rows = config.name_mapping.rows(piece.rows)
     columns = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
@@ -268,7 +262,7 @@ def _completed_changes(piece: _Piece, table: Table, config: TableConfig, mode: M
     piece.refuse(dict(zip(indexes.tolist(), rejected["detail"].to_pylist(), strict=True)))
     if not len(piece.rows):
         return
-    piece.rows = _in_types(piece.rows, config)
+    piece.rows = _cast_to_table_types(piece.rows, config)
     if piece.unplaced:
         piece.rows = completed(piece.rows, table, config, mode)
     if lacks_values(piece.rows, mode):
@@ -283,8 +277,7 @@ def _completed_changes(piece: _Piece, table: Table, config: TableConfig, mode: M
         piece.rows = located(piece.rows, table, config)
 
 
-def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Convert columns to the types of the table. Raises DataError if a value does not match."""
+def _cast_to_table_types(rows: pa.Table, config: TableConfig) -> pa.Table:
     for index, name in enumerate(rows.column_names):
         if name in config.schema.names and rows.schema.field(index).type != config.schema.field(name).type:
             field = pa.field(name, config.schema.field(name).type)
@@ -292,15 +285,13 @@ def _in_types(rows: pa.Table, config: TableConfig) -> pa.Table:
     return rows
 
 
-def _columns(config: TableConfig) -> pa.Schema:
-    """Return the table's columns as the schema that a decoder takes, with the delete flag and the key columns."""
+def _decoder_schema(config: TableConfig) -> pa.Schema:
     hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
     return placing_of(config).noted_on(hints)
 
 
-def _of_keys(config: TableConfig) -> pa.Schema:
-    """Return only the key and ordering columns, as the schema that a decoder takes."""
-    columns = _columns(config)
+def _key_columns_schema(config: TableConfig) -> pa.Schema:
+    columns = _decoder_schema(config)
     placing = replace(Placing.of(columns), placed_by=(), made=())
     names = {*placing.key_names, *placing.order_by, IS_DELETED}
     return placing.noted_on(pa.schema([field for field in columns if field.name in names]))

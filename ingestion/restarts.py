@@ -43,7 +43,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
             application=name,
             version=state.version,
         )
-    return _go_on(source, table, state, _of(source, "position_at")(whole(table.handle.store, start)))
+    return _go_on(source, table, state, _method_or_default(source, "position_at")(whole(table.handle.store, start)))
 
 
 def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
@@ -77,14 +77,14 @@ def continue_from(source: Source, table: Table, name: str, other: str) -> Applic
         )
     position = whole(table.handle.store, other_state.position)
     if other == HUDI_STREAMER:
-        position = _of(source, "from_hudi")(position)
+        position = _method_or_default(source, "from_hudi")(position)
     else:
         source.lag(position)  # raises an error for a position of another source
     return _go_on(source, table, state, position)
 
 
-def _of(source: Source, method: str) -> Any:
-    """Return a method of a source, or the default of `Source` if a user's source lacks the method."""
+def _method_or_default(source: Source, method: str) -> Any:
+    # A user's source may lack the method.
     return getattr(source, method, None) or getattr(Source, method).__get__(source)
 
 

@@ -92,7 +92,7 @@ class ScheduledJob:
             say(logging.INFO, "responds again", to=log, job=self.job.name)
         self._failed = self._lost = 0
         self.job.fine = True
-        self._measure()
+        self._record_lag()
         if batch is None:
             self.over, self.due = self._once, time.monotonic() + self._poll_s
             return
@@ -100,8 +100,8 @@ class ScheduledJob:
         if self._each_batch is not None:
             self._each_batch(batch)
 
-    def _measure(self) -> None:
-        """Measure the lag of the job, at most every 10 seconds. The batch stays committed if the source fails."""
+    def _record_lag(self) -> None:
+        # The lag is measured at most every 10 seconds. The batch stays committed if the source fails.
         if self._measure_lag and time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             try:
@@ -110,7 +110,7 @@ class ScheduledJob:
                 self.job.lag = None  # the next request to the source raises the error
 
     def _handle_lost_race(self, problem: CommitConflict, began: float) -> None:
-        """Handle a batch that another process of the job committed first. A continuous job becomes a standby."""
+        # Another process of the job committed the batch first. A continuous job becomes a standby.
         self._lost += 1
         self.job.count(lost_races=1)
         if self._lost >= RACES_MAX:

@@ -65,7 +65,7 @@ def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> It
     listening, sending = socket.socketpair()
     sending.setblocking(False)
     before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
-    thread = threading.Thread(target=_listen, args=(listening, seconds, end or _ended), daemon=True)
+    thread = threading.Thread(target=_wait_for_signals, args=(listening, seconds, end or _ended), daemon=True)
     thread.start()
     try:
         yield
@@ -76,8 +76,8 @@ def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> It
         listening.close()
 
 
-def _listen(listening: socket.socket, seconds: float, end: Callable[[int], None]) -> None:
-    """Read signal numbers from a socket, and call `end` when time is up or a second signal arrives."""
+def _wait_for_signals(listening: socket.socket, seconds: float, end: Callable[[int], None]) -> None:
+    # `end` is called when time is up or a second signal arrives.
     deadline: float | None = None
     while True:
         try:

@@ -71,12 +71,17 @@ def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
     kept_indexes = np.flatnonzero(~deleted & is_in_place[:count] & current[:count])
     deleted_indexes = count + np.flatnonzero((~is_in_place & current)[count:])
     return pa.concat_tables(
-        [rows.take(pa.array(kept_indexes)), _deletes(rows, both, deleted_indexes, last[deleted_indexes], config)]
+        [
+            rows.take(pa.array(kept_indexes)),
+            _deletes_of_stored_rows(rows, both, deleted_indexes, last[deleted_indexes], config),
+        ]
     )
 
 
-def _deletes(rows: pa.Table, both: pa.Table, indexes: np.ndarray, changes: np.ndarray, config: TableConfig) -> pa.Table:
-    """Create deletes for the stored rows at `indexes`, with the ordering values of the rows at `changes`."""
+def _deletes_of_stored_rows(
+    rows: pa.Table, both: pa.Table, indexes: np.ndarray, changes: np.ndarray, config: TableConfig
+) -> pa.Table:
+    # The deletes have the ordering values of the rows at `changes`.
     stored_rows, newer_rows = both.take(pa.array(indexes)), rows.take(pa.array(changes))
     columns = []
     for field in rows.schema:

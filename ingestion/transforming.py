@@ -33,7 +33,7 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
         raise
     except Exception as problem:
         description = f"{type(problem).__name__}: {' '.join(redact(str(problem)).split())[:500]}"
-        file, line = _place(problem)
+        file, line = _last_executed_line(problem)
         where = f" in {file}, line {line}," if file else ""
         raise DataError(
             f"transform raised {description}{where} on rows of {printable(source)}. Nothing of this batch was "
@@ -44,8 +44,8 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
         ) from problem
 
 
-def _place(problem: Exception) -> tuple[str, int]:
-    """Return the file and the last executed line of the user's function, or ('', 0) if it is not a Python function."""
+def _last_executed_line(problem: Exception) -> tuple[str, int]:
+    # Returns ('', 0) if the function is not a Python function.
     frames = traceback.extract_tb(problem.__traceback__)[1:]  # the first frame is this module
     own_frames = [frame for frame in frames if frame.filename == frames[0].filename]
     return (own_frames[-1].filename, own_frames[-1].lineno or 0) if own_frames else ("", 0)

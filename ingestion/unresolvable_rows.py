@@ -67,24 +67,17 @@ def unresolvable(
     where = where[np.argsort(versions.at[where])]
     positions = versions.at[where]
     columns = [next(name for name in lost if lost[name][index]) for index in where]
-    is_stale = _superseded(rows.take(pa.array(positions)), table, config)
+    is_stale = _outdated_changes(rows.take(pa.array(positions)), table, config)
     remaining = zip(positions[~is_stale], np.array(columns, object)[~is_stale], strict=True)
     quarantine_rows = [_told(rows, int(row), config, name, mode, changes) for row, name in remaining]
     return positions, is_stale, pa.Table.from_pylist(quarantine_rows, REPLAYABLE)
 
 
-def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
-    """Return a mask of the outdated changes: before their row was deleted, the table had an equal or newer version.
+def _outdated_changes(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
+    """Return a mask of the changes that are outdated, because the table had an equal or newer version before its row
+    was deleted.
 
     After a crash, a connector sends its last changes again, and then the delete again. Only the last commits are read.
-
-    Args:
-        rows: Changes of rows that the table does not contain.
-        table: The table.
-        config: Its configuration.
-
-    Returns:
-        bool[n], True for outdated changes.
     """
     is_outdated = np.zeros(len(rows), bool)
     if not len(rows) or not config.order_by:
@@ -112,7 +105,7 @@ def _superseded(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray
 def _told(
     rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode, changes: ChangeContext | None
 ) -> dict[str, object]:
-    content = {name: _plain(rows[name][row]) for name in rows.column_names}
+    content = {name: _to_python(rows[name][row]) for name in rows.column_names}
     key = printable({name: content[name] for name in config.key})
     return {
         "place": f"row:{xxhash.xxh3_128_hexdigest(row_bytes(rows, row))}",
@@ -124,8 +117,8 @@ def _told(
     }
 
 
-def _plain(value: pa.Scalar) -> object:
-    """Convert an Arrow value to a Python object, or to text if Python cannot represent it (years above 9999)."""
+def _to_python(value: pa.Scalar) -> object:
+    # Python cannot represent years above 9999, which become text.
     try:
         return value.as_py()
     except (ValueError, OverflowError):

@@ -72,7 +72,7 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
     """
     deleted = deletes(rows)
     masks = unsent(rows, deleted, mode)
-    return _taken_over(rows, masks, deleted, table, config) if masks else rows
+    return _copy_stored_values(rows, masks, deleted, table, config) if masks else rows
 
 
 def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, missing: str) -> pa.Table:
@@ -128,14 +128,14 @@ def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, miss
         if name in config.schema.names:
             if missing == FAIL and (mask & new).any():
                 require_fillable(config.columns.by_name[name], name, config, missing)
-            named = _with_default(_typed(named, name, config), name, mask, config)
+            named = _set_default(_cast_or_add_column(named, name, config), name, mask, config)
     if missing != KEEP:
         masks = {name: mask & ~new for name, mask in masks.items() if (mask & ~new).any()}
-    return _taken_over(named, masks, deleted, table, config) if masks else named
+    return _copy_stored_values(named, masks, deleted, table, config) if masks else named
 
 
-def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConfig) -> pa.Table:
-    """Set a column to its default in the rows where `mask` is true. Without a default, the rows are not changed."""
+def _set_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConfig) -> pa.Table:
+    # Without a default, the rows are not changed.
     column = config.columns.by_name[name]
     if (value := default_of(column)) is None:
         return rows
@@ -143,8 +143,8 @@ def _with_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConf
     return rows.set_column(rows.column_names.index(name), pa.field(name, column.arrow), values)
 
 
-def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
-    """Convert a column to the table's type, or add it with its default if it is missing. Raises DataError."""
+def _cast_or_add_column(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
+    # A missing column is added with its default. Raises DataError.
     column = config.columns.by_name[name]
     if name in rows.column_names:
         index = rows.column_names.index(name)
@@ -158,10 +158,10 @@ def _typed(rows: pa.Table, name: str, config: TableConfig) -> pa.Table:
     return rows.append_column(pa.field(name, column.arrow), pa.repeat(value, len(rows)))
 
 
-def _taken_over(
+def _copy_stored_values(
     rows: pa.Table, masks: dict[str, np.ndarray], deleted: np.ndarray, table: Table, config: TableConfig
 ) -> pa.Table:
-    """Replace the values at `masks` by the values of the newest earlier versions of their rows."""
+    # The values come from the newest earlier versions of the rows.
     lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
     names = [*dict.fromkeys((*config.key, *config.order_by, *masks))]
     changes = rows.select(names)

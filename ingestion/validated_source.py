@@ -44,7 +44,7 @@ class ValidatedSource(Source):
             DataError: The source raised an exception, or returned a value of another type.
             OptionError: The source created an invalid `Planned`.
         """
-        with self._named():
+        with self._add_source_to_errors():
             planned = self.source.plan(position, limits)
         if planned is not None and not isinstance(planned, Planned):
             raise self._wrong("plan() returned", planned, "returns a hoodoo.sources.Planned, or None")
@@ -65,7 +65,7 @@ class ValidatedSource(Source):
             DataError: The source raised an exception, or yielded a value of another type.
             OptionError: The source created an invalid `Part`.
         """
-        with self._named():
+        with self._add_source_to_errors():
             parts: Any = self.source.read(planned, columns, unknown)
             if not isinstance(parts, Iterable) or isinstance(parts, pa.Table):
                 raise self._wrong("read() returned", parts, "yields each hoodoo.sources.Part")
@@ -87,7 +87,7 @@ class ValidatedSource(Source):
             DataError: The source raised an exception, or returned a value of another type.
             OptionError: The source created an invalid `SourceLag`.
         """
-        with self._named():
+        with self._add_source_to_errors():
             lag = self.source.lag(position)
         if not isinstance(lag, SourceLag):
             raise self._wrong("lag() returned", lag, "returns a hoodoo.sources.SourceLag")
@@ -104,12 +104,12 @@ class ValidatedSource(Source):
             The rows that the quarantine stores instead of the file, or None if the error stops the job.
         """
         refused = getattr(self.source, "refused", None)
-        with self._named():
+        with self._add_source_to_errors():
             return None if refused is None else refused(origin, problem)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Convert exceptions of the wrapped source to errors that name the source. Errors of hoodoo stay unchanged."""
+    def _add_source_to_errors(self) -> Iterator[None]:
+        # Errors of hoodoo stay unchanged.
         try:
             yield
         except OptionError as problem:

@@ -45,7 +45,7 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
     story=what_is_bad_is_kept_before_the_commit_that_moves_past_it,
 )
 def quarantine_after_the_commit(patch: Patch) -> None:
-    keep, write, waiting = JobQuarantine.read, BatchWriter._write, list[tuple[JobQuarantine, Read]]()
+    keep, write, waiting = JobQuarantine.read, BatchWriter._commit_batch, list[tuple[JobQuarantine, Read]]()
 
     def first_the_rows(writer: BatchWriter, *what: Any) -> Any:
         result = write(writer, *what)
@@ -54,4 +54,4 @@ def quarantine_after_the_commit(patch: Patch) -> None:
         return result
 
     patch(JobQuarantine, "read", lambda aside, found: waiting.append((aside, found)))
-    patch(BatchWriter, "_write", first_the_rows)
+    patch(BatchWriter, "_commit_batch", first_the_rows)

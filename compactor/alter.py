@@ -35,7 +35,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 _COMPACT_AFTER = 3  # after this many conflicts, logs are compacted first, which does not conflict with writers
-_SPENT = "The columns were not changed. Try again when there are fewer writes."
+_RETRIES_EXHAUSTED = "The columns were not changed. Try again when there are fewer writes."
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def alter(
         return attempt.run()
 
     retries = context.timeline.ready().config.options.max_retries
-    return Retry(retries, spent=_SPENT).run(context.timeline.environment, once)
+    return Retry(retries, spent=_RETRIES_EXHAUSTED).run(context.timeline.environment, once)
 
 
 class _AlterAttempt:
@@ -151,10 +151,8 @@ class _AlterAttempt:
         return files
 
     def _require_damage(self, problem: CorruptTable) -> None:
-        """Raise `problem`, unless cleaning deleted files of the snapshot that the attempt read.
-
-        In that case the file is not damaged, and the attempt is repeated.
-        """
+        # If cleaning deleted files of the snapshot that the attempt read, the file is not damaged, and the attempt is
+        # repeated.
         history = self._context.timeline.history
         if history.head().min_readable <= self._state.view.seq:
             raise problem

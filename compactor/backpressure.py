@@ -17,7 +17,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 
 _STEP_S = 0.05
-_MOST_S = 5.0
+_WAIT_MAX_S = 5.0
 HUNG = 2  # workers count as hung if a file group has this many times `slow_after_logs` logs
 
 
@@ -37,7 +37,7 @@ def throttle(context: Context, config: TableConfig, seq: int) -> float:
     if logs >= HUNG * bound:
         _compact(context, bound, seq)
         return 0.0
-    start, max_wait = environment.elapsed(), min(_MOST_S, _STEP_S * (logs - bound + 1))
+    start, max_wait = environment.elapsed(), min(_WAIT_MAX_S, _STEP_S * (logs - bound + 1))
     while logs >= bound and (waited := environment.elapsed() - start) < max_wait:
         environment.sleep(min(_STEP_S, max_wait - waited))
         logs = _logs(context, context.timeline.history.head(), seq)
@@ -45,14 +45,11 @@ def throttle(context: Context, config: TableConfig, seq: int) -> float:
 
 
 def _compact(context: Context, bound: int, seq: int) -> None:
-    """Compact the file groups to which slot `seq` added logs, in the process of the writer.
-
-    Open plans of these file groups run first, because the plan of a hung worker prevents other compactions of them.
-    """
+    # Open plans of these file groups run first, because the plan of a hung worker prevents other compactions of them.
     from hoodoo.compactor.compaction import plans
 
     view = context.timeline.history.known_head()
-    overdue = {group.file_id for group in _logged(context, view, seq) if len(group.logs) >= bound}
+    overdue = {group.file_id for group in _groups_with_new_logs(context, view, seq) if len(group.logs) >= bound}
     for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
         if overdue & {group.file_id for group in plan.groups}:
             plans.run(context, plan)
@@ -62,12 +59,11 @@ def _compact(context: Context, bound: int, seq: int) -> None:
 
 
 def _logs(context: Context, view: View, seq: int) -> int:
-    """Return the largest number of log files in the file groups to which slot `seq` added logs."""
-    return max((len(group.logs) for group in _logged(context, view, seq)), default=0)
+    return max((len(group.logs) for group in _groups_with_new_logs(context, view, seq)), default=0)
 
 
-def _logged(context: Context, view: View, seq: int) -> Iterator[FileGroup]:
-    """Yield the file groups to which slot `seq` added logs, unless these logs have been compacted since."""
+def _groups_with_new_logs(context: Context, view: View, seq: int) -> Iterator[FileGroup]:
+    # File groups whose logs have been compacted since are left out.
     for file in context.timeline.history.slot(seq).files:
         group = view.group(file.partition, file.file_id)
         if group and any(log.seq == seq for log in group.logs):

@@ -20,7 +20,7 @@ from hoodoo.writers.context import Context
 
 OF_ICEBERG, OF_HUDI = "register ", "register-hudi "
 """Name prefixes of the tasks that update a catalog entry. The name of the entry follows."""
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _AT_ONCE_S = 1.0
 """Seconds to wait for a response while other work waits. Most catalogs respond faster."""
 
@@ -29,7 +29,7 @@ class _Question:
     """Request to a catalog in its own thread. `again` is True if the table has changed, so that it must be repeated."""
 
     def __init__(self, ask: Callable[[], str]) -> None:
-        self.again, self.until = False, time.monotonic() + _PATIENCE_S
+        self.again, self.until = False, time.monotonic() + _TIMEOUT_S
         self._answer: list[str | BaseException] = []
         self._thread = threading.Thread(target=self._run, args=(ask,), daemon=True)
         self._thread.start()
@@ -98,10 +98,10 @@ class CatalogEntries:
         if known:
             known.again |= anew
         asked = known or self._ask(part, context)
-        if not asked.has_answer(_PATIENCE_S if patient else 0.0 if known else _AT_ONCE_S):
+        if not asked.has_answer(_TIMEOUT_S if patient else 0.0 if known else _AT_ONCE_S):
             if time.monotonic() < asked.until:
                 return None
-            raise _no_answer(part)
+            raise _no_response_error(part)
         del self._asked[part]
         if asked.again:
             self._ask(part, context)
@@ -110,22 +110,22 @@ class CatalogEntries:
     def _ask(self, part: str, context: Context) -> _Question:
         def ask() -> str:
             with self.lock:
-                return (_bring_hudi if part.startswith(OF_HUDI) else _bring_iceberg)(self, context)
+                return (_update_hudi_entry if part.startswith(OF_HUDI) else _update_iceberg_entry)(self, context)
 
         self._asked[part] = _Question(ask)
         return self._asked[part]
 
 
-def _no_answer(part: str) -> CatalogRefused:
+def _no_response_error(part: str) -> CatalogRefused:
     name = part.partition(" ")[2]
     return CatalogRefused(
-        f"The catalog has not responded for at least {_PATIENCE_S:g} seconds to a request about the entry {name!r}. "
+        f"The catalog has not responded for at least {_TIMEOUT_S:g} seconds to a request about the entry {name!r}. "
         "Check whether the catalog works; the worker retries.",
         identifier=name,
     )
 
 
-def _bring_hudi(entries: CatalogEntries, context: Context) -> str:
+def _update_hudi_entry(entries: CatalogEntries, context: Context) -> str:
     from hoodoo.exports.catalogs.hudi_registration import HudiRegistration
 
     def look() -> tuple[TableConfig, View]:
@@ -137,7 +137,7 @@ def _bring_hudi(entries: CatalogEntries, context: Context) -> str:
     return changes[0] if changes else "kept"
 
 
-def _bring_iceberg(entries: CatalogEntries, context: Context) -> str:
+def _update_iceberg_entry(entries: CatalogEntries, context: Context) -> str:
     from hoodoo.exports.catalogs.registration import Registration
     from hoodoo.exports.iceberg import metadata_files
 
@@ -185,8 +185,8 @@ def given_entries(
     from hoodoo.exports.catalogs.hudi_registration import HUDI_KINDS, require_hudi_identifier
     from hoodoo.exports.catalogs.opening import opener, require_identifier
 
-    iceberg = _one_each("register", register, tables, require_identifier)
-    hudi = _one_each("register_hudi", register_hudi, tables, require_hudi_identifier)
+    iceberg = _require_one_per_table("register", register, tables, require_identifier)
+    hudi = _require_one_per_table("register_hudi", register_hudi, tables, require_hudi_identifier)
     if common := set(iceberg) & set(hudi) - {""}:
         raise OptionError(
             f"Options register and register_hudi both name {printable(min(common))}. Use different names for the "
@@ -208,7 +208,7 @@ def given_entries(
     }
 
 
-def _one_each(
+def _require_one_per_table(
     option: str, identifiers: object, tables: Sequence[str], required: Callable[[str, object], str]
 ) -> Sequence[str]:
     if identifiers is None:

@@ -38,7 +38,7 @@ def due(turn: Turn) -> bool:
     """
     if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
         return False
-    return _is_time(turn) or any(turn.duty and not turn.duty.waits(part) for part in _open_entries(turn))
+    return _is_full_export_due(turn) or any(turn.duty and not turn.duty.waits(part) for part in _open_entries(turn))
 
 
 def _has_entries(turn: Turn) -> bool:
@@ -46,14 +46,14 @@ def _has_entries(turn: Turn) -> bool:
 
 
 def _open_entries(turn: Turn) -> set[str]:
-    """Return the catalog entries that failed, and the entries whose catalog has not responded yet."""
+    # Entries are open if they failed, or if their catalog has not responded yet.
     if turn.duty is None or not _has_entries(turn):
         return set()
     return {*turn.duty.parts, *turn.duty.worker.entries[turn.table].unanswered()}
 
 
-def _is_time(turn: Turn) -> bool:
-    """Return whether a full export is due. If not, only single catalog entries may need an update."""
+def _is_full_export_due(turn: Turn) -> bool:
+    # If no full export is due, only single catalog entries may need an update.
     cleans = turn.has_passed(turn.view.cleaned_at_commit)
     duty = turn.duty
     if duty is None:
@@ -64,7 +64,7 @@ def _is_time(turn: Turn) -> bool:
 def run(turn: Turn) -> bool:
     """Export the table and update its catalog entries. Always returns False, because no work is left."""
     duty = turn.duty
-    is_whole = duty is None or duty.backoff.failures > 0 or _is_time(turn)  # else only open entries
+    is_whole = duty is None or duty.backoff.failures > 0 or _is_full_export_due(turn)  # else only open entries
     _bring_entries(turn, OF_HUDI, is_whole)
     if is_whole:
         _export(turn)

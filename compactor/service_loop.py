@@ -144,7 +144,7 @@ class ServiceLoop:
         try:
             busy = self.round()
         except (TableReplaced, TableNotFound) as problem:
-            return self._take_up(problem)
+            return self._serve_new_table(problem)
         except Exception as problem:
             wait = self.backoff.failed()
             self._problem = heartbeats.ServiceProblem.of(self.worker.name, "round", problem, self._now_ms())
@@ -161,8 +161,8 @@ class ServiceLoop:
     def _now_ms(self) -> int:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
 
-    def _take_up(self, problem: TableReplaced | TableNotFound) -> tuple[bool, float]:
-        """Open and serve the table that is at the path now, after the previous table was replaced or was missing."""
+    def _serve_new_table(self, problem: TableReplaced | TableNotFound) -> tuple[bool, float]:
+        # The previous table was replaced or was missing.
         try:
             self.table = self.table.anew()
         except Exception as refusal:
@@ -183,7 +183,7 @@ class ServiceLoop:
         return True, self.worker.poll_s
 
     def _tell(self) -> None:
-        """Store the current errors of the services with the table, if they have changed since the last call."""
+        # The errors are stored with the table if they have changed since the last call.
         problems = {"round": self._problem} if self._problem else {}
         for duty in self.duties.values():
             problems |= duty.problems
@@ -264,7 +264,7 @@ class ServiceLoop:
         )
 
     def _is_due(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
-        """Return whether a service should run now. A failed service is due as soon as its backoff is over."""
+        # A failed service is due as soon as its backoff is over.
         return not duty.backoff.waiting and (duty.backoff.failures > 0 or service.due(turn))
 
     def _serve(self, service: Service, duty: ServiceState, turn: Turn) -> bool:

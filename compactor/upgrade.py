@@ -88,8 +88,6 @@ def finished(store: Store, config: TableConfig) -> AdoptResult:
 
 
 class _Upgrade:
-    """Upgrade of one table from version 6 to version 9."""
-
     def __init__(self, store: Store, environment: Environment, engine: Engine) -> None:
         self.store, self.environment, self.engine = store, environment, engine
         self.config = hoodie_properties.load(store)
@@ -168,7 +166,7 @@ class _Upgrade:
         self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
         config = self._seen(view)
         current_groups = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
-        groups = [self._known(config, _before(group, plan.instant)) for group in current_groups if group]
+        groups = [self._known(config, _logs_before_plan(group, plan.instant)) for group in current_groups if group]
         names = {f"{group.file_id}_0-0-0_{plan.instant}.parquet" for group in groups}
         for _, key in list(data_files_of(self.store, plan.instant)):  # left by an earlier run of the plan
             if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseName) and name not in names:
@@ -196,7 +194,7 @@ class _Upgrade:
         return len(files)
 
     def _known(self, config: TableConfig, group: FileGroup) -> FileGroup:
-        """Add the origin and the row counts of its files to a file group. A merge needs them."""
+        # A merge needs the origin and the row counts of the files.
         base = group.base and group.base._replace(file=self._counted(group.base.file))
         schema = slices.schema_of(config, slices.columns_for(config, [RECORD_KEY], merging=True))
         rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
@@ -230,9 +228,7 @@ def _log_paths(group: FileGroup) -> Iterator[str]:
     return iter(dict.fromkeys(log.file.path for log in group.logs))
 
 
-def _before(group: FileGroup, instant: str) -> FileGroup:
-    """Keep only the logs of a file group that are older than the compaction plan at `instant`."""
-
+def _logs_before_plan(group: FileGroup, instant: str) -> FileGroup:
     def precedes(file: DataFile) -> bool:
         parsed = parse_data_file(file.name)
         return isinstance(parsed, LogName) and parsed.instant < instant

@@ -72,8 +72,7 @@ class _ThreadsOfWorker:
         return self._local.map(permitted, items, at_once)
 
 
-def _silent(path: str, done: int, groups: int) -> None:
-    """Do nothing. Default for `progress` of a worker."""
+def _ignore_progress(path: str, done: int, groups: int) -> None: ...
 
 
 class Worker:
@@ -97,7 +96,7 @@ class Worker:
         limits: Limits | None = None,
         metrics_port: int | None = None,
         metrics_address: str = LOOPBACK,
-        progress: Callable[[str, int, int], None] = _silent,
+        progress: Callable[[str, int, int], None] = _ignore_progress,
         register: str | Sequence[str] | None = None,
         register_hudi: str | Sequence[str] | None = None,
         catalog: object = None,
@@ -200,7 +199,7 @@ class Worker:
             [target.path for target in served], register, register_hudi, catalog, catalog_properties
         )
         limits = limits or Limits()
-        shared, table_limits = engine or _ThreadsOfWorker(limits), _part(limits, len(served))
+        shared, table_limits = engine or _ThreadsOfWorker(limits), _share_of_limits(limits, len(served))
         self.loops = [ServiceLoop(self, table, shared, table_limits) for table in served]
 
     def stop(self) -> None:
@@ -295,8 +294,8 @@ def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     ]
 
 
-def _part(limits: Limits, tables: int) -> Limits:
-    """Return the share of the limits for each of `tables` tables, which are served at the same time."""
+def _share_of_limits(limits: Limits, tables: int) -> Limits:
+    # All tables are served at the same time.
     share = min(tables, LocalEngine().threads)
     rate = limits.bytes_per_second and max(1, round(limits.bytes_per_second / tables))
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)

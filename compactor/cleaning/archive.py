@@ -96,12 +96,12 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 # ---- slots
 def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: ArchiveResult) -> None:
-    """Replace old slots by a watermark with a checkpoint, then delete the slots. Stores the counts in `result`."""
+    # A watermark with a checkpoint replaces the slots. The counts are stored in `result`.
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
     # A savepoint of the oldest readable snapshot may refer to a commit that is older than the snapshot.
     anchor = commit_before(timeline, max(oldest, view.min_readable))
-    limits = {"age": _last_before(timeline, view, age_ms), "readable snapshots": anchor - 1}
+    limits = {"age": _newest_slot_older_than(timeline, view, age_ms), "readable snapshots": anchor - 1}
     limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {
         f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()
     }
@@ -123,17 +123,13 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
     result.slots = last - oldest + 1
 
 
-def _needed(view: View) -> list[int]:
-    """Return the numbers of the slots that open compaction plans and savepoints need."""
+def _slots_of_plans_and_savepoints(view: View) -> list[int]:
     return [plan.seq for plan in view.plans.values()] + list(view.savepoints.values())
 
 
-def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
-    """Return the number of the newest slot that is older than `age_ms`.
-
-    The age is measured from the clock and from the completion time of the newest slot. Returns the newest archived slot
-    if all slots are younger.
-    """
+def _newest_slot_older_than(timeline: TableTimeline, view: View, age_ms: int) -> int:
+    # The age is measured from the clock and from the completion time of the newest slot. The result is the newest
+    # archived slot if all slots are younger.
     history = timeline.history
     ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
     oldest = history.oldest_slot()
@@ -150,23 +146,24 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     if _oldest_kept(timeline.store, keep) is None:
         return 0
     last = min(
-        _last_before(timeline, view, age_ms),
+        _newest_slot_older_than(timeline, view, age_ms),
         view.min_readable - 1,
-        *(seq - 1 for seq in _needed(view)),
+        *(seq - 1 for seq in _slots_of_plans_and_savepoints(view)),
         *(entry.dropped - 1 for entry in view.superseded),
     )
     if last < max(1, timeline.history.oldest_slot() - 1):
         return 0
     if any(seq < view.min_readable for seq in leases.held(timeline.store)):
         return 0  # such a lease may need files that the view no longer lists
-    if not _movable(timeline, view, last, keep, bound)[0]:
+    if not _archivable_instants(timeline, view, last, keep, bound)[0]:
         return 0
     sweep(timeline, age_ms / _HOUR_MS)  # Hudi would otherwise read the orphan files of dead writers as rows
-    movable, all_instants = _movable(timeline, view, last, keep, bound)
+    movable, all_instants = _archivable_instants(timeline, view, last, keep, bound)
     if not movable:
         return 0
     rows = [
-        _row(timeline.store, instant, all_instants) for instant in sorted(movable, key=lambda instant: instant.time)
+        _history_row(timeline.store, instant, all_instants)
+        for instant in sorted(movable, key=lambda instant: instant.time)
     ]
     if not archived_timeline.append(timeline.store, rows):
         return 0
@@ -179,10 +176,9 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     return len(movable)
 
 
-def _movable(
+def _archivable_instants(
     timeline: TableTimeline, view: View, last: int, keep: int, bound: str | None
 ) -> tuple[list[Instant], list[Instant]]:
-    """Return the completed instants that may move into Hudi's history folder, and all instants of the timeline."""
     all_instants = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
     limit = _limit(
@@ -197,16 +193,12 @@ def _movable(
 
 
 def _oldest_kept(store: Store, keep: int) -> str | None:
-    """Return the time of the oldest of the newest `keep` completed instants, which stay in Hudi's timeline.
-
-    The time is the requested time. Returns None if there are no more than `keep` completed instants.
-    """
+    # The time is the requested time. None if there are no more than `keep` completed instants.
     times = sorted(instant.time for instant in instants(store) if instant.state is State.COMPLETED)
     return times[len(times) - keep] if len(times) > keep > 0 else None
 
 
 def _limit(all_instants: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
-    """Return the requested time before which all instants are completed, old enough, and not needed any more."""
     completed = {
         instant.time: instant.completed
         for instant in all_instants
@@ -221,7 +213,7 @@ def _limit(all_instants: list[Instant], completed_from: str, oldest_kept: str, s
     return min([oldest_kept, *pending, *saved, *too_new])
 
 
-def _row(store: Store, completed: Instant, all_instants: list[Instant]) -> Archived:
+def _history_row(store: Store, completed: Instant, all_instants: list[Instant]) -> Archived:
     earlier = {
         instant.state: instant
         for instant in all_instants

@@ -85,7 +85,7 @@ def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slo
 
 
 def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
-    """Clean the table, with retries. If `worth_slots` is 0, a slot is written only if files can be deleted."""
+    # If `worth_slots` is 0, a slot is written only if files can be deleted.
     try:
         return _CLEANS.run(timeline.environment, lambda: _once(timeline, keep, worth_slots))
     except CommitConflict:

@@ -17,12 +17,13 @@ def why_kept(timeline: TableTimeline, keep: Retention) -> str:
         return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"
     replaced = view.superseded
     beyond = [entry for entry in replaced if entry.dropped <= oldest_kept(timeline, view, keep)]
-    reasons = _holders(timeline, view, beyond) if beyond else _retention(timeline, view, keep, replaced)
+    reasons = (
+        _describe_holders(timeline, view, beyond) if beyond else _describe_retention(timeline, view, keep, replaced)
+    )
     return f"{'; '.join(reasons)}. Files that were replaced: {len(replaced):,}"
 
 
-def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) -> list[str]:
-    """Describe the savepoints, leases and plans that keep files beyond retention."""
+def _describe_holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) -> list[str]:
     reasons = [
         f"savepoint {name!r} needs them"
         for name, seq in sorted(view.savepoints.items())
@@ -39,8 +40,9 @@ def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) 
     return reasons or ["another writer or service was active; clean again"]
 
 
-def _retention(timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]) -> list[str]:
-    """Describe the retention rules that keep all snapshots of the replaced files."""
+def _describe_retention(
+    timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]
+) -> list[str]:
     first = min(entry.dropped for entry in replaced)
     reasons = []
     if oldest_retained(timeline, view, keep.hours, 1) < first:

@@ -74,7 +74,7 @@ class KeySearch:
         unknown = [
             (path, partition)
             for path, partition, index in searched
-            if path not in self._known and self._may_hold(path, partition, index)
+            if path not in self._known and self._may_contain_keys(path, partition, index)
         ]
         self._known.update({path: False for path, _, _ in searched if path not in self._known})
         self._known.update(
@@ -82,11 +82,9 @@ class KeySearch:
         )
         return {path for path, _, _ in searched if self._known[path]}
 
-    def _may_hold(self, path: str, partition: str, index: str) -> bool:
-        """Return False only if the index entry of a file shows that the file does not contain a wanted key.
-
-        Always True for log files, because their index entries contain only the deleted keys.
-        """
+    def _may_contain_keys(self, path: str, partition: str, index: str) -> bool:
+        # The result is False only if the index entry proves that the file contains no wanted key. Index entries of log
+        # files contain only the deleted keys.
         if not index or isinstance(parse_data_file(path.rpartition("/")[2]), LogName):
             return True
         try:
@@ -145,8 +143,7 @@ class KeySearch:
                 chunks.append(block.keys.cast(pa.string()))
         return chunks
 
-    def _raw(self, data: bytes) -> pa.Array:
-        """Return the wanted keys that occur as text in uncompressed bytes."""
+    def _keys_in_bytes(self, data: bytes) -> pa.Array:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def in_staging(self, path: str) -> bool:
@@ -159,22 +156,22 @@ class KeySearch:
             data = self.store.get(path)
             if data.startswith(_PARQUET_MAGIC):
                 rows = base_file.decode(pa.BufferReader(data), path, _KEY_AND_PARTITION)
-                return self._holds(rows[RECORD_KEY], rows[PARTITION_PATH])
+                return self._contains_keys(rows[RECORD_KEY], rows[PARTITION_PATH])
             if not data.startswith(_ARROW_MAGIC):
-                return len(self._raw(data)) > 0
+                return len(self._keys_in_bytes(data)) > 0
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
             key_columns = [name for name in (STAGED_KEY, RECORD_KEY) if name in table.schema.names]
             if not key_columns:
                 return False
             paths = table[STAGED_PARTITION] if STAGED_PARTITION in table.schema.names else None
-            return self._holds(table[key_columns[0]].cast(pa.string()), paths)
+            return self._contains_keys(table[key_columns[0]].cast(pa.string()), paths)
         except FileNotFoundError:
             return False
         except (pa.ArrowInvalid, CorruptTable):
             return True
 
-    def _holds(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
-        """Return whether a row has a wanted key of its partition. Without `partitions`, keys of any partition count."""
+    def _contains_keys(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
+        # Without `partitions`, keys of any partition count.
         if partitions is None:
             return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
         paths = partitions.cast(pa.string())

@@ -108,8 +108,7 @@ class _LiveRows(InProcess):
 
 @dataclass(frozen=True)
 class _NoChanges:
-    """Picklable function that returns no changes, for rewriting a file group as it is."""
-
+    # Without changes, a file group is rewritten as it is. The function can be pickled.
     config: TableConfig
 
     def __call__(self) -> KeyedChanges:
@@ -297,7 +296,6 @@ class _Purge:
             self.context.store.delete(key)
 
     def _remember_values(self, path: str, partition: str) -> None:
-        """Store the column values of purged rows in a file, to search for them in statistics later."""
         for rows in self.search.rows_of(path, partition):
             for field in rows.schema:
                 if has_bounds(field.type):

@@ -72,7 +72,7 @@ class BoundSearch:
     def checkpoints(self) -> Iterator[str]:
         """Yield the paths of checkpoints that contain a purged value, except the one in the archiving watermark."""
         for key, _ in list(self.store.list(CHECKPOINTS)):
-            if self._described_in(key):
+            if self._checkpoint_has_purged_value(key):
                 yield key
 
     def remaining(self) -> RemainingBounds:
@@ -91,15 +91,15 @@ class BoundSearch:
             if leaking_here or leaking.intersection(path for path, _ in slot.victims):
                 last = slot.completed_at
         mark = watermark.deleted_up_to(self.store)
-        if mark and self._described_in(watermark.state_key(mark)):
+        if mark and self._checkpoint_has_purged_value(watermark.state_key(mark)):
             paths.append(watermark.state_key(mark))
             last = max(last, self.view.completed_at)
         return RemainingBounds(
-            tuple(paths), self._until(last) if paths else None, self._exports(self._there | harmless)
+            tuple(paths), self._earliest_archive_time(last) if paths else None, self._exports(self._there | harmless)
         )
 
-    def _until(self, last: int) -> dt.datetime:
-        """Return the earliest time at which a slot that completed at `last` (ms since 1970) can be archived."""
+    def _earliest_archive_time(self, last: int) -> dt.datetime:
+        # `last` is in ms since 1970.
         options = self.config.options
         hours = max(options.archive_after_hours, options.retain_hours, SLOW_WRITE_MS / 3_600_000)
         return dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
@@ -147,18 +147,15 @@ class BoundSearch:
         return known is None or (known and value in self.removed.values.get(column, ()))
 
     def _may_hold(self, file: DataFile) -> bool:
-        """Return False only if the statistics of a deleted file rule out that it contained a purged key.
-
-        Only the first key column is compared.
-        """
+        # Only the first key column is compared.
         name = self.config.key[0]
         low, high = file.stats.get(name, (None, None))[:2]
         if low is None or high is None or file.external or pa.types.is_decimal(self.config.schema.field(name).type):
             return True
         return any(low <= value <= high for value in self._keys.get((file.partition, name), ()))
 
-    def _described_in(self, key: str) -> bool:
-        """Return whether the statistics in a checkpoint contain a purged value. False if it is missing or damaged."""
+    def _checkpoint_has_purged_value(self, key: str) -> bool:
+        # False if the checkpoint is missing or damaged.
         try:
             view = checkpoint.read(self.store, key)
             return any(self._leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
@@ -167,10 +164,7 @@ class BoundSearch:
 
 
 def _key_values(batch: Batch, config: TableConfig) -> _Values:
-    """Return the key values of a batch by partition and column, in the encoding of statistics.
-
-    The columns of a composite key are separate entries.
-    """
+    # The values have the encoding of statistics. The columns of a composite key are separate entries.
     values_by_column: _Values = {}
     for code in np.unique(batch.codes).tolist():
         rows = batch.rows.filter(pa.array(batch.codes == code))

@@ -139,7 +139,7 @@ class PurgeProof:
                     [
                         *found.running.values(),
                         *(file.path for file in found.unfinished()),
-                        *self._plans_still_run(found.view),
+                        *self._hints_of_completed_plans(found.view),
                     ]
                 )
             ),
@@ -152,7 +152,6 @@ class PurgeProof:
         )
 
     def _pending_writes(self) -> dict[str, str]:
-        """Return the pending writes in Hudi's timeline, as a dict of instant to path of the timeline file."""
         all_instants = instants(self.store)
         ended = {instant.time for instant in all_instants if instant.state is State.COMPLETED}
         return {
@@ -162,7 +161,6 @@ class PurgeProof:
         }
 
     def _data_files(self) -> Iterator[tuple[str, int, str, BaseName | LogName]]:
-        """Yield path, size, partition and parsed name of every base file and log file in the partition folders."""
         for partition in self.search.keys:
             for path, size in list(own_keys(self.store, f"{partition}/" if partition else "")):
                 folder, _, name = path.rpartition("/")
@@ -170,8 +168,8 @@ class PurgeProof:
                 if folder == partition and parsed:
                     yield path, size, partition, parsed
 
-    def _plans_still_run(self, view: View) -> Iterator[str]:
-        """Yield recent hints that a worker is running a plan which another process has already completed."""
+    def _hints_of_completed_plans(self, view: View) -> Iterator[str]:
+        # Another process has already completed these plans.
         for key, _ in self.store.list(heartbeats.plan_hint("")):
             instant = key.removeprefix(heartbeats.plan_hint(""))
             if instant not in view.plans and heartbeats.held(self.store, instant, self.timeline.environment.now_ms()):

@@ -85,7 +85,7 @@ def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: 
 
 
 def _oldest_since(timeline: TableTimeline, hours: float) -> int:
-    """Return the slot that was the newest one `hours` ago, or the oldest existing slot if all slots are younger."""
+    # The result is the oldest existing slot if all slots are younger.
     history, since = timeline.history, timeline.environment.now_ms() - int(hours * _HOUR_MS)
     first = history.oldest_slot()
     return history.last_completed_by(since) if history.slot(first).completed_at <= since else first
@@ -203,17 +203,14 @@ def expired_partitions(timeline: TableTimeline, view: View, hours: float) -> lis
             last_written_ms(timeline.history, entry, since) > since
             for group in groups.values()
             for entry in group.files()
-            if _brings_rows(entry.file)
+            if _may_contain_rows(entry.file)
         )
     ]
     return sorted(set(old) - _completed_late(timeline.history, view, since)) if old else []
 
 
-def _brings_rows(file: DataFile) -> bool:
-    """Return whether a data file contains rows, or might contain them.
-
-    False for a log file that only has deletes, so that it does not delay the expiry of its partition.
-    """
+def _may_contain_rows(file: DataFile) -> bool:
+    # A log file that only has deletes does not delay the expiry of its partition.
     return file.kind != LOG or not file.digest or file.rows > file.deletes
 
 

@@ -77,11 +77,11 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     before = begun_before(timeline, older_than_hours, (entry.time for entry in all_instants))
     result = SweepResult()
     for instant in _pending(all_instants, before):
-        result.rolled_back += _end(timeline, instant)
+        result.rolled_back += _roll_back_pending_write(timeline, instant)
     orphans = list(_orphans(timeline, timeline.heal().view, before, result.external))
     # a writer whose clock lags may have begun since
     for instant in sorted({orphan.instant for orphan in orphans if orphan.instant}):
-        result.rolled_back += _end(timeline, instant)
+        result.rolled_back += _roll_back_pending_write(timeline, instant)
     needed = _NeededFiles(timeline, timeline.heal().view)
     external_instants = _of_other_engines(timeline, {orphan.instant for orphan in orphans})
     for orphan in orphans:
@@ -140,7 +140,7 @@ def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
     return {instant for instant in ended & in_timeline if not store.exists(CLAIMS + instant)}
 
 
-def _end(timeline: TableTimeline, instant: str) -> bool:
+def _roll_back_pending_write(timeline: TableTimeline, instant: str) -> bool:
     """Roll back a write if it is pending, and return whether it was rolled back.
 
     The files of a slow writer must not be deleted while it can still commit. After the rollback it can no longer
@@ -184,8 +184,6 @@ def _pending(all_instants: Collection[Instant], before: str) -> list[str]:
 
 
 class _NeededFiles:
-    """Set of the files that must not be deleted, because a snapshot, an open plan or a lease needs them."""
-
     def __init__(self, timeline: TableTimeline, view: View) -> None:
         self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
             entry.path for entry in view.superseded
@@ -243,7 +241,6 @@ def _is_external(key: str) -> bool:
 
 
 def _instant_of(key: str) -> str:
-    """Return the instant in the name of a data file, index entry, marker or heartbeat, or '' for any other file."""
     if not key.startswith(".hoodie/"):
         parsed = parse_data_file(key.rpartition("/")[2])
         return parsed.instant if parsed else ""

@@ -113,8 +113,6 @@ def pack(
 
 
 class _ClusterCall:
-    """State of one call of `cluster`, which plans units on the newest view until all of them are done."""
-
     def __init__(
         self,
         context: Context,
@@ -168,11 +166,8 @@ class _ClusterCall:
         return [unit for unit in units if not unit.ids & self._tried and self._is_due(unit)]
 
     def _is_due(self, unit: Unit) -> bool:
-        """Return whether this call should rewrite a unit of file groups, instead of leaving it to the next call.
-
-        File groups that writers add after the start mostly wait for the next call. Otherwise a call might never end on
-        a busy table.
-        """
+        # File groups that writers add after the start mostly wait for the next call. Otherwise a call might never end
+        # on a busy table.
         included = [
             group
             for group in unit.groups
@@ -210,7 +205,6 @@ class _ClusterCall:
 
 
 def _unchanged(view: View, unit: Unit) -> bool:
-    """Return whether the base files of a unit's file groups are unchanged in `view`."""
     current = [view.group(group.partition, group.file_id) for group in unit.groups]
     return all(
         current_group is not None and current_group.base == group.base
@@ -219,8 +213,6 @@ def _unchanged(view: View, unit: Unit) -> bool:
 
 
 class _UnitAttempt:
-    """Attempt to rewrite one unit of file groups, in one transaction."""
-
     _transaction: Transaction  # set by `begin`
 
     def __init__(self, context: Context, unit: Unit) -> None:

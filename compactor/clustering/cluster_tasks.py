@@ -118,11 +118,11 @@ class ClusterTask:
         try:
             file, copied = self._copied(file_id)
         except parquet_copy.CannotCopy:
-            file, copied = self._written(file_id, self._rows(), self._capacity()), 0
+            file, copied = self._written(file_id, self._rows(), self._max_row_count()), 0
         return (file,), copied
 
-    def _capacity(self) -> int:
-        """Return an upper bound for the number of rows in the new files. Logs of other engines may add rows."""
+    def _max_row_count(self) -> int:
+        # The result is an upper bound for the number of rows. Logs of other engines may add rows.
         return sum(
             placed.file.rows
             for group in self.unit.groups
@@ -145,7 +145,7 @@ class ClusterTask:
         if not sources:
             raise parquet_copy.CannotCopy("nothing is worth copying")
         name = base_file_name(file_id, self.instant)
-        footer, spool = FooterEntries(self._capacity()), self._spool()
+        footer, spool = FooterEntries(self._max_row_count()), self._spool()
         copier = parquet_copy.Copier(spool, name, self.config.options.compression)
         in_rows = index_of(self.store, shared=True).keys_of_rows()
         keys_of_encoded = in_rows.apart()
@@ -244,7 +244,7 @@ class ClusterTask:
             arrival = _UnsortedRows(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
             for part in self._rows():
                 arrival.add(part)
-            ranks = _ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
+            ranks = _stable_ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
             ordered = arrival.in_order(ranks)
             files = []
             count = min(len(self.file_ids), max(1, len(ranks)))  # do not write empty files, even if rows are large
@@ -254,16 +254,15 @@ class ClusterTask:
         return tuple(files), 0
 
 
-def _ranks(positions: np.ndarray) -> np.ndarray:
-    """Return the rank of each row by its sort value. Rows with equal values keep their order."""
+def _stable_ranks(positions: np.ndarray) -> np.ndarray:
+    # Rows with equal values keep their order.
     ranks = np.empty(len(positions), np.int64)
     ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks
 
 
 class _SortedRows:
-    """Rows in their final order. Each new file takes the next rows."""
-
+    # Each new file takes the next rows.
     def __init__(self, parts: Iterator[pa.Table]) -> None:
         self._parts = parts
         self._left: pa.Table | None = None
@@ -316,7 +315,7 @@ class _UnsortedRows:
             yield take(pa.concat_tables(self._held).unify_dictionaries(), np.argsort(ranks))
 
     def _from_file(self, ranks: np.ndarray) -> Iterator[pa.Table]:
-        """Distribute the rows to bucket files by rank, then sort and yield one bucket after the other."""
+        # The rows are distributed to bucket files by rank. Then one bucket after the other is sorted.
         assert self._writer is not None
         self._writer.close()
         count = min(_BUCKETS_MAX, 1 + self._bytes // max(1, self._budget))

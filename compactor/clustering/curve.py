@@ -25,13 +25,13 @@ def positions(columns: pa.Table, order: str) -> np.ndarray:
     axes = [_dense_ranks(column) for column in columns.columns]
     if order == LINEAR:
         return _lexicographic(axes)
-    bits = _bits(axes)
-    scaled = np.stack([_stretched(axis, bits) for axis in axes])
-    return _interleaved(_transposed(scaled, bits) if order == HILBERT else scaled, bits)
+    bits = _bits_per_column(axes)
+    scaled = np.stack([_scale_ranks(axis, bits) for axis in axes])
+    return _interleave_bits(_hilbert_transform(scaled, bits) if order == HILBERT else scaled, bits)
 
 
 def _dense_ranks(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the dense rank of each value in a column, from 0. NaN comes after all numbers, and nulls come last."""
+    # Ranks begin with 0. NaN comes after all numbers, and nulls come last.
     ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     return ranks.to_numpy().astype(np.int64) - 1
 
@@ -43,22 +43,19 @@ def _lexicographic(axes: list[np.ndarray]) -> np.ndarray:
     return ranks
 
 
-def _bits(axes: list[np.ndarray]) -> int:
-    """Return the number of bits per column in a sort value.
-
-    It is large enough for the column with the most distinct values, up to 63 bits for all columns together.
-    """
+def _bits_per_column(axes: list[np.ndarray]) -> int:
+    # The column with the most distinct values determines the number of bits, up to 63 bits for all columns together.
     needed = max(int(axis.max()).bit_length() for axis in axes)
     return max(1, min(needed, _BITS_MAX, 63 // len(axes)))
 
 
-def _stretched(axis: np.ndarray, bits: int) -> np.ndarray:
-    """Scale the ranks of a column to `bits` bits, so that columns with few distinct values have the same weight."""
+def _scale_ranks(axis: np.ndarray, bits: int) -> np.ndarray:
+    # Columns with few distinct values get the same weight.
     values = int(axis.max()) + 1
     return (axis.astype(np.uint64) << np.uint64(bits)) // np.uint64(values)
 
 
-def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
+def _interleave_bits(axes: np.ndarray, bits: int) -> np.ndarray:
     """Combine the ranks of all columns bit by bit: the highest bit of each column, then the next lower bits."""
     curve_values = np.zeros(axes.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
@@ -67,7 +64,7 @@ def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
     return curve_values.astype(np.int64)
 
 
-def _transposed(axes: np.ndarray, bits: int) -> np.ndarray:
+def _hilbert_transform(axes: np.ndarray, bits: int) -> np.ndarray:
     """Transform the ranks of all columns so that their interleaved bits are the distance along the Hilbert curve.
 
     This is Skilling's transform (Programming the Hilbert curve, 2004).

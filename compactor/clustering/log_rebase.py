@@ -48,7 +48,7 @@ class LogRebaser:
         """
         if view.schemas != self._attempt.base.schemas:
             raise Conflict("the table's columns changed")
-        if changes := self._since(view):
+        if changes := self._changes_since_last_round(view):
             self._write(changes)
         self._seen = view.seq
         ids = set(self._unit.ids)
@@ -57,8 +57,8 @@ class LogRebaser:
         return SlotDraft(CLUSTER, files=(*self._outputs, *self.logs), replaced=replaced_groups, touches=touches)
 
     # ---- changes since the last round
-    def _since(self, view: View) -> KeyedChanges | None:
-        """Return the changes that were logged to the input file groups since the last round, one per key, or None."""
+    def _changes_since_last_round(self, view: View) -> KeyedChanges | None:
+        # The result has one change per key. None if nothing was logged.
         changes = []
         for input_group in self._unit.groups:
             current = view.group(input_group.partition, input_group.file_id)

@@ -49,12 +49,9 @@ def mark(by: Sequence[str], order: str) -> str:
     return f"{order}:{','.join(by)}"
 
 
-def _free(view: View, partition: str) -> list[FileGroup]:
-    """Return the file groups of a partition that may be clustered now.
-
-    A file group in an open compaction plan only accepts logs (protocol rule 6). A file group without a base file comes
-    from another engine.
-    """
+def _clusterable_groups(view: View, partition: str) -> list[FileGroup]:
+    # A file group in an open compaction plan only accepts logs (protocol rule 6). A file group without a base file
+    # comes from another engine.
     planned = view.planned_ids()
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]
 
@@ -65,12 +62,12 @@ def packing(view: View, target: int, partitions: Iterable[str] | None = None) ->
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
             continue  # skip partitions with fewer than two small files
-        small = [group for group in _free(view, partition) if group.base_bytes * 2 < target]
-        units += [Unit(partition, tuple(bin_)) for bin_ in _bins(small, target)]
+        small = [group for group in _clusterable_groups(view, partition) if group.base_bytes * 2 < target]
+        units += [Unit(partition, tuple(bin_)) for bin_ in _divide_into_bins(small, target)]
     return units
 
 
-def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
+def _divide_into_bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
     """Divide small file groups into bins. Each bin becomes one file.
 
     File groups fill bins in order of age, because rows that were written together are often read together. The
@@ -87,16 +84,16 @@ def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
         total += group.base_bytes
     if len(current) > 1 and total * 2 >= target:
         bins.append(current)
-    elif tier := _tier(current):
+    elif tier := _choose_smallest_groups(current):
         bins.append(tier)
     return bins
 
 
-def _sum(groups: Iterable[FileGroup]) -> int:
+def _total_base_bytes(groups: Iterable[FileGroup]) -> int:
     return sum(group.base_bytes for group in groups)
 
 
-def _tier(groups: list[FileGroup]) -> list[FileGroup]:
+def _choose_smallest_groups(groups: list[FileGroup]) -> list[FileGroup]:
     """Choose the smallest file groups to pack so that each of them ends up in a file of at least twice its size.
 
     The result is the longest run of the smallest file groups whose last one is at most as large as the others together.
@@ -128,15 +125,15 @@ def sorting(
     sort_mark, max_bytes = mark(by, order), _UNIT_FILES * target
     units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
-        groups = [group for group in _free(view, partition) if group.base and group.base.file.rows]
+        groups = [group for group in _clusterable_groups(view, partition) if group.base and group.base.file.rows]
         unsorted_groups = [group for group in groups if group.base and config.order_of(group.base.file) != sort_mark]
-        if _sum(unsorted_groups) <= _LOOSE_SHARE * _sum(groups):
+        if _total_base_bytes(unsorted_groups) <= _LOOSE_SHARE * _total_base_bytes(groups):
             continue
-        if _sum(groups) > max_bytes:
+        if _total_base_bytes(groups) > max_bytes:
             unsorted = {group.file_id for group in unsorted_groups}
             groups = [group for group in groups if group.file_id in unsorted or group.base_bytes * 2 < target]
         for part in _parts_by_minimum(groups, config, by[0], max_bytes):
-            outputs = max(1, math.ceil(_sum(part) / (target * _OVERSHOOT)))
+            outputs = max(1, math.ceil(_total_base_bytes(part) / (target * _OVERSHOOT)))
             units.append(Unit(partition, tuple(part), outputs, tuple(by), order))
     return units
 
@@ -145,7 +142,7 @@ def _parts_by_minimum(groups: list[FileGroup], config: TableConfig, column: str,
     """Divide file groups into parts of at most `most` bytes (or one file group), ordered by the minimum of `column`."""
     parts: list[list[FileGroup]] = []
     total = 0
-    for group in sorted(groups, key=lambda group: _least(group, config, column)):
+    for group in sorted(groups, key=lambda group: _minimum_sort_key(group, config, column)):
         if not parts or total + group.base_bytes > most:
             parts.append([])
             total = 0
@@ -154,8 +151,8 @@ def _parts_by_minimum(groups: list[FileGroup], config: TableConfig, column: str,
     return parts
 
 
-def _least(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
-    """Return a sort key for a file group: the minimum of `column`. File groups with an unknown minimum come last."""
+def _minimum_sort_key(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
+    # File groups with an unknown minimum come last.
     file = group.base.file if group.base else None
     bounds = config.resolution(file).stats(file.stats, file.rows).get(column) if file else None
     low = bounds[0] if bounds else None

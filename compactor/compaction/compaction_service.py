@@ -55,10 +55,7 @@ def _overdue(view: View, limit: int) -> set[str]:
 
 
 def _compact_overdue(turn: Turn, limit: int) -> bool:
-    """Compact the file groups with at least `limit` logs, in a writer.
-
-    Open plans that contain such file groups run first, unless a worker is running them.
-    """
+    # Open plans that contain overdue file groups run first, unless a worker is running them.
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import held
 
@@ -174,10 +171,7 @@ def _merge_light(
 
 
 def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
-    """Merge the logs of the chosen file groups into larger logs, and return whether any logs were merged.
-
-    This is cheaper than a full compaction, which would rewrite a large base file for few changes.
-    """
+    # Merging logs is cheaper than a full compaction, which would rewrite a large base file for few changes.
     from hoodoo.compactor.compaction import log_compaction
 
     start = turn.seconds()

@@ -72,18 +72,15 @@ def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[Fi
 
 def _pays(group: FileGroup, limits: Limits) -> bool:
     return (
-        _ours(group)
+        _has_only_own_logs(group)
         and costly(group)
         and len(group.logs) >= _LOGS_MIN
         and log_bytes(group) * _MEMORY_SHARE <= limits.memory_bytes
     )
 
 
-def _ours(group: FileGroup) -> bool:
-    """Return whether hoodoo wrote all logs of the file group, so that they can be merged.
-
-    Logs of another engine may insert keys again that they delete, or contain partial updates.
-    """
+def _has_only_own_logs(group: FileGroup) -> bool:
+    # Logs of another engine may insert keys again that they delete, or contain partial updates.
     return all(log.file.digest and not log.file.origin for log in group.logs)
 
 
@@ -133,7 +130,7 @@ class MergeLogs:
 
 
 def _run(task: MergeLogs) -> DataFile | CorruptTable:
-    """Merge the logs of one file group. Returns CorruptTable instead of raising it, so that other groups continue."""
+    # CorruptTable is returned instead of raised, so that other groups continue.
     try:
         return task()
     except CorruptTable as problem:
@@ -156,7 +153,7 @@ def compact_logs(
     """
 
     def chosen(view: View) -> list[FileGroup]:
-        return [group for group in choose(view) if _ours(group)]
+        return [group for group in choose(view) if _has_only_own_logs(group)]
 
     if not chosen(context.timeline.history.head()):
         return LogCompactionResult()
@@ -168,7 +165,7 @@ def compact_logs(
 
     try:
         with context.timeline.attempt(DELTA_COMMIT, inflight=inflight) as attempt:
-            attempt.register(_outputs(attempt, groups))
+            attempt.register(_output_paths(attempt, groups))
             files = _merged(context, attempt, groups, stopped, limits)
             damaged = [file for file in files if isinstance(file, CorruptTable)]
             kept = {
@@ -231,8 +228,8 @@ def _merged(
     return context.engine.map(_run, tasks, at_once)
 
 
-def _outputs(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
-    """Return the paths of the files that merging the logs will write. They are known before the merge."""
+def _output_paths(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
+    # The paths are known before the merge.
     paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
     return [*paths, *(deleted_entry_name(group.file_id, attempt.instant) for group in groups)]
 

@@ -153,7 +153,7 @@ class GroupMerge:
     def rows(self) -> Iterator[pa.Table]:
         """Yield the current rows of the file group: remaining rows of the base file, then the winning changes."""
         if _of_several_commits(self.group) or (
-            any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial()
+            any(log.file.origin or not log.file.digest for log in self.group.logs) and self._has_partial_updates()
         ):
             yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
         elif self._log_memory() <= self._share:
@@ -164,16 +164,12 @@ class GroupMerge:
             yield from self._with_large_logs()
 
     def _log_memory(self) -> float:
-        """Estimate the memory that the log records need as Arrow tables, in bytes.
-
-        Small numbers and nulls need one byte in Avro, but their full width in Arrow.
-        """
-        width = sum(_width(kind) for kind in self.config.stored_schema.types)
+        # Small numbers and nulls need one byte in Avro, but their full width in Arrow.
+        width = sum(_value_bytes(kind) for kind in self.config.stored_schema.types)
         files = [log.file for log in self.group.logs]
         return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
-    def _partial(self) -> bool:
-        """Return whether a log contains partial updates, which Spark's MERGE INTO writes."""
+    def _has_partial_updates(self) -> bool:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> KeyedChanges | None:
@@ -292,12 +288,12 @@ class GroupMerge:
         )
 
 
-def _width(kind: pa.DataType) -> int:
-    """Estimate the memory of a value in bytes: its fixed width, or else 8. Nested types count their children."""
+def _value_bytes(kind: pa.DataType) -> int:
+    # The width of a type that is not fixed counts as 8 bytes. Nested types count their children.
     if pa.types.is_dictionary(kind):
         return 4
     if kind.num_fields:
-        return 4 + sum(_width(kind.field(n).type) for n in range(kind.num_fields))
+        return 4 + sum(_value_bytes(kind.field(n).type) for n in range(kind.num_fields))
     try:
         return max(1, kind.bit_width // 8)
     except ValueError:

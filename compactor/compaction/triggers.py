@@ -85,7 +85,7 @@ def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGro
     """Return the file groups that a worker should compact now because of any trigger, without those in an open plan."""
     waiting = behind(view)
     old, very_old = (
-        _committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
+        _newest_slot_of_age(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
     )
     due_ids = {group.file_id for group in waiting if _is_due(group, triggers, very_old if costly(group) else old)}
     if triggers.read_amplification is not None:
@@ -101,8 +101,8 @@ def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
     return has_many or is_heavy or group.logs[0].seq <= old_seq
 
 
-def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> int:
-    """Return the newest slot that completed at least `age_s` seconds ago, or 0 if there is none or `age_s` is None."""
+def _newest_slot_of_age(timeline: TableTimeline, view: View, age_s: float | None) -> int:
+    # 0 if there is no such slot, or if `age_s` is None.
     if age_s is None:
         return 0
     if not age_s:  # the time of a slot may be slightly ahead of the clock

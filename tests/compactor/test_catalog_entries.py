@@ -71,7 +71,7 @@ def test_an_entry_that_failed_is_tried_again_without_an_export(tmp_path: Path, m
         loop.round()
         assert loop.work["export"].failures == 1, "it is put off"
         again_at_once(loop)
-        monkeypatch.setattr(catalog_entries, "_bring_iceberg", lambda *given: "moved")
+        monkeypatch.setattr(catalog_entries, "_update_iceberg_entry", lambda *given: "moved")
         loop.round()
         assert not loop.failing and loop.work["export"].failures == 1
     assert len(iceberg_reader.metadata(tmp_path / "t")["snapshots"]) == 1
@@ -101,7 +101,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_catalog_that_does_not_answer_is_a_failure_and_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, questions: list[Any]
 ) -> None:
-    monkeypatch.setattr(catalog_entries, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(catalog_entries, "_TIMEOUT_S", 0.0)
     answer = threading.Event()
 
     def silent() -> Any:
@@ -131,7 +131,7 @@ def test_a_catalog_that_is_slow_holds_up_nothing_and_hears_of_what_came_meanwhil
     """Compaction waited for a metastore that hung, a minute each time."""
     monkeypatch.setattr(catalog_entries, "_AT_ONCE_S", 0.0)
     answer = threading.Event()
-    monkeypatch.setattr(catalog_entries, "_bring_iceberg", lambda *given: answer.wait() and "moved")
+    monkeypatch.setattr(catalog_entries, "_update_iceberg_entry", lambda *given: answer.wait() and "moved")
     table = make(tmp_path / "t", type="merge_on_read", export_formats="iceberg")
     with loop_of(table, "compact", "export", logs_min=1) as loop:
         keeps(loop, away)
@@ -157,7 +157,7 @@ def test_an_entry_of_hudi_needs_no_export_and_does_not_wait_for_one_that_fails(
 ) -> None:
     brought: list[str] = []
     monkeypatch.setattr(
-        catalog_entries, "_bring_hudi", lambda entries, *given: brought.append(entries.hudi) or "refreshed"
+        catalog_entries, "_update_hudi_entry", lambda entries, *given: brought.append(entries.hudi) or "refreshed"
     )
     for number, formats in enumerate(("none", "delta")):
         path = tmp_path / formats
@@ -178,7 +178,7 @@ def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
 ) -> None:
     brought: list[str] = []
     monkeypatch.setattr(
-        catalog_entries, "_bring_hudi", lambda entries, *given: brought.append(entries.hudi) or "refreshed"
+        catalog_entries, "_update_hudi_entry", lambda entries, *given: brought.append(entries.hudi) or "refreshed"
     )
     table = make(tmp_path / "t")
     with loop_of(table, "export") as loop:

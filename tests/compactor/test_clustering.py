@@ -417,7 +417,7 @@ def _bins_by_summing_anew(small: list[FileGroup], target: int) -> list[list[File
         current.append(group)
     if len(current) > 1 and sum(map(size, current)) * 2 >= target:
         bins.append(current)
-    elif tier := units._tier(current):
+    elif tier := units._choose_smallest_groups(current):
         bins.append(tier)
     return bins
 
@@ -435,4 +435,4 @@ def test_packing_with_a_running_total_makes_the_bins_that_summing_anew_made() ->
             for n in range(rng.randint(0, 60))
         ]
         target = rng.randint(900, 3000)
-        assert units._bins(small, target) == _bins_by_summing_anew(small, target)
+        assert units._divide_into_bins(small, target) == _bins_by_summing_anew(small, target)

@@ -29,12 +29,12 @@ from hoodoo.writers.sources import rows_that_exist
     Scene(("clusterer", "clusterer"), SLOW),
 )
 def logs_left_behind(patch: Patch) -> None:
-    since = LogRebaser._since
+    since = LogRebaser._changes_since_last_round
 
     def forget(self: LogRebaser, view_: Any) -> None:
         since(self, view_)
 
-    patch(LogRebaser, "_since", forget)
+    patch(LogRebaser, "_changes_since_last_round", forget)
 
 
 @bug(

@@ -196,7 +196,7 @@ def plan_output_swept(patch: Patch) -> None:
 
 @bug("H17, sweep", "a sweep deletes the files of writers that no slot has ended")
 def live_writer_swept(patch: Patch) -> None:
-    patch(sweep, "_end", lambda timeline, instant: False)
+    patch(sweep, "_roll_back_pending_write", lambda timeline, instant: False)
 
 
 @bug(
@@ -205,7 +205,7 @@ def live_writer_swept(patch: Patch) -> None:
     Scene(("ender", "ender", "ender", "sweeper", "cleaner"), (("late", 0.06), ("hold", 0.1))),
 )
 def late_request_left(patch: Patch) -> None:
-    end = sweep._end
+    end = sweep._roll_back_pending_write
 
     def only_end(timeline: TableTimeline, instant: str) -> bool:
         here, sweep.ROLLED_BACK = sweep.ROLLED_BACK, "never"
@@ -214,7 +214,7 @@ def late_request_left(patch: Patch) -> None:
         finally:
             sweep.ROLLED_BACK = here
 
-    patch(sweep, "_end", only_end)
+    patch(sweep, "_roll_back_pending_write", only_end)
 
 
 # ---- archiving

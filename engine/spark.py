@@ -227,7 +227,7 @@ def outcome(work: Callable[[], Any]) -> bytes:
 
 
 def result(data: bytes) -> Any:
-    """Return the result that `outcome` serialized, or raise its error."""
+    """Return the result of a Spark task that `outcome` serialized, or raise the error of the task."""
     succeeded, value = loads(data)
     if not succeeded:
         raise value
@@ -292,7 +292,7 @@ def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """Yield the index and the bytes of each serialized task that `deal` assigned to this Spark task."""
+    """Yield the index and the bytes of each serialized task that a Spark task has to run."""
     for batch in batches:
         for number, part in zip(*batch.columns, strict=True):
             yield number.as_py(), part.as_py()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize the items of a job for `PickledTasks`, and objects that items share only once.
+    """Serialize the tasks of a job for Spark, with the objects that they share serialized only once.
 
     Returns the bytes of `task` with the shared objects, and the bytes of each item without the shared objects.
     """
@@ -40,7 +40,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 
 class PickledTasks:
-    """Deserializer for the task and items that `pack` serialized. The shared part is loaded with the first item."""
+    """Deserializer for the tasks of a job, which loads the objects that all tasks share only once."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common

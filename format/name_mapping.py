@@ -209,7 +209,7 @@ class NameMapping:
         return mapped
 
     def original_names(self, given: Iterable[str]) -> list[str]:
-        """Return the original names of the given columns. Columns without an original name are left out."""
+        """Return the original names of the columns `given`. Columns without an original name are left out."""
         return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
 
     def keys(self, given: T) -> T:

@@ -117,7 +117,7 @@ def check_data_path(path: str) -> str:
 
 
 def check_below(path: str, *folders: str) -> str:
-    """Return `path` if it is in one of the given folders of the table. Raises CorruptTable otherwise."""
+    """Return `path` if it is in one of the folders `folders` of the table. Raises CorruptTable otherwise."""
     if not check_relative(path).startswith(folders):
         raise CorruptTable(
             (

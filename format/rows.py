@@ -56,7 +56,7 @@ def _address(buffer: pa.Buffer | None) -> int:
 
 
 def take_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """Return the values of one column at `positions`, with the limits of `take`."""
+    """Return the values of one Arrow column at `positions`, without exceeding Arrow's size limits."""
     return take(pa.table([column], names=["column"]), positions).column(0)
 
 

@@ -126,7 +126,7 @@ class Column:
 
     @staticmethod
     def from_json(said: Any) -> Column:
-        """Create a column from the JSON object that `to_json` returned.
+        """Create a column from the JSON object in a slot.
 
         Raises ValueError, TypeError or KeyError for any other value.
         """
@@ -212,7 +212,7 @@ class TableSchema:
         return parents
 
     def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
-        """Return the schema that follows this one, with the given columns."""
+        """Return the next schema of the table, with the columns `columns`."""
         return TableSchema(self.id + 1, tuple(columns), self.last if last is None else last)
 
     def with_id(self, number: int, last: int) -> TableSchema:
@@ -226,7 +226,7 @@ class TableSchema:
 
     @staticmethod
     def from_json(said: Any) -> TableSchema:
-        """Create a schema from the JSON object that `to_json` returned.
+        """Create a table schema from the JSON object in a slot.
 
         Raises ValueError, TypeError or KeyError for any other value.
         """

@@ -50,7 +50,7 @@ class Keys:
 
     @staticmethod
     def in_every_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
-        """Create lookups of each record key in each of the given partitions."""
+        """Create index lookups of each record key in each partition."""
         codes = np.repeat(np.arange(len(partitions), dtype=np.int32), len(texts))
         return Keys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
 
@@ -86,7 +86,7 @@ class Located:
         return Located([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
 
     def take(self, positions: np.ndarray) -> Located:
-        """Select the lookup results of the keys at the given indices. `doubtful` and `matches` are dropped."""
+        """Select the lookup results of the keys at the indices `positions`. `doubtful` and `matches` are dropped."""
         return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
@@ -110,14 +110,14 @@ class KeysOfRows:
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Return an empty collector for keys whose rows are written later in the file.
+        """Return an empty collector of record keys for rows that are written later in the file.
 
         `extend` adds its keys when these rows are written.
         """
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Append the record keys of a collector that `apart` returned."""
+        """Append the record keys of another collector, whose rows come next in the file."""
         self._hashes += others._hashes
         self._checks += others._checks
 
@@ -225,7 +225,7 @@ class KeyIndex(Protocol):
         """Return a boolean mask of the key hashes that log files of a file group delete. `hashes` may be unsorted."""
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether an index entry contains one of these keys as a string. A purge must remove such an entry."""
+        """Return whether an index entry contains a record key of `texts` as a string, which a purge must remove."""
 
 
 def entry_name(file_id: str, instant: str) -> str:

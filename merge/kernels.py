@@ -58,7 +58,7 @@ class KeyedChanges:
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return the 64-bit record key hashes of the changes at the given indices (int[m])."""
+        """Return the 64-bit record key hashes of the changes at the indices `positions` (int[m])."""
         if self.hashes is not None:
             return self.hashes[positions]
         return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
@@ -80,7 +80,7 @@ class KeyedChanges:
         return None if mask is None else np.flatnonzero(~mask[chosen])
 
     def take(self, positions: np.ndarray) -> KeyedChanges:
-        """Return the changes at the given indices (int[m]), in the order of the indices."""
+        """Return the changes at the indices `positions` (int[m]), in the order of the indices."""
         hashes = None if self.hashes is None else self.hashes[positions]
         at = None if self.at is None else self.at[positions]
         return replace(
@@ -116,7 +116,7 @@ class Merged:
 
 
 def upserts(rows: pa.Table) -> KeyedChanges:
-    """Create changes that upsert each of the given rows."""
+    """Create changes that insert or replace each of the rows `rows`."""
     no_deletes = np.zeros(len(rows), bool)
     return KeyedChanges(rows, no_deletes, no_deletes)
 
@@ -141,7 +141,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
 
 
 def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
-    """Extend a partial update to all columns of `schema`, so that it can be combined with other changes.
+    """Extend a partial update to all columns of the table, so that it can be combined with other changes.
 
     Columns that it does not set are null and marked in `unset`.
     """
@@ -178,7 +178,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Rank the rows at the given positions by their ordering columns (int64). Equal values have equal ranks.
+    """Rank rows by their ordering columns (int64). Rows with equal values have equal ranks.
 
     Args:
         rows: Rows with the ordering columns.

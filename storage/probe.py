@@ -25,7 +25,7 @@ _conforming: set[str] = set()  # identities and file systems of stores that pass
 
 
 class PromiseResult(NamedTuple):
-    """Result of the test of one guarantee. `name` describes the guarantee."""
+    """Result of the test of one store guarantee. `name` describes the guarantee."""
 
     name: str
     passed: bool

@@ -264,9 +264,10 @@ def iter_log(
     positions: bool = False,
     counts: Callable[[str], bool] | None = None,
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
-    """Decode a log file block by block. The other arguments are as in `decode_log`.
+    """Decode a log file, and yield its blocks one by one.
 
-    `counts` returns whether to read the rows and deletes of an instant. If it is passed, commands are left out.
+    The other arguments are as in `decode_log`. `counts` returns whether to read the rows and deletes of an instant. If
+    it is passed, commands are left out.
     """
     for frame in _frames(memoryview(data).cast("B"), strict):
         if counts and (frame.kind == _COMMAND or not counts(frame.header.get(_INSTANT_TIME, ""))):
@@ -534,7 +535,7 @@ def rolled_back(data: bytes | memoryview) -> frozenset[str]:
 
 
 def base_instants(data: bytes | memoryview) -> list[str]:
-    """Return the base file instant of each block in a log file, or '' for a block without one.
+    """Return the instant of the base file that each block of a log file refers to, or '' for a block without one.
 
     Raises CorruptTable if the file is damaged.
     """

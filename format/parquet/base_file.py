@@ -328,7 +328,7 @@ class RowGroups:
             return bytes(self._source.read_at(column.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read the rows of a row group, with the given columns of the schema, or with all columns.
+        """Read the rows of one row group of a base file, with the columns `columns` or with all columns.
 
         Raises CorruptTable if the file is damaged.
         """

@@ -159,7 +159,7 @@ def span(chunk: Struct) -> tuple[int, int]:
 
 
 def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
-    """Raise CannotCopy if row groups of the given base files cannot be copied into one file.
+    """Raise CannotCopy if the row groups of several base files cannot be copied into one file.
 
     `with_ids=True` also compares the field ids of the columns.
     """

@@ -104,7 +104,7 @@ KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Return the reason why a write conflicts with a newer slot, or '' if both can be committed.
+    """Return the reason why a write conflicts with a newer commit, or '' if both can be committed.
 
     Args:
         mine: The changes and reads of the write.

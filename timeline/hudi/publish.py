@@ -54,7 +54,7 @@ class RolledBackExternally(Exception):
 
 
 def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
-    """Return whether another engine rolled back a slot's instant before the slot was published.
+    """Return whether another engine rolled back the instant of a slot before the slot was published.
 
     A rollback deletes the inflight file, which hoodoo never does.
     """

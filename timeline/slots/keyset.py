@@ -21,7 +21,7 @@ Reference = dict[str, str]
 
 
 def of_index(index_key: str) -> Reference:
-    """Return a reference to the record keys of a base file, which `load` reads from its index entry."""
+    """Return a reference to the record keys in the index entry of a base file."""
     return {"index": index_key}
 
 

@@ -167,7 +167,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def is_paged(end: bytes) -> bool:
-    """Return whether a checkpoint file with these last bytes consists of pages."""
+    """Return whether a checkpoint file consists of pages, given the last bytes of the file."""
     return end.endswith(MAGIC)
 
 

@@ -163,7 +163,7 @@ def state_of(view: View) -> dict[str, Any]:
 
 
 def known_state(text: bytes, key: str) -> dict[str, Any]:
-    """Parse the JSON that `state_of` wrote to the checkpoint `key`, and check its required features.
+    """Parse the JSON part of the checkpoint `key`, and check that this release supports its required features.
 
     Raises ValueError for other values, and UnsupportedTable for features that this release does not support.
     """

@@ -47,10 +47,9 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the struct fields that a batch lacks, filled with null. The values of `data` must be valid.
+    """Add the struct fields that a batch lacks, and fill them with null. The values of `data` must be valid.
 
     Raises ColumnError, with the path of the field, for a missing field that is required.
-
     """
     for index, field in enumerate(data.schema):
         column = config.columns.by_name.get(field.name)

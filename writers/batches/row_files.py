@@ -226,7 +226,9 @@ def _first_message_line(problem: BaseException) -> str:
 def rows_of(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
-    """Parse the contents of a file in the format `kind` into an Arrow table. `rows_in` describes the other arguments.
+    """Parse the contents of a file in the format `kind` ('parquet', 'csv', 'json' or 'avro') into an Arrow table.
+
+    `rows_in` describes the other arguments.
 
     Raises:
         EngineError: The contents are Avro with a codec whose package is not installed.

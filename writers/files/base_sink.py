@@ -50,10 +50,9 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """Keys of a new base file that contains all keys of the previous base file: that file and the added keys.
+    """Keys of a new base file that contains all keys of the previous base file, and the added keys.
 
     Hudi's bloom filter is then derived from the filter of the previous file instead of from all keys.
-
     """
 
     base: DataFile
@@ -232,10 +231,9 @@ def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] 
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Return a rewritten base file with the sort order of the previous base file, if its rows are still sorted.
+    """Copy the sort order of the previous base file to a rewritten base file, if its rows are still sorted.
 
     The sort order is given in the current column names.
-
     """
     if before.schema == file.schema or not stays_sorted(file):
         return file

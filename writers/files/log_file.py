@@ -86,7 +86,7 @@ def put_log(
 
 
 def count_data_blocks(config: TableConfig, changes: KeyedChanges) -> int:
-    """Return the number of data blocks in a log file of `changes`: one for each set of columns that rows set."""
+    """Return the number of data blocks that a log file of these changes has: one per set of updated columns."""
     return sum(1 for _ in _group_by_columns(config, changes))
 
 

@@ -104,7 +104,7 @@ def test_one_value_that_does_not_fit_leaves_the_column_as_it_is(tmp_path: Path, 
     table = made(tmp_path, old, [None, bad, None])
     files, head = sorted(one.name for one in Path(table.path).rglob("*.parquet")), table.cursor
     with pytest.raises(
-        hoodoo.SchemaError, match="1 stored value does not match that type; the first is .* of key 'k1'"
+        hoodoo.SchemaError, match="1 stored value does not match that type. The first is .* of key 'k1'"
     ):
         table.alter.retype_column("v", new, rewrite=True)
     assert table.cursor == head and str(table.schema.field("v").type) != new
@@ -114,7 +114,7 @@ def test_one_value_that_does_not_fit_leaves_the_column_as_it_is(tmp_path: Path, 
 def test_values_that_do_not_fit_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     table = made(tmp_path, "double", [1.0, 0.5, 2.0, 0.25])
     with pytest.raises(
-        hoodoo.SchemaError, match="2 stored values do not match that type; the first is 0.5, of key 'k1'"
+        hoodoo.SchemaError, match="2 stored values do not match that type. The first is 0.5, of key 'k1'"
     ):
         table.alter.retype_column("v", "int64", rewrite=True)
     many = made(tmp_path / "many", "double", [0.5] * 1_500)

@@ -452,7 +452,7 @@ def test_a_quarantine_that_lost_its_properties_is_no_empty_one(table: hoodoo.Tab
         lambda: aside.table,
     ]
     for call in (*calls, lambda: table.maintenance.purge([{"id": "secret", "city": "x"}])):
-        with pytest.raises(hoodoo.CorruptTable, match=r"has lost .hoodie/hoodie.properties"):
+        with pytest.raises(hoodoo.CorruptTable, match=r"hoodie.properties of table .* is missing"):
             call()
     with pytest.raises(hoodoo.CorruptTable):
         table.upsert(rows({"n": 1 << 40}), on_bad_rows="quarantine", max_bad_share=1)

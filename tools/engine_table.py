@@ -16,6 +16,7 @@ WRITES_BEGIN, WRITES_END = "<!-- table of writes: make engines -->\n", "<!-- end
 COLUMNS = {
     "Iceberg": "iceberg base",
     "Iceberg, merged": "iceberg merged",
+    "Iceberg 3, merged": "iceberg v3",
     "Delta": "delta base",
     "Delta, merged": "delta merged",
     "Hudi": "hudi none",

@@ -1,7 +1,6 @@
 """Tables for the tests of engines, with their exports and the rows that each engine has to return.
 
-`make_tables` writes each table three times: without an export, with an export of base files, and with a merged export.
-manifest.json lists the tables, their rows, filters and snapshots.
+`make_tables` writes each table once for each item of EXPORTS. manifest.json lists the tables, their rows, filters and snapshots.
 """
 
 from __future__ import annotations
@@ -39,7 +38,13 @@ EVOLVING = pa.schema(
 ODD_VALUES = ["plain", "a b", "ü", "a/b", "g=h", "e%", "%2F", "i&j", "k'l", "#m", "n?o", "p+q", "x:y", "", None]
 """Partition values whose folder names need escaping."""
 KINDS = ("copy_on_write", "merge_on_read")
-MODES = ("none", "base", "merged")
+EXPORTS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "base": {"delta": True, "iceberg": True},
+    "merged": {"delta": True, "iceberg": True, "mode": "merged"},
+    "v3": {"iceberg": True, "iceberg_version": 3, "mode": "merged"},
+}
+"""Arguments of the exports by mode. Tables of the mode 'none' have no export."""
 History = Iterator[hoodoo.Table]
 """Commits of a table. The table is yielded after each step that engines have to be able to read."""
 
@@ -222,7 +227,7 @@ def make_tables(folder: Path, location: str | None = None) -> None:
     """Write all tables below `location`, which is `folder` by default, and manifest.json into `folder`."""
     root = location or str(folder)
     tables = [
-        entry for mode in MODES for history in HISTORIES for kind in KINDS for entry in _make(root, mode, history, kind)
+        entry for mode in EXPORTS for history in HISTORIES for kind in KINDS for entry in _make(root, mode, history, kind)
     ]
     (folder / "manifest.json").write_text(json.dumps(tables))
 
@@ -235,7 +240,7 @@ def _make(root: str, mode: str, history: Callable[[str, str], History], kind: st
     for table in history(path, kind):
         if mode == "none":
             continue
-        report = table.export(delta=True, iceberg=True, **({"mode": "merged"} if mode == "merged" else {}))
+        report = table.export(**EXPORTS[mode])
         snapshots.append(
             {
                 "delta": report.delta.version if report.delta else None,
@@ -243,8 +248,8 @@ def _make(root: str, mode: str, history: Callable[[str, str], History], kind: st
                 "rows": canonical_rows(_rows(table, mode == "base").to_pylist()),
             }
         )
-    of_mode = {"none": (["hudi"], ["hudi_base"]), "base": (["delta", "iceberg"],), "merged": (["delta", "iceberg"],)}
-    for formats in of_mode[mode]:
+    exported = [format for format in ("delta", "iceberg") if EXPORTS[mode].get(format)]
+    for formats in [exported] if exported else [["hudi"], ["hudi_base"]]:
         rows = _rows(hoodoo.open(path), mode == "base" or formats == ["hudi_base"])
         filters = {
             sql: sorted(str(key) for key in rows.filter(expression).column("id").to_pylist())

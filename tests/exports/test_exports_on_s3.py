@@ -63,15 +63,17 @@ def check_iceberg(table: hoodoo.Table, s3: dict[str, Any]) -> int:
     return len(found["snapshots"])
 
 
-@pytest.mark.parametrize("mode", ["read_optimized", "merged"])
-def test_every_export_to_s3_shows_the_rows_of_its_slot(table: hoodoo.Table, s3: dict[str, Any], mode: str) -> None:
+@pytest.mark.parametrize(("mode", "iceberg_version"), [("read_optimized", 2), ("merged", 2), ("merged", 3)])
+def test_every_export_to_s3_shows_the_rows_of_its_slot(
+    table: hoodoo.Table, s3: dict[str, Any], mode: str, iceberg_version: int
+) -> None:
     options = delta_options(s3)
     for turn in range(3):
         table.upsert(some(*range(turn, turn + 6), v=turn))
         table.delete([{"id": f"k{turn}", "part": "ab"[turn % 2]}])
         if mode == "read_optimized":
             table.compact()
-        table.export(delta=True, iceberg=True, mode=mode)
+        table.export(delta=True, iceberg=True, mode=mode, iceberg_version=iceberg_version)
         want = plain(table.scan().to_arrow())
         assert plain(pl.read_delta(table.path, storage_options=options).to_arrow().cast(SCHEMA)) == want
         if mode == "read_optimized":

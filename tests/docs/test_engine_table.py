@@ -23,4 +23,4 @@ def test_the_tables_of_engines_show_the_recorded_results() -> None:
 def test_the_table_of_engines_counts_faults() -> None:
     result = {"right": {"delta base rows": 3, "delta base filter": 2}, "faults": {"delta base t rows": "wrong: 1 rows"}}
     lines = engine_table.table({"x": {"version": "X 1", "limits": ["no filters"], **result}}).splitlines()
-    assert lines[2] == "| X 1 |  |  | 5 right, 1 wrong |  |  |  | no filters |"
+    assert lines[2] == "| X 1 |  |  |  | 5 right, 1 wrong |  |  |  | no filters |"

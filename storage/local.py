@@ -148,7 +148,7 @@ class LocalStore(Store):
         self._options = dict(options or {})
         if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
             raise OptionError(
-                f"Unknown storage options {printable(unknown)} for a local path. Only {_ALLOW_NETWORK} is allowed.",
+                f"Unknown storage options {printable(unknown)} for a local path: expected {_ALLOW_NETWORK}.",
                 options=unknown,
             )
         self.root = _absolute_root(os.fspath(uri))

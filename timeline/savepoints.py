@@ -83,10 +83,9 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 def find(view: View, name: str) -> int:
     """Return the slot of the savepoint `name`. Raises PositionError with all savepoints if it does not exist."""
     if not isinstance(name, str) or name not in view.savepoints:
-        names = ", ".join(map(repr, sorted(view.savepoints))) or "none"
-        raise PositionError(
-            f"Savepoint {printable(name)} does not exist. Existing savepoints: {names}.", savepoint=printable(name)
-        )
+        names = ", ".join(map(repr, sorted(view.savepoints)))
+        known = f"expected one of {names}." if names else "the table has no savepoints. Create one first."
+        raise PositionError(f"Savepoint {printable(name)} does not exist: {known}", savepoint=printable(name))
     return view.savepoints[name]
 
 

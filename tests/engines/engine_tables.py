@@ -1,6 +1,7 @@
 """Tables for the tests of engines, with their exports and the rows that each engine has to return.
 
-`make_tables` writes each table once for each item of EXPORTS. manifest.json lists the tables, their rows, filters and snapshots.
+`make_tables` writes each table once for each item of EXPORTS. manifest.json lists the tables, their rows, filters and
+snapshots.
 """
 
 from __future__ import annotations
@@ -227,7 +228,11 @@ def make_tables(folder: Path, location: str | None = None) -> None:
     """Write all tables below `location`, which is `folder` by default, and manifest.json into `folder`."""
     root = location or str(folder)
     tables = [
-        entry for mode in EXPORTS for history in HISTORIES for kind in KINDS for entry in _make(root, mode, history, kind)
+        entry
+        for mode in EXPORTS
+        for history in HISTORIES
+        for kind in KINDS
+        for entry in _make(root, mode, history, kind)
     ]
     (folder / "manifest.json").write_text(json.dumps(tables))
 

@@ -397,7 +397,7 @@ def test_a_stream_that_read_what_another_engine_took_back_ends_with_an_error_tha
     undone = replace(history.head(), undone=((2, 2),))
     monkeypatch.setattr(history, "head", lambda: undone)
     monkeypatch.setattr(history, "known_head", lambda: undone)
-    with pytest.raises(hoodoo.RangeUndone, match="Use slot 1, or slot 3 and later"):
+    with pytest.raises(hoodoo.RangeUndone, match="Use slot 1, or slot 3 or later"):
         query.trigger()
     assert set(checkpoint.batches) == {0}
 

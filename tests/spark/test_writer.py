@@ -86,7 +86,7 @@ def test_a_write_that_names_no_operation_is_an_insert_and_replaces_nothing(table
     run(table, rows(range(3)))
     before = table.cursor
     more = rows(range(2, 4), 9)
-    with pytest.raises(hoodoo.KeyExists, match=r"exist: .*\.option\(\"operation\", \"upsert\"\)") as refused:
+    with pytest.raises(hoodoo.KeyExists, match=r"exist already: .*\.option\(\"operation\", \"upsert\"\)") as refused:
         run(table, more)
     assert refused.value.details["keys"] == ["2"] and table.cursor == before and ids(table) == [0, 1, 2]
     with pytest.raises(hoodoo.KeyExists) as said:

@@ -114,7 +114,7 @@ def test_a_restore_to_columns_that_cannot_hold_the_rows_of_now_counts_files(tmp_
 
 
 CANNOT: dict[str, tuple[Callable[[hoodoo.Table], Any], type[Exception], str]] = {
-    "cleaned": (lambda table: cleaned(table), hoodoo.SnapshotExpired, "earliest"),
+    "cleaned": (lambda table: cleaned(table), hoodoo.SnapshotExpired, "was cleaned. Use slot"),
     "another table": (lambda table: another(table), hoodoo.TableReplaced, "does not contain the table"),
 }
 

@@ -39,7 +39,7 @@ from hoodoo.table.sink import Sink
 REMEDY = re.compile(
     r"\b(takes?|pass|use|give|add|known|there (is|are)|did you mean|write|must|needs?|open|choose|rename|fill|drop it|"
     r"call|let|name|remove|free|is (after|before)|did not exist|set it|"
-    r"earliest|cast|create|shorten|look|expected|accepts|lists all)\b",
+    r"earliest|cast|create|shorten|look|expected|accepts|lists? all|change the key|leave it out|requires)\b",
     re.IGNORECASE,
 )
 

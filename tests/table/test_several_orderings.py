@@ -67,7 +67,7 @@ def test_order_by_takes_a_name_several_or_none_and_keeps_their_order(
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        (("ts", "ts"), hoodoo.SchemaError, "ordering column 'ts' is named twice"),
+        (("ts", "ts"), hoodoo.SchemaError, "Column 'ts' is listed twice as ordering column"),
         (("ts", "nope"), hoodoo.SchemaError, "ordering column 'nope' is not in the schema"),
         (("ts", "tags"), hoodoo.SchemaError, "'tags' .* cannot be an ordering column"),
         (5, hoodoo.OptionError, "order_by must be a name or a list of names"),

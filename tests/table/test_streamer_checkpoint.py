@@ -92,7 +92,7 @@ def test_an_older_release_refuses_a_slot_with_a_place_by_name(
 ) -> None:
     take(table, "a:1", "orders,0:1")
     monkeypatch.setattr(slots, "KNOWN", slots.KNOWN - {"streamed"})
-    with pytest.raises(hoodoo.UnsupportedTable, match="newer version of hoodoo, with streamed"):
+    with pytest.raises(hoodoo.UnsupportedTable, match="newer version of hoodoo and requires the features streamed"):
         hoodoo.open(table.path)
 
 
@@ -188,7 +188,7 @@ def test_an_owner_that_hudis_streamer_overtook_stops_until_it_says_that_it_goes_
     streamer_commits(path, "orders,0:7")
     for given in (table.inspect.application("orders").next("a:2", "orders,0:2"), ("orders", 1, "a:2")):
         with pytest.raises(
-            Overtaken, match=r"continued from the position of application 'orders'.*overtake=True"
+            Overtaken, match=r"already read the source of application 'orders'.*overtake=True"
         ) as caught:
             table.upsert(row(2), transaction=given)
         assert caught.value.details == {"application": "orders", "position": "orders,0:7"}

@@ -335,7 +335,7 @@ def test_a_merge_under_a_transaction_happens_once_and_on_its_head_only(tmp_path:
             "cannot be converted exactly",
         ),
         ([row("a", 1)], lambda m: m.when_matched_delete(where="source.n"), hoodoo.ExpressionError, "condition"),
-        ([row("a", 1)], lambda m: m.when_matched_delete(where=3), hoodoo.OptionError, "Option where is invalid"),
+        ([row("a", 1)], lambda m: m.when_matched_delete(where=3), hoodoo.OptionError, "where must be an SQL condition"),
         ([row("a", 1)], lambda m: m.when_matched_update({}), hoodoo.OptionError, "when_matched_update needs"),
         ([row("a", 1)], lambda m: m.when_matched_update(lambda rows: rows), hoodoo.OptionError, "needs a mapping"),
     ],

@@ -107,9 +107,9 @@ def test_an_older_release_refuses_the_table_by_its_first_slot_and_by_every_check
     data = checkpoint.encode(view)
     assert json.loads(store.get(slot_key(1)))["needs"] == ["transforms"]
     monkeypatch.setattr(slots, "KNOWN", slots.KNOWN - {slots.TRANSFORMS})
-    with pytest.raises(UnsupportedTable, match="newer version of hoodoo, with transforms"):
+    with pytest.raises(UnsupportedTable, match="newer version of hoodoo and requires the features transforms"):
         hoodoo.open(table.path)
-    with pytest.raises(UnsupportedTable, match="newer version of hoodoo, with transforms"):
+    with pytest.raises(UnsupportedTable, match="newer version of hoodoo and requires the features transforms"):
         checkpoint.decode(data, "c")
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.cursor import Cursor, cursor_at, cursor_of
+from hoodoo.readers.cursor import cursor_at, cursor_of
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.applications import is_committed, require_not_overtaken
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -27,6 +27,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
 from hoodoo.writers.files.tasks import Unwritten, WriteTask, Written, run
 from hoodoo.writers.routing.route import Assignment, Mode, UnderPlan
@@ -36,24 +37,6 @@ from hoodoo.writers.sources import Source
 
 log = logging.getLogger("hoodoo.writers")
 _SPENT = "Nothing was written. Write again, or raise max_retries."
-
-
-@dataclass
-class Committed:
-    """Result of a committed write. Callers get it as `hoodoo.table.results.WriteResult`, which documents the fields."""
-
-    cursor: Cursor
-    instant: str = ""
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    stale: int = 0
-    exact: bool = True
-    files: int = 0
-    bytes_written: int = 0
-    retries: int = 0
-    skipped: bool = False
-    rows_rewritten: int = 0
 
 
 Propose = Callable[[View, TableConfig], WritePlan | None]

@@ -24,8 +24,9 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.route import Assignment, Mode, new_file_id
 from hoodoo.writers.routing.write_plan import WritePlan
 

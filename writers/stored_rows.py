@@ -25,8 +25,9 @@ from hoodoo.timeline.commits.conflicts import Derived
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.computed import NewValues
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 

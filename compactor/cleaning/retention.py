@@ -21,8 +21,9 @@ from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.slots.slot import LOG, DataFile
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import AddedFile, View
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _HOUR_MS = 3_600_000

@@ -23,19 +23,14 @@ from hoodoo.cli import files
 from hoodoo.cli.show import Out, log_to
 from hoodoo.cli.table_paths import table_paths
 from hoodoo.errors import DataError, HoodooError, OptionError
-from hoodoo.format.column_text import parse_columns
 from hoodoo.format.names import IS_DELETED
-from hoodoo.format.transforms import transform_of
 from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.probe import probe
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES
-from hoodoo.writers.batches.column_alignment import NULL
-from hoodoo.writers.batches.partial_columns import GIVEN, is_taken
 
 _log = logging.getLogger("hoodoo.cli")
 
@@ -81,6 +76,10 @@ def _open(given: argparse.Namespace, path: str | None = None) -> Table:
 
 # ---- writing
 def _create(given: argparse.Namespace, out: Out) -> None:
+    from hoodoo.cli.about import about
+    from hoodoo.format.column_text import parse_columns
+    from hoodoo.format.transforms import transform_of
+
     schema = (
         parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
     )
@@ -99,8 +98,6 @@ def _create(given: argparse.Namespace, out: Out) -> None:
             rename=given.rename,
             **dict(given.options),
         )
-    from hoodoo.cli.about import about
-
     out.document(about(table), "created")
 
 
@@ -152,7 +149,7 @@ def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = (),
 
 def _insert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    whole = [one.name for one in table.handle.config.columns.columns if given.missing != NULL or one.has_default]
+    whole = [one.name for one in table.handle.config.columns.columns if given.missing != "null" or one.has_default]
     parts = [_input(given, table, whole, file) for file in given.files]
     names = parts[0].column_names
     for file, part in zip(given.files, parts, strict=True):
@@ -177,11 +174,13 @@ def _insert(given: argparse.Namespace, out: Out) -> None:
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
+    from hoodoo.writers.batches.partial_columns import is_taken
+
     table = _open(given)
-    config, columns = table.handle.config, GIVEN if given.columns == [GIVEN] else given.columns
+    config, columns = table.handle.config, "given" if given.columns == ["given"] else given.columns
     chosen = config.name_mapping.names(columns)
     taken = [one for one in config.columns.columns if chosen is None or is_taken(one.name, config, chosen)]
-    rows = _input(given, table, [one.name for one in taken if given.missing != NULL or one.has_default])
+    rows = _input(given, table, [one.name for one in taken if given.missing != "null" or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):
         result = table.upsert(
             rows,
@@ -330,6 +329,8 @@ def _missing_folders(store: Store) -> list[str]:
 
 
 def _check_store(given: argparse.Namespace, out: Out) -> int:
+    from hoodoo.storage.probe import probe
+
     store = open_store(given.path, _storage(given))
     is_table, made = store.exists(PROPERTIES), _missing_folders(store)
     checks = probe(store)

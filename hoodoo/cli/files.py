@@ -21,12 +21,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
 from hoodoo.errors import CallError, ColumnError, DataError
 from hoodoo.redact import printable
-from hoodoo.writers.batches.row_files import NO_COLUMNS, rows_in, rows_of, schema_in
 
 STDIN = "-"
 _JSON = (".json", ".jsonl", ".ndjson")
@@ -48,15 +45,20 @@ def require_writable(file: str) -> None:
         )
 
 
-def read(file: str, schema: pa.Schema = NO_COLUMNS, nulls: Sequence[str] = (), whole: Collection[str] = ()) -> pa.Table:
+def read(
+    file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = (), whole: Collection[str] = ()
+) -> pa.Table:
     """Read all rows of a Parquet, CSV, JSON lines or Avro file, of several files, or of stdin.
 
     Args:
         file: The path, a pattern, or STDIN for JSON lines. See `row_files.rows_in`.
-        schema: Column types for parsing text. Default: the types are inferred.
+        schema: Column types for parsing text. None (default): the types are inferred.
         nulls: Strings that represent null in CSV.
         whole: Columns that must be present in either all JSON lines or no line.
     """
+    from hoodoo.writers.batches.row_files import NO_COLUMNS, rows_in, rows_of
+
+    schema = NO_COLUMNS if schema is None else schema
     if file != STDIN:
         return rows_in(file, schema, whole.__contains__, nulls)
     try:
@@ -67,6 +69,8 @@ def read(file: str, schema: pa.Schema = NO_COLUMNS, nulls: Sequence[str] = (), w
 
 def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
     """Return the columns of a row file: the schema of a Parquet file, otherwise a schema inferred from the values."""
+    from hoodoo.writers.batches.row_files import schema_in
+
     return read(file, nulls=nulls).schema if file == STDIN else schema_in(file, nulls)
 
 
@@ -180,10 +184,14 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
 @contextmanager
 def _row_writer(path: str, kind: str, schema: pa.Schema) -> Iterator[RowWriter]:
     if kind == "parquet":
-        with pa.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        from pyarrow.parquet import ParquetWriter
+
+        with ParquetWriter(path, schema, compression="zstd") as writer:
             yield writer
     elif kind == "csv":
-        with pa.csv.CSVWriter(path, _csv_schema(schema)) as writer:
+        from pyarrow.csv import CSVWriter
+
+        with CSVWriter(path, _csv_schema(schema)) as writer:
             yield writer
     else:
         with open(path, "w", encoding="ascii") as file:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable, redact
-from hoodoo.writers.operations import Committed
+from hoodoo.writers.committed import Committed
 
 log = logging.getLogger("hoodoo.hooks")
 _TIMEOUT_S = 10.0

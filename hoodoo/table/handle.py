@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hoodoo.compactor import inline
-from hoodoo.engine.local import LocalEngine
-from hoodoo.engine.protocol import Engine
 from hoodoo.errors import (
     LockHeld,
     StoreDenied,
@@ -25,18 +22,12 @@ from hoodoo.errors import (
     TableNotFound,
     UnsupportedTable,
 )
-from hoodoo.index import index_of
 from hoodoo.readers.cursor import PositionLike, resolve
-from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
-from hoodoo.table.commit_hooks import tell_hooks
-from hoodoo.table.results import WriteResult
-from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHistory, Overlay, unfinished_adoptions
-from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import hoodie_properties
@@ -45,13 +36,16 @@ from hoodoo.timeline.properties.nesting import require_no_outer_table
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed
 
 if TYPE_CHECKING:
     from hoodoo.compactor.status.lag import Lag
     from hoodoo.compactor.worker import ServiceTarget
+    from hoodoo.engine.protocol import Engine
+    from hoodoo.index import KeyIndex
+    from hoodoo.table.results import WriteResult
     from hoodoo.timeline.columns.alterations import Alteration
+    from hoodoo.writers.committed import Committed
+    from hoodoo.writers.context import Context
 
 _MAY_NOT_WRITE = (LockHeld, StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
 
@@ -92,11 +86,18 @@ class TableHandle:
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         store.require_private()
         self.store, self.environment = store, environment
-        # a local disk responds faster than a thread starts
-        self.index = index_of(store, environment.together if store.lists_by_prefix else in_order, shared=True)
-        self.timeline = TableTimeline(store, self.index.key_hashes, environment, self._adopt)
+        self.timeline = TableTimeline(store, lambda key: self.index.key_hashes(key), environment, self._adopt)
         self._alone = False  # not yet checked that no other table contains this one
         self.seen = self._opened()
+
+    @cached_property
+    def index(self) -> KeyIndex:
+        """The index of the table, which finds the file groups of keys."""
+        from hoodoo.index import index_of
+
+        # a local disk responds faster than a thread starts
+        together = self.environment.together if self.store.lists_by_prefix else in_order
+        return index_of(self.store, together, shared=True)
 
     @property
     def config(self) -> TableConfig:
@@ -180,9 +181,7 @@ class TableHandle:
             config: The configuration of the table.
             known: Hudi's timeline as this process last read it. None (default): it has not been read yet.
         """
-        theirs = known or (
-            TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
-        )
+        theirs = known or self._history_of_hudi(config)
         view = theirs.head()
         if config.is_timeline_v1 and not (now := hoodie_properties.load(self.store)).is_timeline_v1:
             return self._unadopted(now)  # Hudi upgraded the table, perhaps during this read
@@ -195,6 +194,11 @@ class TableHandle:
                 path=self.store.uri,
             )
         return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
+
+    def _history_of_hudi(self, config: TableConfig) -> ExternalHistory:
+        from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
+
+        return TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
         """Return the table state of hoodoo's slots plus the newer commits of another engine, which `found` contains."""
@@ -210,6 +214,10 @@ class TableHandle:
 
         Raises UnsupportedTable if hoodoo cannot adopt the commits or cannot write to the table.
         """
+        from hoodoo.engine.local import LocalEngine
+        from hoodoo.storage.probe import require_conforming_once
+        from hoodoo.writers.context import Context
+
         self.config.require_writable()
         require_conforming_once(self.store)
         if not self._alone:
@@ -253,6 +261,7 @@ class TableHandle:
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """Complete a write after its commit: call commit hooks, run due table services, and return the result."""
         from hoodoo.readers.exact_counts import CommitCounts
+        from hoodoo.table.commit_hooks import tell_hooks
 
         tell_hooks(self.store.uri, done)
         waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
@@ -268,6 +277,8 @@ class TableHandle:
         Returns:
             The time in seconds that the call waited for lagging workers.
         """
+        from hoodoo.compactor import inline
+
         return inline.after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
@@ -292,6 +303,8 @@ class TableHandle:
 
         The slot gets the modification time of the table properties, which precedes any commit of the other engine.
         """
+        from hoodoo.timeline import create_table
+
         created = self.store.modified_ms(PROPERTIES)
         now = self.environment.now_ms()
         seen, at = self.seen, now if created is None else min(created, now)
@@ -299,6 +312,7 @@ class TableHandle:
         self.timeline.history.head()
 
     def _adopt(self, found: CompletedInstant) -> None:
+        from hoodoo.engine.local import LocalEngine
         from hoodoo.writers.adopt import Adopter
 
         Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).adopt_commit(found)

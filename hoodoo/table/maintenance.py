@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import pyarrow as pa
 
 from hoodoo.arguments import flag, instant_text, number_from
-from hoodoo.engine.local import LocalEngine
-from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
 from hoodoo.sizes import size_from
 from hoodoo.table.handle import TableHandle
-from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.batches.input import ArrowLike, to_arrow
-from hoodoo.writers.batches.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from hoodoo.compactor.cleaning.archive import ArchiveResult
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.verify import Report
     from hoodoo.table.partition_values import PartitionValues
     from hoodoo.table.quarantine.target import QuarantinedTable
+    from hoodoo.writers.batches.input import ArrowLike
 
 _RESTORES = (
     "rollback ends a pending write. To undo commits, call restore(position) (hoodoo restore PATH POSITION). "
@@ -350,9 +346,13 @@ class Maintenance:
                 find out.
         """
         from hoodoo.compactor.cleaning import purge as purging
+        from hoodoo.engine.session import is_frame
         from hoodoo.readers.spark_names import by_table_names
         from hoodoo.table.quarantine.purge import purge_quarantine
         from hoodoo.timeline.properties import metadata_properties
+        from hoodoo.writers.batches.batch import prepare
+        from hoodoo.writers.batches.input import to_arrow
+        from hoodoo.writers.batches.write_options import WriteOptions
 
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self._handle.context()
@@ -458,6 +458,7 @@ class Maintenance:
             CorruptTable: A file is damaged.
         """
         from hoodoo.compactor import upgrade
+        from hoodoo.engine.local import LocalEngine
 
         handle, engine = self._handle, LocalEngine()
         config = handle.look().config

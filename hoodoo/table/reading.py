@@ -14,14 +14,10 @@ from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.hints import explained
-from hoodoo.index.key_index import Keys
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.readers.output import CURRENT, ORIGINAL, guarded, named
 from hoodoo.table.handle import Seen, TableHandle
 from hoodoo.timeline.history import History
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.batches.write_options import WriteOptions
 
 if TYPE_CHECKING:
     from hoodoo.readers.changes.changes import Changes
@@ -49,7 +45,7 @@ class Readable:
         read_optimized: bool = False,
         meta: bool = False,
         verified: bool = False,
-        names: str = CURRENT,
+        names: str = "current",
     ) -> Scan:
         """Read the current rows of a snapshot, each row once and in arbitrary order.
 
@@ -83,6 +79,7 @@ class Readable:
             SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
             RangeUndone: Another engine rolled back the snapshot.
         """
+        from hoodoo.readers.output import named
         from hoodoo.readers.scan import Scan
 
         seen = self.handle.at(as_of)
@@ -168,7 +165,7 @@ class Readable:
         params: Params | None = None,
         meta: bool = False,
         deletes: bool = False,
-        names: str = CURRENT,
+        names: str = "current",
     ) -> Scan | IncrementalRows:
         """Read each row that was inserted or updated after `since`, once, with its values at `until`.
 
@@ -202,6 +199,8 @@ class Readable:
                 `deletes`, also if cleaning deleted the snapshot at `since`.
             RangeUndone: Another engine rolled back `since` or `until`.
         """
+        from hoodoo.readers.output import named
+
         after, seen = self._between(since, until)
         found = rows_changed(seen, after, columns, where, meta, deletes, params)
         return named(found, names, seen.config.name_mapping)
@@ -215,7 +214,7 @@ class Readable:
         where: Where | None = None,
         params: Params | None = None,
         versions: str = "net",
-        names: str = CURRENT,
+        names: str = "current",
     ) -> Changes:
         """Read every insert, update and delete after `since` and up to `until`, as one row per change.
 
@@ -248,6 +247,7 @@ class Readable:
             RangeUndone: Another engine rolled back `since` or `until`.
         """
         from hoodoo.readers.changes.changes import Changes
+        from hoodoo.readers.output import named
 
         after, seen = self._between(since, until)
         found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions, params=params)
@@ -261,7 +261,7 @@ class Readable:
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         params: Params | None = None,
-        names: str = CURRENT,
+        names: str = "current",
     ) -> Changes:
         """Compare two snapshots, and read the inserts, updates and deletes that turn snapshot `a` into snapshot `b`.
 
@@ -291,6 +291,7 @@ class Readable:
                 a column was widened in between. Pass the older position first.
         """
         from hoodoo.readers.changes.changes import Changes
+        from hoodoo.readers.output import named
 
         config, history, view = self.handle.at(b)
         since = self.handle.slot_of(history, a)
@@ -304,7 +305,7 @@ class Readable:
         columns: Sequence[str] | None = None,
         as_of: PositionLike | None = None,
         meta: bool = False,
-        names: str = CURRENT,
+        names: str = "current",
     ) -> pa.Table:
         """Look up rows by key through the index, without scanning the table.
 
@@ -337,11 +338,15 @@ class Readable:
             SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
             RangeUndone: Another engine rolled back the snapshot.
         """
+        from hoodoo.index.key_index import Keys
         from hoodoo.readers.lookup import in_order, look_up
+        from hoodoo.readers.output import guarded
         from hoodoo.readers.scan import chosen_columns
         from hoodoo.table.keys_given import keys_given
+        from hoodoo.writers.batches.batch import prepare
+        from hoodoo.writers.batches.write_options import WriteOptions
 
-        one_of("names", names, (CURRENT, ORIGINAL))
+        one_of("names", names, ("current", "original"))
         flag("meta", meta)
         config, history, view = self.handle.at(as_of)
         columns = config.name_mapping.names(columns)
@@ -368,7 +373,7 @@ class Readable:
             lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, [*chosen, *placed]),
         )
         found = in_order(rows, wanted, record_keys, bool(placed)).select(list(chosen))
-        return config.name_mapping.original_rows(found) if names == ORIGINAL else found
+        return config.name_mapping.original_rows(found) if names == "original" else found
 
     def follow(
         self,

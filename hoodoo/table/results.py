@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hoodoo.errors import CallError, HoodooError
-from hoodoo.writers.operations import Committed
+from hoodoo.writers.committed import Committed
 
 if TYPE_CHECKING:
     from hoodoo.compactor.status.lag import Lag

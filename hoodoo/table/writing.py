@@ -42,8 +42,8 @@ from hoodoo.writers.batches.partial_columns import (
     columns_named,
 )
 from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
 
 if TYPE_CHECKING:

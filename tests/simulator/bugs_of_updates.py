@@ -17,8 +17,9 @@ from hoodoo.timeline.commits import conflicts
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers import stored_rows
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import Committed, Propose
+from hoodoo.writers.operations import Propose
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _UPDATERS = Scene(("updater",) * 3, SLOW)

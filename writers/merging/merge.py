@@ -22,12 +22,13 @@ from hoodoo.timeline.commits.conflicts import Derived
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.batch import Batch
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import Clause, Kind
 from hoodoo.writers.merging.group_merge import GroupMerge, MatchedRows, Unread
 from hoodoo.writers.merging.merge_routing import MergeRules, routed
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.route import Assignment, Chunk, ChunkSlice, Mode, plan
 from hoodoo.writers.routing.split import BatchRows, Positions
 from hoodoo.writers.routing.write_plan import WritePlan

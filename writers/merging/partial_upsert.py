@@ -35,12 +35,13 @@ from hoodoo.writers.batches.computed import NewValues
 from hoodoo.writers.batches.deduplicate import DeduplicatedBatch, MergeRows, deduplicated
 from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.batches.write_options import NewKeys
+from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, both
 from hoodoo.writers.merging.merge import plan_in_memory
 from hoodoo.writers.merging.merge_routing import MergeRules, PartialUpdate
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _ANEW = "#anew"

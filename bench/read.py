@@ -46,7 +46,7 @@ def make_hoodoo(path: Path, load: Workload, kind: str, rounds: int) -> None:
         "retain_hours": 10_000,
     }
     table = hoodoo.create(path, SCHEMA, key="key", partition_by="part", order_by="ts", type=kind, **options)
-    table.bulk_insert(load.initial())
+    table.insert(load.initial(), bulk=True)
     for _ in range(rounds):
         table.upsert(load.batch(0.01))
 
@@ -77,7 +77,7 @@ def make_histories(base: Path, size: int, commits: int) -> None:
     for name, kind in (("changes-cow", "copy_on_write"), ("changes-mor", "merge_on_read")):
         options: dict[str, Any] = {"clean_every": None, "retain_hours": 10_000}
         table = hoodoo.create(base / name, SCHEMA, key="key", partition_by="part", order_by="ts", type=kind, **options)
-        table.bulk_insert(first)
+        table.insert(first, bulk=True)
         for batch in batches:
             table.upsert(batch)
     from deltalake import DeltaTable, write_deltalake

@@ -42,7 +42,7 @@ def batch(rows: int) -> pa.Table:
 def table(folder: Path, name: str, rows: int) -> hoodoo.Table:
     data = batch(rows)
     made = hoodoo.create(folder / name, data.schema, key="id", type="copy_on_write")
-    made.bulk_insert(data)
+    made.insert(data, bulk=True)
     return made
 
 

@@ -109,7 +109,7 @@ def clustering(folder: Path, size: int) -> dict[str, Any]:
     )
     pieces = 32
     for number in range(pieces):
-        table.bulk_insert(initial.slice(number * size // pieces, size // pieces))
+        table.insert(initial.slice(number * size // pieces, size // pieces), bulk=True)
     small, _ = bytes_of(table)
     files = [table.handle.store._path(g.base.file.path) for g in table.handle.history.head().groups() if g.base]  # type: ignore[attr-defined]
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WidenColumn,
     )
     from hoodoo.timeline.properties.table_options import Options
+    from hoodoo.writers.batches.write_options import BadRowLimits
 
 __version__ = "0.1.0"
 _HOMES = {
@@ -55,6 +56,7 @@ _HOMES = {
     "Options": "hoodoo.timeline.properties.table_options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.table.results",
+    "BadRowLimits": "hoodoo.writers.batches.write_options",
     "CommitEvent": "hoodoo.table.commit_hooks",
     "on_commit": "hoodoo.table.commit_hooks",
     **dict.fromkeys(("bucket", "day", "hour", "month", "truncate", "year"), "hoodoo.format.transforms"),
@@ -68,6 +70,7 @@ _ERRORS = sorted(
 )
 __all__ = [  # noqa: PLE0604 the error names are collected from the module
     "AddColumn",
+    "BadRowLimits",
     "CommitEvent",
     "Cursor",
     "CustomMerge",

@@ -23,7 +23,7 @@ _READS = "scan(columns=[...], where=...)"
 TABLE: Mapping[str, str] = {
     # deltalake
     "optimize": "compact() and maintenance.cluster() once, or a worker (hoodoo worker PATH)",
-    "z_order": "maintenance.cluster(by=[...], order='zorder')",
+    "z_order": "maintenance.cluster(sort_by=[...], order='zorder')",
     "vacuum": "maintenance.clean() deletes files that no snapshot needs; a worker calls it automatically",
     "version": "cursor is the position of the newest slot",
     "get_latest_version": "cursor is the position of the newest slot",
@@ -99,6 +99,7 @@ TABLE: Mapping[str, str] = {
     "astype": "alter.widen_column(name, type), or alter.retype_column(name, type, rewrite=True)",
     "alter_column_type": "alter.widen_column(name, type), or alter.retype_column(name, type, rewrite=True)",
     "append": "insert(rows), which rejects existing keys, or upsert(rows)",
+    "bulk_insert": "insert(rows, bulk=True)",
     "add": "insert(rows), which rejects existing keys, or upsert(rows)",
     "extend": "insert(rows), which rejects existing keys, or upsert(rows)",
     "write": "upsert(rows), insert(rows) or insert_overwrite(rows)",
@@ -124,7 +125,7 @@ TABLE: Mapping[str, str] = {
     "tag": "savepoints.create(name)",
     "savepoint": "savepoints.create(name)",
     "create_tag": "savepoints.create(name)",
-    "clustering": "maintenance.cluster(by=[...])",
+    "clustering": "maintenance.cluster(sort_by=[...])",
     "compaction": "compact()",
     "refresh": "nothing: every call reads the newest slot first",
     "reload": "nothing: every call reads the newest slot first",
@@ -134,7 +135,7 @@ TABLE: Mapping[str, str] = {
     "load": "upsert(file), or upsert(rows)",
     "patch": "upsert(rows, columns='given')",
     "apply": "upsert(rows), or merge(rows) with clauses",
-    "sort": "scan().to_polars(lazy=True).sort(...), or maintenance.cluster(by=[...]) for the files",
+    "sort": "scan().to_polars(lazy=True).sort(...), or maintenance.cluster(sort_by=[...]) for the files",
     "exists": "get(keys), which returns the rows of existing keys",
     **dict.fromkeys(("groupby", "group_by", "aggregate", "agg", "sum", "mean", "join"), "scan().to_polars(lazy=True)"),
     "worker": "hoodoo.Worker([table]).run(), or hoodoo worker PATH",
@@ -195,11 +196,7 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
     **{("merge", word): f"{_BY_KEY}; pass other conditions as where= of a clause" for word in ("condition", "how")},
     **{("merge", f"{word}_alias"): "the two rows are named source and target" for word in ("source", "target")},
     **{("upsert", word): _BY_KEY for word in ("on", "key", "keys", "predicate", "primary_key")},
-    **{
-        (call, word): _WRITES
-        for call in ("upsert", "insert", "bulk_insert")
-        for word in ("mode", "overwrite", "how", "save_mode")
-    },
+    **{(call, word): _WRITES for call in ("upsert", "insert") for word in ("mode", "overwrite", "how", "save_mode")},
     **{("scan", word): "scan(...).head(rows)" for word in ("limit", "n", "rows", "n_rows", "nrows", "head")},
     **{("scan", word): _ENGINE for word in ("order_by", "sort", "sort_by")},
     ("head", "where"): "scan(where=...).head(rows)",
@@ -246,7 +243,7 @@ _ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("out", "o", "outfile", "output_file", "dest"), "output"),
     **dict.fromkeys(("partition_cols", "partitionby", "partition_columns", "partitions"), "partition_by"),
     **dict.fromkeys(("precombine", "precombine_field", "ordering"), "order_by"),
-    **dict.fromkeys(("columns", "z_order_columns", "sort_by", "sort"), "by sort"),
+    **dict.fromkeys(("columns", "z_order_columns", "by", "sort"), "sort_by"),
 }
 """Equivalent hoodoo arguments by argument name in other libraries. The first one that the call accepts is suggested."""
 

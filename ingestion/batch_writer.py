@@ -115,10 +115,12 @@ class BatchWriter:
         if emptied:
             options |= {"whole_table": True}
         else:
-            options |= {"evolve": reading.new_columns == "add", "missing": reading.missing}
+            options |= {"evolve": reading.new_columns == "add"}
+            options |= {"columns": "given"} if reading.missing == "keep" else {"missing": reading.missing}
             options |= {} if mode.unavailable is None else {"unavailable": mode.unavailable}
             options |= {} if reading.operation == "upsert" else {"existing": "keep"}
-        write = getattr(self.table, "insert_overwrite" if emptied else reading.operation)
+            options |= {"bulk": True} if reading.operation == "bulk_insert" else {}
+        write = getattr(self.table, "insert_overwrite" if emptied else reading.operation.removeprefix("bulk_"))
         try:
             result: WriteResult = write(rows, **options)
         except CommitUnknown as problem:

@@ -123,7 +123,8 @@ class JobQuarantine:
         return TooManyBadRows(
             f"{bad:,} of {good + bad:,} rows are bad: expected at most {self.limits.rows:,} rows and "
             f"{self.limits.share:.4g} of a batch. The first is{first} Nothing was committed. The first bad rows are "
-            "in the quarantine of the table. Correct the source, or raise max_bad_rows or max_bad_share.",
+            "in the quarantine of the table. Correct the source, or raise the limits: "
+            "on_bad_rows=hoodoo.BadRowLimits(...) (--max-bad-rows, --max-bad-share).",
             bad=bad,
             rows=good + bad,
         )

@@ -15,7 +15,7 @@ from hoodoo.redact import printable
 from hoodoo.sizes import size_from
 from hoodoo.sources.source import Limits, Source
 from hoodoo.table import Table
-from hoodoo.writers.batches.write_options import BadRowLimits
+from hoodoo.writers.batches.write_options import BadRowLimits, limits_of
 
 _OPERATIONS = ("upsert", "insert", "bulk_insert")
 
@@ -30,8 +30,7 @@ def ingest(
     missing: str = "null",
     max_rows: int = 500_000,
     max_bytes: int | str = 512 << 20,
-    max_bad_rows: int = 1_000,
-    max_bad_share: float = 0.01,
+    on_bad_rows: str | BadRowLimits = "quarantine",
     min_seconds: float = 5.0,
     max_rows_per_second: float | None = None,
 ) -> Job:
@@ -54,8 +53,9 @@ def ingest(
         max_bytes: Decoded bytes of the source that are in memory at most, as a number or as a size such as '2GB'. A
             batch has a third of it, at least one item: the next batch is read while one batch is written from a sorted
             copy. The process needs about 200 MiB and three times `max_bytes`. Default 512 MiB.
-        max_bad_rows: Maximum number of quarantined rows in a batch. The job stops if there are more. Default 1,000.
-        max_bad_share: Maximum share of quarantined rows in a batch of 100 rows or more. Default 0.01.
+        on_bad_rows: Handling of rows that the table cannot store: 'quarantine' (default) puts them into the quarantine
+            of the table, unless a batch has more than 1,000 of them, or more than 1 % in a batch of 100 rows or more.
+            To change these limits, pass `hoodoo.BadRowLimits(rows=..., share=...)`. 'fail' stops the job at a bad row.
         min_seconds: Minimum time between the starts of two commits of a continuous job (`run(once=False)`), in seconds.
             Default 5: at most 17,280 commits a day.
         max_rows_per_second: Maximum average number of rows per second, if the source can count rows in advance. None
@@ -68,10 +68,7 @@ def ingest(
         OptionError: An argument is invalid, the source is the table itself, or a job has read the source under another
             path.
     """
-    bad_limits = BadRowLimits(
-        number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False),
-        number_from("max_bad_share", max_bad_share, 0, optional=False),
-    )
+    bad_limits = limits_of(on_bad_rows) or BadRowLimits(rows=0)
     limits = Limits(
         number_from("max_rows", max_rows, 1, whole=True, optional=False),
         size_from("max_bytes", max_bytes),

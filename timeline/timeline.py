@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.columns.rewrites import require_names
 from hoodoo.timeline.commits.draft import SlotDraft
 from hoodoo.timeline.commits.retry import HOUSEKEEPING, Retry
-from hoodoo.timeline.commits.transaction import Draft, Transaction
 from hoodoo.timeline.commits.turn_request import Fairness
 from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
@@ -30,6 +30,9 @@ from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
 from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
 from hoodoo.timeline.state import TableState, look
 from hoodoo.timeline.views.view import Plan, View
+
+if TYPE_CHECKING:
+    from hoodoo.timeline.commits.transaction import Draft, Transaction
 
 _CLOCK_MS = 900_000  # maximum difference from the store's clock, as in S3
 
@@ -143,6 +146,8 @@ class TableTimeline:
         """
         state = self.ready()
         require_names(state.config, state.view)
+        from hoodoo.timeline.commits.transaction import Transaction
+
         transaction = Transaction(self, state, COMPACTION, plan.instant, self.environment.token())
         transaction.start(NOTHING)
         yield transaction
@@ -179,6 +184,8 @@ class TableTimeline:
             if state.config.options.hudi_writers:
                 self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
+        from hoodoo.timeline.commits.transaction import Transaction
+
         return Transaction(self, state, action, instant, nonce)
 
     def _require_right_clock(self) -> None:

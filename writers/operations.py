@@ -331,7 +331,7 @@ def insert(
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
-        return source.insert(context, view, config, existing, bulk, sort_columns("sort", sort, config))
+        return source.insert(context, view, config, existing, bulk, sort_columns(sort, config))
 
     return commit(context, "BULK_INSERT" if bulk else "INSERT", propose, transaction)
 

@@ -91,7 +91,7 @@ def cluster(
     """
     state = context.timeline.heal()
     view, config = state.view, state.config
-    names = sort_columns("by", by, config)
+    names = sort_columns(by, config)
     one_of("order", order, curve.ORDERS)
     service = _ClusterCall(
         context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped

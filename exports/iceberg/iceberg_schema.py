@@ -48,7 +48,7 @@ def require_promotable(file: TableSchema, now: TableSchema) -> None:
             raise SchemaError(
                 f"Column {column.name!r} is {column.kind} now, but {was.kind} in older base files, which Iceberg "
                 f"cannot read as {column.kind}. Rewrite these files, for example with "
-                f"maintenance.cluster(by={column.name!r}), and export again.",
+                f"maintenance.cluster(sort_by={column.name!r}), and export again.",
                 columns=[column.name],
                 format="iceberg",
             )

@@ -147,6 +147,11 @@ def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = (),
     return files.read(file or given.file, columns, given.nulls, named)
 
 
+def _bad_rows(given: argparse.Namespace) -> str | hoodoo.BadRowLimits:
+    limits = hoodoo.BadRowLimits(given.max_bad_rows, given.max_bad_share)
+    return limits if given.on_bad_rows == "quarantine" else "fail"
+
+
 def _insert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     whole = [one.name for one in table.handle.config.columns.columns if given.missing != "null" or one.has_default]
@@ -163,12 +168,12 @@ def _insert(given: argparse.Namespace, out: Out) -> None:
         result = table.insert(
             rows,
             existing=given.existing,
+            bulk=given.bulk,
+            sort_by=given.sort_by,
             duplicates=given.duplicates,
             evolve=given.evolve,
             missing=given.missing,
-            on_bad_rows=given.on_bad_rows,
-            max_bad_rows=given.max_bad_rows,
-            max_bad_share=given.max_bad_share,
+            on_bad_rows=_bad_rows(given),
         )
     _committed(out, result, "inserted")
 
@@ -187,9 +192,7 @@ def _upsert(given: argparse.Namespace, out: Out) -> None:
             duplicates=given.duplicates,
             evolve=given.evolve,
             missing=given.missing,
-            on_bad_rows=given.on_bad_rows,
-            max_bad_rows=given.max_bad_rows,
-            max_bad_share=given.max_bad_share,
+            on_bad_rows=_bad_rows(given),
             columns=columns,
             new_keys=given.new_keys,
             merge=given.merge,

@@ -42,7 +42,7 @@ EXAMPLES = {
     "timeline": "hoodoo timeline lake/trips --wide",
     "files": "hoodoo files lake/trips",
     "compact": "hoodoo compact lake/trips",
-    "cluster": "hoodoo cluster lake/trips --by at",
+    "cluster": "hoodoo cluster lake/trips --sort-by at",
     "worker": "hoodoo worker lake/trips --once",
     "services": "hoodoo services 'lake/*' --check",
     "clean": "hoodoo clean lake/trips --retain-hours 24",

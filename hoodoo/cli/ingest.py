@@ -36,6 +36,7 @@ from hoodoo.sources.source_columns import columns_of
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.timeline.layout import PROPERTIES
+from hoodoo.writers.batches.write_options import BadRowLimits
 
 _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (SourceLost, 4), (CommitConflict, 5))
 
@@ -245,8 +246,7 @@ def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage:
         given.missing,
         given.max_rows,
         given.max_bytes,
-        given.max_bad_rows,
-        given.max_bad_share,
+        BadRowLimits(given.max_bad_rows, given.max_bad_share),
         given.min_seconds,
         given.max_rows_per_second,
     )

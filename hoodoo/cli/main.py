@@ -107,10 +107,10 @@ def parser() -> argparse.ArgumentParser:
     _batch(writing)
     writing.add_argument(
         "--missing",
-        choices=("fail", "keep", "null"),
+        choices=("fail", "null"),
         default="fail",
-        help="value of a column that is not in FILE and has no default; keep: stored rows keep their values (as "
-        "with --columns given), null: stored values become null",
+        help="what to do about a column that FILE lacks and that has no default; null: stored values become null. "
+        "--columns given keeps stored values",
     )
     writing.add_argument(
         "--columns",
@@ -155,6 +155,12 @@ def parser() -> argparse.ArgumentParser:
         choices=("fail", "null"),
         default="fail",
         help="what to do about a column that FILE lacks and that has no default; null: insert NULL",
+    )
+    inserting.add_argument(
+        "--bulk", action="store_true", help="write the rows into new files, for an initial load or for many rows"
+    )
+    inserting.add_argument(
+        "--sort-by", type=names, metavar="A,B", help="with --bulk: columns to sort by, so that reads skip more data"
     )
     updating = command(
         "update",

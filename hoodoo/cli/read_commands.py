@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,9 +14,11 @@ import hoodoo
 from hoodoo.cli import files as row_files
 from hoodoo.cli.show import ROWS_SHOWN, Out
 from hoodoo.errors import DataError, ExpressionError, OptionError
-from hoodoo.readers.output import Rows
 from hoodoo.redact import printable
 from hoodoo.table import Table
+
+if TYPE_CHECKING:
+    from hoodoo.readers.output import Rows
 
 
 def scan(given: argparse.Namespace, out: Out, table: Table) -> None:

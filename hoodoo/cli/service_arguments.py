@@ -105,7 +105,7 @@ def services(command: Command) -> None:
     cluster = command("cluster", "merge small files, or sort rows so that reads skip more files; no row changes")
     cluster.add_argument("path", metavar="PATH")
     cluster.add_argument(
-        "--by", type=names, metavar="A,B", help="columns to sort by; without them, small files are only merged"
+        "--sort-by", type=names, metavar="A,B", help="columns to sort by; without them, small files are only merged"
     )
     cluster.add_argument("--order", choices=("linear", "zorder", "hilbert"), default="linear")
     _limits(cluster)

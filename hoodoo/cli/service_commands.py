@@ -32,7 +32,10 @@ def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
 def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo cluster PATH`: sort rows or merge small files."""
     _run(
-        out, "clustering", "clustered", lambda: table.maintenance.cluster(given.by, order=given.order, **_limits(given))
+        out,
+        "clustering",
+        "clustered",
+        lambda: table.maintenance.cluster(given.sort_by, order=given.order, **_limits(given)),
     )
 
 

@@ -19,10 +19,9 @@ from hoodoo.readers.progress import StreamLimits
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
-from hoodoo.table.given_rows import bad_row_limits
 from hoodoo.timeline.properties.synonyms import meant
 from hoodoo.timeline.properties.table_options import ARGUMENTS
-from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, limits_of
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
@@ -385,7 +384,7 @@ def _limits(options: Mapping[str, str]) -> BadRowLimits | None:
     rows = options.get("max_bad_rows", str(default.rows))
     if not re.fullmatch(r"\d{1,12}", rows, re.ASCII):
         raise OptionError(f"max_bad_rows must be an integer from 0, got {printable(rows)}.", option="max_bad_rows")
-    return bad_row_limits(options.get("on_bad_rows", "fail"), int(rows), float(share))
+    return BadRowLimits(int(rows), float(share)) if limits_of(options.get("on_bad_rows", "fail")) else None
 
 
 def _transaction(text: str | None) -> ApplicationVersion | None:

@@ -78,7 +78,8 @@ class Job:
         try:
             evolution = of_schema(preparing.schema, self.known) if options.write.evolve else None
             data = replace(staged.gathered(preparing, collected), evolution=evolution)
-            getattr(Table(preparing.store), options.operation)(data, **self._arguments(transaction))
+            write = getattr(Table(preparing.store), options.operation.removeprefix("bulk_"))
+            write(data, **self._arguments(transaction))
         except KeyExists as problem:
             if options.named:
                 raise
@@ -98,9 +99,9 @@ class Job:
         options = self.options
         found: dict[str, Any] = {"transaction": transaction}
         if options.operation in ("insert", "bulk_insert"):
-            found["existing"] = options.existing
-        if limits := options.write.limits:
-            found |= {"on_bad_rows": "quarantine", "max_bad_rows": limits.rows, "max_bad_share": limits.share}
+            found |= {"existing": options.existing, "bulk": options.operation == "bulk_insert"}
+        if options.write.limits:
+            found["on_bad_rows"] = options.write.limits
         return found
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
+from hoodoo.arguments import Transaction, application_version, flag, one_of
+from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import BadRows, sifted
@@ -21,7 +22,7 @@ from hoodoo.writers.batches.partial_columns import (
     chosen,
     is_taken,
 )
-from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, limits_of
 from hoodoo.writers.sources import InProcess, Source
 
 if TYPE_CHECKING:
@@ -29,28 +30,19 @@ if TYPE_CHECKING:
     from hoodoo.writers.merging.partial_upsert import PartialRows
 
 
-def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:
-    """Check the arguments of a write that control bad rows, and return their limits.
-
-    Returns:
-        The limits on bad rows that go to the quarantine, or None if a single bad row makes the whole write fail.
-
-    Raises:
-        OptionError: An argument has an invalid value.
-    """
-    one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
-    rows = number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False)
-    share = number_from("max_bad_share", max_bad_share, 0, optional=False)
-    return BadRowLimits(rows, share) if on_bad_rows == "quarantine" else None
-
-
 def options_of(
-    duplicates: str, missing: str, evolve: bool, limits: BadRowLimits | None, transaction: Transaction | None
+    duplicates: str,
+    missing: str,
+    evolve: bool,
+    on_bad_rows: str | BadRowLimits,
+    transaction: Transaction | None,
+    if_head: PositionLike | None = None,
 ) -> WriteOptions:
     """Check the arguments that all write methods accept, and return them as WriteOptions. Raises OptionError."""
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
-    return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
+    limits, version = limits_of(on_bad_rows), application_version(transaction)
+    return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, version, if_head)
 
 
 def is_without_partition(frame: Any, config: TableConfig) -> bool:

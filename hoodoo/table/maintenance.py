@@ -128,7 +128,7 @@ class Maintenance:
 
     def cluster(
         self,
-        by: str | Sequence[str] | None = None,
+        sort_by: str | Sequence[str] | None = None,
         *,
         order: str = "linear",
         partitions: PartitionValues | None = None,
@@ -142,7 +142,7 @@ class Maintenance:
         appear in change reads.
 
         Args:
-            by: The column or columns to sort by, at most 8. None (default): only pack small files.
+            sort_by: The column or columns to sort by, at most 8. None (default): only pack small files.
             order: 'linear' (default), or 'zorder' or 'hilbert' if queries filter by several columns equally often.
             partitions: The partitions to sort or pack, as values or dicts, see `delete_partitions`. None (default): all
                 partitions.
@@ -157,8 +157,9 @@ class Maintenance:
             and after, and of bytes read and written.
 
         Raises:
-            ColumnError: `by` names an unknown column, or a column whose type cannot be sorted.
-            OptionError: Another argument has an invalid value, or `by` has a duplicate column or more than 8 columns.
+            ColumnError: `sort_by` names an unknown column, or a column whose type cannot be sorted.
+            OptionError: Another argument has an invalid value, or `sort_by` has a duplicate column or more than 8
+                columns.
             PartitionValueError: The table is unpartitioned, or a value cannot be converted to its column type.
             CorruptTable: A file is damaged. The other files are clustered first.
         """
@@ -167,7 +168,8 @@ class Maintenance:
 
         context = self._handle.context()
         paths = None if partitions is None else partition_folders(self._handle.config, partitions)
-        return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
+        limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
+        return clustering.cluster(context, sort_by, order, paths, limits)
 
     def services(self) -> Services:
         """Report the state of compaction, cleaning and the other table services, as numbers and as text.

@@ -17,7 +17,7 @@ from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.applications import application
 
-OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
+OPERATIONS = ("upsert", "insert", "delete", "insert_overwrite")
 _POSITION = '{"source":"spark","offsets":%s}'
 _NOT_OF_A_BATCH = {
     "data",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.table.handle import TableHandle
-from hoodoo.table.results import WriteResult
 
 if TYPE_CHECKING:
     from hoodoo.readers.pin import Pin
     from hoodoo.table.consumer import Consumer, ConsumerLag
+    from hoodoo.table.results import WriteResult
 
 
 @explained

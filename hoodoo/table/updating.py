@@ -13,15 +13,15 @@ from hoodoo.arguments import ApplicationVersion, Transaction, application_versio
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.table.handle import TableHandle
-from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.input import ArrowLike
-from hoodoo.writers.context import Context
 
 if TYPE_CHECKING:
     from hoodoo.readers.predicate.filter import Filter, Params, Where
     from hoodoo.table.merging import Merge
+    from hoodoo.table.results import WriteResult
     from hoodoo.writers.batches.computed import NewValues, SetLike
+    from hoodoo.writers.batches.input import ArrowLike
+    from hoodoo.writers.context import Context
 
 
 @explained

@@ -5,55 +5,28 @@ They check arguments, prepare batches, and call `hoodoo.writers`, which does the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from hoodoo.arguments import Transaction, application_version, flag, one_of
-from hoodoo.engine.session import is_frame
-from hoodoo.errors import CheckFailed, OptionError
+from hoodoo.errors import OptionError
 from hoodoo.hints import explained
-from hoodoo.merge.modes import REPLACE, MergeLike, MergeMode
-from hoodoo.readers.cursor import PositionLike
-from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
-from hoodoo.table.given_rows import (
-    as_arrow,
-    as_partial,
-    bad_row_limits,
-    checks_of,
-    is_without_partition,
-    options_of,
-    prepared,
-    spelled,
-)
-from hoodoo.table.results import WriteResult
 from hoodoo.table.updating import Updatable
-from hoodoo.writers import operations
-from hoodoo.writers.batches.bad_rows import BadRows, none_of
-from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.batches.column_alignment import FAIL, KEEP, NULL
-from hoodoo.writers.batches.input import ArrowLike
-from hoodoo.writers.batches.partial_columns import (
-    GIVEN,
-    ColumnsLike,
-    columns_named,
-)
-from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
-from hoodoo.writers.committed import Committed
-from hoodoo.writers.context import Context
-from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hoodoo.merge.modes import MergeLike
+    from hoodoo.readers.cursor import PositionLike
     from hoodoo.readers.predicate.filter import Params, Where
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.table.partition_values import PartitionValues
+    from hoodoo.table.results import WriteResult
     from hoodoo.table.sink import Sink
-
-Write = Callable[[Context, Source], Committed]
-"""Function that commits the rows of a source, and returns the counts of the commit."""
+    from hoodoo.writers.batches.input import ArrowLike
+    from hoodoo.writers.batches.partial_columns import ColumnsLike
+    from hoodoo.writers.batches.write_options import BadRowLimits
 
 
 @explained
@@ -72,14 +45,12 @@ class Writable(Updatable):
         duplicates: str = "newest",
         transaction: Transaction | None = None,
         evolve: bool = False,
-        missing: str = FAIL,
-        on_bad_rows: str = "fail",
-        max_bad_rows: int = 1_000,
-        max_bad_share: float = 0.01,
+        missing: str = "fail",
+        on_bad_rows: str | BadRowLimits = "fail",
         if_head: PositionLike | None = None,
         columns: ColumnsLike | None = None,
         new_keys: str = "insert",
-        merge: MergeLike = REPLACE,
+        merge: MergeLike = "replace",
         unavailable: str | None = None,
     ) -> WriteResult:
         """Insert rows with new keys, and update rows with existing keys. By default, whole rows are replaced.
@@ -104,13 +75,11 @@ class Writable(Updatable):
             evolve: True adds new columns and struct fields to the table, and widens types where this is lossless, in
                 the same commit. False (default) rejects such a batch.
             missing: Action for columns without a default that are missing from the batch: 'fail' (default) rejects the
-                batch, 'keep' keeps the stored values (like `columns="given"`), 'null' overwrites the stored values with
-                null.
+                batch, 'null' overwrites the stored values with null. To keep the stored values, use `columns="given"`.
             on_bad_rows: Action for rows with invalid values: 'fail' (default) rejects the batch at the first bad row.
-                'quarantine' stores the bad rows in the table's `quarantine()` and writes the other rows.
-            max_bad_rows: The maximum number of bad rows that 'quarantine' accepts. Default 1,000.
-            max_bad_share: The maximum fraction of bad rows that 'quarantine' accepts in a batch of 100 rows or more.
-                Default 0.01.
+                'quarantine' stores the bad rows in the table's `quarantine()` and writes the other rows, unless there
+                are more than 1,000 bad rows, or more than 1 % in a batch of 100 rows or more. To change these limits,
+                pass `hoodoo.BadRowLimits(rows=..., share=...)`.
             if_head: A position, as in `scan`. The batch is committed only if no rows were written after this position.
                 Use it to read, change and write rows without losing rows of other writers. None (default): no
                 condition.
@@ -144,9 +113,8 @@ class Writable(Updatable):
             CheckFailed: A row fails one of the table's checks.
             DuplicateKeys: A key occurs twice in `data` and `duplicates` is 'fail'.
             KeyNotFound: The table does not have a key and `new_keys` is 'fail'. The error names the first ten.
-            TooManyBadRows: The batch has more than `max_bad_rows` bad rows, more than 64 MiB of bad rows, or at least
-                100 rows and a larger fraction of bad rows than `max_bad_share`. Nothing is committed. The first 100 bad
-                rows are stored in the quarantine.
+            TooManyBadRows: The batch has more bad rows than the limits of `on_bad_rows` allow, or more than 64 MiB of
+                bad rows. Nothing is committed. The first 100 bad rows are stored in the quarantine.
             SchemaError: With `evolve`, a new column has an unsupported type or name, or a check uses a column that
                 would be widened.
             RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
@@ -156,45 +124,40 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
+        from hoodoo.merge.modes import MergeMode
+        from hoodoo.table import given_rows, write_steps
+        from hoodoo.writers.batches.partial_columns import columns_named
+        from hoodoo.writers.batches.write_options import NewKeys
+
         one_of("new_keys", new_keys, [each.value for each in NewKeys])
-        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        one_of("missing", missing, (FAIL, KEEP, NULL))
-        if missing == NULL and columns is not None:
+        if missing == "keep":
+            raise OptionError(
+                "missing must be 'fail' or 'null', got 'keep'. To keep stored values, pass columns='given'.",
+                option="missing",
+            )
+        if missing == "null" and columns is not None:
             raise OptionError(
                 "missing='null' overwrites stored values with null, but columns keeps stored values. Leave out "
                 "one of the two.",
                 option="missing",
             )
-        if missing == KEEP:
-            missing, columns = FAIL, GIVEN if columns is None else columns
+        options = given_rows.options_of(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
         mode = MergeMode.of(merge, unavailable)
         if mode.keep_non_null and columns is None:
-            missing, columns = FAIL, GIVEN  # a missing column is equivalent to a column of nulls
+            options, columns = replace(options, missing="fail"), "given"  # a missing column equals a column of nulls
         if mode.custom is not None and columns is not None:
             raise OptionError(
-                "A CustomMerge needs whole rows. Leave out columns, and use missing='keep'. The function "
-                "returns the columns that change.",
+                "A CustomMerge needs whole rows. Leave out columns. The function returns the columns that change.",
                 option="merge",
             )
-        if limits is not None and (columns is not None or not mode.replaces_rows):
+        if options.limits is not None and (columns is not None or not mode.replaces_rows):
             raise OptionError(
                 "on_bad_rows='quarantine' needs an operation that replaces whole rows, because only such rows "
                 "can be replayed. Write the batch with on_bad_rows='fail'.",
                 option="on_bad_rows",
             )
-        options = replace(
-            options_of(duplicates, missing, evolve, limits, transaction),
-            if_head=if_head,
-            columns=None if columns is None else columns_named(columns),
-            mode=mode,
-        )
-        if options.takes_over or new_keys != NewKeys.INSERT:
-            return self._upsert_into_stored(data, options, NewKeys(new_keys))
-        return self._write(
-            data,
-            options,
-            lambda context, source: operations.upsert(context, source, transaction=options.transaction),
-        )
+        options = replace(options, columns=None if columns is None else columns_named(columns), mode=mode)
+        return write_steps.upsert(self.handle, data, options, NewKeys(new_keys))
 
     def insert(
         self,
@@ -204,11 +167,11 @@ class Writable(Updatable):
         duplicates: str = "newest",
         transaction: Transaction | None = None,
         evolve: bool = False,
-        missing: str = FAIL,
-        on_bad_rows: str = "fail",
-        max_bad_rows: int = 1_000,
-        max_bad_share: float = 0.01,
+        missing: str = "fail",
+        on_bad_rows: str | BadRowLimits = "fail",
         if_head: PositionLike | None = None,
+        bulk: bool = False,
+        sort_by: str | Sequence[str] | None = None,
     ) -> WriteResult:
         """Insert rows whose keys are not in the table yet. An existing key is an error, or its row is skipped.
 
@@ -220,17 +183,21 @@ class Writable(Updatable):
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             evolve: True adds columns and widens types, as in `upsert`. Default False.
             missing: 'fail' (default) or 'null', as in `upsert`.
-            on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
-            max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
-            max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
+            on_bad_rows: 'fail' (default), 'quarantine' or `hoodoo.BadRowLimits(...)`, as in `upsert`.
             if_head: A position, as in `upsert`. None (default): no condition.
+            bulk: True writes the rows into new, well-sized file groups. Use it for an initial load, or for many rows.
+                False (default) first fills small files.
+            sort_by: The column or columns, at most 8, to sort each partition by, so that reads that filter by these
+                columns skip more data. Requires `bulk`. The rows of a Spark DataFrame are sorted only within each
+                file; `maintenance.cluster` sorts whole partitions. None (default): no sorting.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
             KeyExists: A key is already in the table and `existing` is 'fail'. The error names the first ten.
-            OptionError: An argument has an invalid value.
+            OptionError: An argument has an invalid value, or `sort_by` has a duplicate column or more than 8 columns.
+            ColumnError: `sort_by` names an unknown column, or a column whose type cannot be sorted.
             DataError: The batch does not match the table. `upsert` lists the subclasses and their causes.
             SchemaError: With `evolve`, the columns of the batch cannot be added to the table.
             RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
@@ -240,71 +207,13 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
+        from hoodoo.table import given_rows, write_steps
+
         one_of("existing", existing, ("fail", "keep"))
-        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = replace(options_of(duplicates, missing, evolve, limits, transaction), if_head=if_head)
-        return self._write(
-            data,
-            options,
-            lambda context, source: operations.insert(context, source, existing, False, options.transaction),
-        )
-
-    def bulk_insert(
-        self,
-        data: ArrowLike,
-        *,
-        existing: str = "fail",
-        duplicates: str = "newest",
-        transaction: Transaction | None = None,
-        evolve: bool = False,
-        missing: str = FAIL,
-        on_bad_rows: str = "fail",
-        max_bad_rows: int = 1_000,
-        max_bad_share: float = 0.01,
-        sort: str | Sequence[str] | None = None,
-    ) -> WriteResult:
-        """Insert a large number of rows with new keys, such as an initial load, into new, well-sized file groups.
-
-        In all other respects it works like `insert`.
-
-        Args:
-            data: The rows, in any form that `upsert` accepts.
-            existing: 'fail' (default) raises KeyExists for a key that is already in the table, 'keep' skips the
-                incoming row.
-            duplicates: 'newest' (default) or 'fail', as in `upsert`.
-            transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
-            evolve: True adds columns and widens types, as in `upsert`. Default False.
-            missing: 'fail' (default) or 'null', as in `upsert`.
-            on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
-            max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
-            max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
-            sort: The column or columns, at most 8, to sort each partition by. Reads that filter by these columns then
-                skip more data. The rows of a Spark DataFrame are sorted only within each file;
-                `maintenance.cluster` sorts whole partitions. None (default): no sorting.
-
-        Returns:
-            The cursor of the commit, and counts of rows and files.
-
-        Raises:
-            KeyExists: A key is already in the table and `existing` is 'fail'. The error names the first ten.
-            OptionError: An argument has an invalid value, or `sort` has a duplicate column or more than 8 columns.
-            ColumnError: `sort` names an unknown column, or a column whose type cannot be sorted.
-            DataError: The batch does not match the table. `upsert` lists the subclasses and their causes.
-            SchemaError: With `evolve`, the columns of the batch cannot be added to the table.
-            RewriteNeeded: With `evolve`, a new column has the name of a dropped column whose values are still in files.
-            CommitConflict: Other writers committed first more than `max_retries` times. Nothing was written.
-            CommitUnknown: The store did not confirm in time that the commit succeeded. Call `resolve()` of the error to
-                find out.
-            Fenced: Another process rolled back this write while it ran.
-        """
-        one_of("existing", existing, ("fail", "keep"))
-        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = options_of(duplicates, missing, evolve, limits, transaction)
-        return self._write(
-            data,
-            options,
-            lambda context, source: operations.insert(context, source, existing, True, options.transaction, sort),
-        )
+        if sort_by is not None and not flag("bulk", bulk):
+            raise OptionError("Option sort_by needs bulk=True. Pass both, or leave out sort_by.", option="sort_by")
+        options = given_rows.options_of(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
+        return write_steps.insert(self.handle, data, options, existing, flag("bulk", bulk), sort_by)
 
     def delete(
         self,
@@ -350,7 +259,7 @@ class Writable(Updatable):
             Fenced: Another process rolled back this write while it ran.
         """
         from hoodoo.readers.predicate.parameters import checked_parameters
-        from hoodoo.readers.spark_names import by_table_names
+        from hoodoo.table import write_steps
 
         version = application_version(transaction)
         if isinstance(data, str) and where is None:
@@ -374,17 +283,8 @@ class Writable(Updatable):
         parameters = checked_parameters(where, params)
         if where is not None:
             return self._delete_where(where, parameters, version, if_head)
-        options = WriteOptions(delete=True, transaction=version, if_head=if_head)
-
-        def write(context: Context, source: Source) -> Committed:
-            return operations.upsert(context, source, "DELETE", options.transaction)
-
-        if is_frame(data):
-            data = by_table_names(data, self.handle.config.name_mapping)
-        staged = is_frame(data) and not is_without_partition(data, self.handle.config)
-        if staged or isinstance(data, Prepared):
-            return self._write(data, options, write)
-        return self._delete_keys(data, options, write)
+        assert data is not None
+        return write_steps.delete(self.handle, data, version, if_head)
 
     def insert_overwrite(
         self,
@@ -394,10 +294,8 @@ class Writable(Updatable):
         duplicates: str = "newest",
         transaction: Transaction | None = None,
         evolve: bool = False,
-        missing: str = FAIL,
-        on_bad_rows: str = "fail",
-        max_bad_rows: int = 1_000,
-        max_bad_share: float = 0.01,
+        missing: str = "fail",
+        on_bad_rows: str | BadRowLimits = "fail",
     ) -> WriteResult:
         """Replace whole partitions, or the whole table, with the rows of `data`.
 
@@ -413,9 +311,7 @@ class Writable(Updatable):
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             evolve: True adds columns and widens types, as in `upsert`. Default False.
             missing: 'fail' (default) or 'null', as in `upsert`.
-            on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
-            max_bad_rows: The maximum number of bad rows in the quarantine, as in `upsert`. Default 1,000.
-            max_bad_share: The maximum fraction of bad rows, as in `upsert`. Default 0.01.
+            on_bad_rows: 'fail' (default), 'quarantine' or `hoodoo.BadRowLimits(...)`, as in `upsert`.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -430,22 +326,10 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
-        flag("whole_table", whole_table)
-        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = options_of(duplicates, missing, evolve, limits, transaction)
+        from hoodoo.table import given_rows, write_steps
 
-        def write(context: Context, source: Source) -> Committed:
-            used = source.partitions_used()
-            everything = whole_table or (not self.handle.config.partition_by and used)
-            return operations.overwrite(
-                context,
-                source,
-                None if everything else used,
-                "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE",
-                options.transaction,
-            )
-
-        return self._write(data, options, write)
+        options = given_rows.options_of(duplicates, missing, evolve, on_bad_rows, transaction)
+        return write_steps.overwrite(self.handle, data, options, flag("whole_table", whole_table))
 
     def delete_partitions(self, partitions: PartitionValues, *, transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions, selected by their partition values.
@@ -468,13 +352,9 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
-        from hoodoo.table.partition_values import partition_folders, require_values
+        from hoodoo.table import write_steps
 
-        version = application_version(transaction)
-        context, (config, _, view) = self.handle.context_at(None)
-        paths = partition_folders(config, partitions)
-        require_values(config, partitions, view.partitions)
-        return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
+        return write_steps.delete_partitions(self.handle, partitions, application_version(transaction))
 
     def sink(self, name: str, *, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
         """Return a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
@@ -484,8 +364,7 @@ class Writable(Updatable):
         Args:
             name: The name of the sink, 1 to 1,000 characters. The table stores the newest batch number under this name,
                 so a stream with a new checkpoint needs a new name.
-            operation: The method that writes each batch: 'upsert' (default), 'insert', 'bulk_insert', 'delete' or
-                'insert_overwrite'.
+            operation: The method that writes each batch: 'upsert' (default), 'insert', 'delete' or 'insert_overwrite'.
             positions: True stores the source offsets of the stream in each commit, as Spark's checkpoint does.
                 `inspect.application(name)` returns them, and a `hoodoo.ingest` job can continue from them. Not
                 available with Spark Connect. Default False.
@@ -501,85 +380,6 @@ class Writable(Updatable):
         from hoodoo.table.sink import Sink
 
         return Sink(self, name, operation, positions, **arguments)
-
-    def _write(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
-        if isinstance(data, Prepared):
-            return self._write_prepared(data, options, write)
-        return self._write_frame(data, options, write) if is_frame(data) else self._write_arrow(data, options, write)
-
-    def _upsert_into_stored(self, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
-        """Upsert partial rows: columns missing from `data` keep the values of the stored rows."""
-        from hoodoo.writers.merging.partial_upsert import partial_upsert
-
-        if options.duplicates == "newest":
-            options = replace(options, duplicates="each")
-
-        def write(context: Context, source: Source) -> Committed:
-            return partial_upsert(context, as_partial(source), new_keys, options.mode, options.transaction)
-
-        return self._write(data, options, write)
-
-    def _write_prepared(self, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
-        """Write a batch that Spark tasks of `df.write` have already prepared."""
-        context = self.handle.context()
-        begun = self.handle.timeline.ready()  # before bad rows are stored
-        return self._committed(
-            replace(context, evolution=rows.evolution, begun=begun), rows.source, rows.bad, options, write
-        )
-
-    def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
-        """Write a Spark DataFrame, whose rows Spark tasks prepare and stage."""
-        from hoodoo.readers.spark_names import by_table_names
-        from hoodoo.writers.staging.staged import staged
-
-        context = self.handle.context()
-        config = self.handle.timeline.ready().config  # newest columns, because staging is expensive
-        frame, options = by_table_names(frame, config.name_mapping), spelled(options, config)
-        with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
-            return self._committed(context, source, bad, options, write)
-
-    def _write_arrow(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
-        """Write rows that are in the memory of this process or in a file, after converting them to Arrow."""
-        context = self.handle.context()
-        given: pa.Table | None = None
-        while True:
-            state = self.handle.timeline.ready()  # names in the batch are the current column names
-            given = as_arrow(data, state.config, options) if given is None else given
-            batch, bad = prepared(given, state.config, options)
-            try:
-                return self._committed(
-                    replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write
-                )
-            except CheckFailed:
-                if row_checks.of(self.handle.newest_config()) == row_checks.of(state.config):
-                    raise
-                # the check is newer than the prepared batch: prepare again, so that the error shows the row as given
-
-    def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
-        """Delete rows by keys that are in the memory of this process."""
-        from hoodoo.table.keys_given import keys_given
-
-        context, state = self.handle.context(), self.handle.timeline.ready()
-        if is_frame(data):
-            data = data.select(*state.config.key).toArrow()
-        keys = keys_given(data, state.config)
-        batch = prepare(keys.rows, state.config, options)
-        source = InProcess(batch) if keys.in_partitions else InEveryPartition(batch)
-        return self._committed(replace(context, begun=state), source, none_of(0), options, write)
-
-    def _committed(
-        self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
-    ) -> WriteResult:
-        """Store the bad rows in the quarantine, then commit the other rows."""
-        if options.if_head is not None:
-            context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
-        reasons: Mapping[str, int] = {}
-        if bad.count:
-            from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows
-
-            reasons = dict(quarantine_bad_rows(self.handle, bad, options))
-        result = self.handle.finished(context, write(context, source))
-        return replace(result, quarantined=sum(reasons.values()), reasons=reasons)
 
 
 __all__ = ["Writable"]

@@ -48,7 +48,7 @@ def test_times_of_change_events_are_replayed_with_the_unit_of_the_command_line(
     path = tmp_path / "changes"
     table = hoodoo.create(path, pa.schema([ID, ("at", pa.timestamp("us"))]), key="id")
     event = change("c", {"id": 1}, {"id": 1, "at": 1_769_860_800_123})
-    assert hoodoo.ingest(Changes([event]), table, max_bad_share=1).run().bad == 1
+    assert hoodoo.ingest(Changes([event]), table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run().bad == 1
     assert run("quarantine", "replay", path, "--time-unit", "s")[0] == 2
     assert machine("quarantine", "replay", path, "--time-unit", unit)["replayed"] == 1
     assert str(table.scan().to_arrow()["at"][0]) == "2026-01-31 12:00:00.123000"

@@ -21,7 +21,7 @@ def everything(table: hoodoo.Table) -> list[dict[str, Any]]:
 SERVICES: dict[str, Callable[[hoodoo.Table], Any]] = {
     "compaction": lambda table: table.compact(),
     "packing": lambda table: table.maintenance.cluster(),
-    "sorting": lambda table: table.maintenance.cluster(by=table.key[0]),
+    "sorting": lambda table: table.maintenance.cluster(sort_by=table.key[0]),
     "log compaction": lambda table: compact_logs(table.handle.context(), lambda view: behind(view, 1)),
 }
 

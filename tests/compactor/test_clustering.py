@@ -66,7 +66,7 @@ def new(path: Path, kind: str = "merge_on_read", **options: Any) -> Table:
 def small_groups(table: Table, count: int = 6, each: int = 500, city: str = "p") -> None:
     """`count` file groups, each with the keys of one bulk insert."""
     for number in range(count):
-        table.bulk_insert(rows(range(number * each, (number + 1) * each), 1, number, city))
+        table.insert(rows(range(number * each, (number + 1) * each), 1, number, city), bulk=True)
 
 
 IDENTITY = [
@@ -180,9 +180,9 @@ def test_a_partition_is_sorted_again_only_when_more_than_a_tenth_of_it_is_new(tm
     small_groups(table, 10)
     small_groups(table, 10, city="q")
     assert clustered(table, by=["a"]).units == 2
-    table.bulk_insert(rows(range(9000, 9100), 1))
+    table.insert(rows(range(9000, 9100), 1), bulk=True)
     assert clustered(table, by=["a"]).units == 0
-    table.bulk_insert(rows(range(9100, 10000), 1))
+    table.insert(rows(range(9100, 10000), 1), bulk=True)
     assert clustered(table, by=["a"]).units == 1
     assert clustered(table, by=["a", "b"], order="zorder").units == 2  # another order is another wish
 
@@ -291,7 +291,7 @@ def test_sorting_a_unit_of_five_times_the_budget_stays_within_the_budget(tmp_pat
     for number in range(8):
         some = rows(range(number * 12_000, (number + 1) * 12_000), 1, number)
         wide = pa.array([random.Random(n).randbytes(170).hex() for n in range(len(some))], pa.string())
-        table.bulk_insert(some.set_column(SCHEMA.get_field_index("note"), "note", wide))
+        table.insert(some.set_column(SCHEMA.get_field_index("note"), "note", wide), bulk=True)
     table.upsert(rows(range(500, 9000, 5), 2))
     assert table.scan(meta=True).to_arrow().nbytes >= 5 * budget
     before = found(table)
@@ -324,7 +324,7 @@ def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(
             first = rng.randrange(number * each + 1)
             table.upsert(pa.concat_tables([fresh, rows(range(first, min(first + 20, number * each)), number + 1)]))
         else:
-            table.bulk_insert(fresh)
+            table.insert(fresh, bulk=True)
     sizes = [group.base.file.size for group in table.handle.history.head().groups() if group.base]
     assert len(sizes) > 4 and statistics.median(sizes) >= target / 2
     assert len(table.scan(columns=["id"]).to_arrow()) == 200 * each

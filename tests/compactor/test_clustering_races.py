@@ -63,7 +63,7 @@ def ids(first: int, last: int, ts: int, city: str = "p") -> pa.Table:
 
 def filled(table: Table, each: int = 40, city: str = "p") -> Table:
     for number in range(5):
-        table.bulk_insert(ids(number * each, (number + 1) * each, 10, city))
+        table.insert(ids(number * each, (number + 1) * each, 10, city), bulk=True)
     return table
 
 

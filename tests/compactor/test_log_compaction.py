@@ -144,8 +144,8 @@ def test_of_several_groups_only_those_that_nobody_touched_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", compact_after_logs=None, clean_every=None)
-    table.bulk_insert(rows(list(range(100)), 0))
-    table.bulk_insert(rows(list(range(100, 200)), 0))
+    table.insert(rows(list(range(100)), 0), bulk=True)
+    table.insert(rows(list(range(100, 200)), 0), bulk=True)
     for ts in range(3):
         table.upsert(rows([1, 101], ts))
     run, calls = log_compaction.MergeLogs.__call__, []

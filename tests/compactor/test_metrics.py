@@ -321,7 +321,7 @@ def test_writers_that_wait_and_files_that_are_small_are_named(tmp_path: Path) ->
         table.upsert(batch(range(10), "a", ts))
     assert "Writers wait after each commit: a file group has 2 logs, but slow_after_logs is 2." in advice(table)
     for number in range(6):
-        table.bulk_insert(batch(range(100 + number, 101 + number), "b", 0))
+        table.insert(batch(range(100 + number, 101 + number), "b", 0), bulk=True)
     assert f"6 small files could be packed into 1: `hoodoo cluster {table.path}`" in advice(table)
     table.maintenance.cluster()
     assert "small files" not in advice(table)

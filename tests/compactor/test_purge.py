@@ -50,7 +50,7 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
         elif what == "plan":
             plans.schedule(table.handle.context(), plans.plan_behind)
         elif what == "cluster":
-            table.maintenance.cluster(by=rng.choice([None, "ts", "user"]))
+            table.maintenance.cluster(sort_by=rng.choice([None, "ts", "user"]))
         elif what == "restore":
             table.restore(
                 hoodoo.Cursor(

@@ -158,7 +158,7 @@ def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_delete
 
     def meanwhile(task: Any) -> Any:
         monkeypatch.undo()
-        hoodoo.open(table.path).bulk_insert(batch([9], "x", 1))  # into a file group of its own
+        hoodoo.open(table.path).insert(batch([9], "x", 1), bulk=True)  # into a file group of its own
         return write(task)
 
     monkeypatch.setattr(operations, "run", meanwhile)

@@ -252,10 +252,12 @@ def test_rows_of_a_long_write_are_as_old_as_its_completion_after_a_service_rewro
     """
     table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=1)
     table.upsert(batch([1], "x", 0))
-    table.bulk_insert(batch([2], "x", 0))
+    table.insert(batch([2], "x", 0), bulk=True)
     slow_writer(table, 5.0, monkeypatch).upsert(batch([1], "x", 1))
     rewritten = later(table, 5.1)
-    assert (rewritten.maintenance.cluster(by="ts").units if service == "cluster" else rewritten.compact().groups) == 1
+    assert (
+        rewritten.maintenance.cluster(sort_by="ts").units if service == "cluster" else rewritten.compact().groups
+    ) == 1
     assert later(table, 5.5).maintenance.expire().partitions == ()
     assert later(table, 6.5).maintenance.expire().partitions == ("city=x",)
 
@@ -269,11 +271,11 @@ def test_a_row_whose_commit_began_first_and_ended_last_keeps_its_partition_when_
 
     def overtaken(self: Transaction, inflight: bytes = b"") -> None:
         start(self, inflight)
-        table.bulk_insert(batch([2], "x", 0))
+        table.insert(batch([2], "x", 0), bulk=True)
 
     monkeypatch.setattr(Transaction, "start", overtaken)
-    slow.bulk_insert(batch([1], "x", 1))
-    assert later(table, 5.1).maintenance.cluster(by="ts").units == 1
+    slow.insert(batch([1], "x", 1), bulk=True)
+    assert later(table, 5.1).maintenance.cluster(sort_by="ts").units == 1
     assert later(table, 5.5).maintenance.expire().partitions == ()
     assert later(table, 6.5).maintenance.expire().partitions == ("city=x",)
 

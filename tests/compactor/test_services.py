@@ -208,12 +208,13 @@ def test_small_commits_do_not_leave_a_file_each(tmp_path: Path) -> None:
 def test_file_groups_are_cut_at_the_target_size(tmp_path: Path) -> None:
     table = make(tmp_path / "t", target_file_bytes=200_000)
     count = 60_000
-    table.bulk_insert(
+    table.insert(
         pa.table(
             {"id": [f"{number * 2654435761 % 2**32:010d}" for number in range(count)], "ts": list(range(count))},
             schema=SCHEMA,
         ),
-        sort="id",
+        sort_by="id",
+        bulk=True,
     )
     sizes = sorted(group.base.file.size for group in table.handle.history.head().groups() if group.base)
     assert len(sizes) > 3 and sizes[-1] < 400_000

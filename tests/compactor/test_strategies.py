@@ -96,7 +96,7 @@ def test_a_whole_partition_is_planned_when_one_of_its_groups_is_due(tmp_path: Pa
     )
     for day in ("a", "b"):
         for first in (0, 2000):
-            table.bulk_insert(rows(day, range(first, first + 2000), "first"))
+            table.insert(rows(day, range(first, first + 2000), "first"), bulk=True)
     for _ in range(3):
         table.upsert(rows("a", range(5), "many logs"))
     table.upsert(rows("a", range(2000, 2005), "one log"))

@@ -278,7 +278,7 @@ def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypat
     monkeypatch.setattr("hoodoo.compactor.clustering.clustering_service._UNITS", 1)
     table = table_of(tmp_path / "t")
     for number in range(6):
-        table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0))
+        table.insert(batch(np.arange(number * 10, number * 10 + 10), 0), bulk=True)
     with loop_of(table, "compact", "cluster") as loop:
         assert loop.round()
         assert loop.work["cluster"].groups == 1
@@ -426,7 +426,7 @@ def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(
 def test_a_worker_packs_small_files(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
     for number in range(6):
-        table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0, parts=1))
+        table.insert(batch(np.arange(number * 10, number * 10 + 10), 0, parts=1), bulk=True)
     assert len(list(table.handle.history.head().groups())) == 6
     assert Worker([table], once=True).run().failed == ()
     assert len(list(table.handle.history.head().groups())) == 1
@@ -506,7 +506,7 @@ def test_a_worker_compacts_and_clusters_on_spark(tmp_path: Path, spark: Any) -> 
     for ts in range(6):
         table.upsert(batch(np.arange(12), ts, parts=2))
     for number in range(5):
-        table.bulk_insert(batch(np.arange(100 + number * 10, 110 + number * 10), 9, parts=1))
+        table.insert(batch(np.arange(100 + number * 10, 110 + number * 10), 9, parts=1), bulk=True)
     assert Worker([table], once=True, engine=SparkEngine(spark), limits=Limits(groups_at_once=2)).run().failed == ()
     assert table.maintenance.lag().log_files_max == 0
     assert [len(list(table.handle.history.head().groups([f"part={part}"]))) for part in range(2)] == [1, 1]

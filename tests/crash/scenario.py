@@ -135,7 +135,7 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "delete": lambda table: table.delete(rows(("a", "p", 0), ("c", "q", 0))),
     "update": lambda table: table.update({value_of(table): 7}, where="ts >= 4"),
     "columns": lambda table: table.upsert(
-        rows(("a", "p", 12), ("c", "q", 12), ("e", "r", 12)).drop_columns("v"), missing="keep"
+        rows(("a", "p", 12), ("c", "q", 12), ("e", "r", 12)).drop_columns("v"), columns="given"
     ),
     "delete where": lambda table: table.delete(where="city = 'q' OR ts = 4"),
     "insert_overwrite": lambda table: table.insert_overwrite(rows(("y", "p", 9))),

@@ -153,7 +153,7 @@ def replaced_files(path: str, kind: str) -> History:
     table.delete_partitions(["lima"])
     if kind == "merge_on_read":
         table.compact()
-    table.maintenance.cluster(by="v")
+    table.maintenance.cluster(sort_by="v")
     yield table
     table.upsert([{"id": "o2", "part": "rome", "ts": 5, "v": 77}, {"id": "1-5", "part": "oslo", "ts": 5, "v": 5}])
     table.delete([{"id": "1-6", "part": "oslo"}])

@@ -57,7 +57,7 @@ def write_changes(table: hoodoo.Table) -> None:
         table.compact()
         table.export(delta=True)
     table.insert_overwrite(some(1, 2, v=7))
-    table.maintenance.cluster(by="v")
+    table.maintenance.cluster(sort_by="v")
     table.restore(table.handle.look().view.seq - 2)
     table.export(delta=True)
 
@@ -78,7 +78,7 @@ def test_rows_that_only_move_to_other_files_are_not_in_the_feed(tmp_path: Path) 
     table = narrow(path, type="copy_on_write")
     table.upsert(some(0, 1, 2))
     before = table.export(delta=True, change_feed=True).delta.version
-    table.maintenance.cluster(by="v")
+    table.maintenance.cluster(sort_by="v")
     version = table.export(delta=True).delta.version
     assert version == before + 1
     assert pa.table(deltalake.DeltaTable(str(path)).load_cdf(version, version).read_all()).num_rows == 0

@@ -30,7 +30,7 @@ def many_slots(path: Path, **options: Any) -> hoodoo.Table:
         table.savepoints.create(f"s{turn}")
     table.delete([{"id": 3, "part": "a"}, {"id": 0, "part": "a"}])
     table.insert_overwrite(rows(1, 2, version=9))
-    table.maintenance.cluster(by="small")
+    table.maintenance.cluster(sort_by="small")
     table.restore(table.handle.look().view.seq - 2)
     return table
 
@@ -116,7 +116,7 @@ def test_a_slot_whose_files_iceberg_cannot_promote_is_passed_over(tmp_path: Path
     table.alter.widen_column("a", pa.float64())
     table.upsert([{"id": 2, "part": "y", "a": 2.5}])
     wide = table.cursor.seq
-    table.maintenance.cluster(by="a")
+    table.maintenance.cluster(sort_by="a")
     every(table)
     slots = check_iceberg(path)
     assert slots[:2] == [1, 2] and wide not in slots and slots[-1] == table.cursor.seq > wide

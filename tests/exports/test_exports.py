@@ -43,7 +43,7 @@ def test_every_version_and_snapshot_equals_the_scan_at_its_slot(tmp_path: Path) 
     table.delete([{"id": 3, "part": "b"}, {"id": 0, "part": "a"}])
     table.upsert(rows(50, part="c"))
     table.insert_overwrite(rows(1, 2, version=9))
-    table.maintenance.cluster(by="small")
+    table.maintenance.cluster(sort_by="small")
     table.restore(4)
     result = both(table)
     assert list(exported.check_delta(path)) == list(range(result.delta.version + 1))
@@ -234,7 +234,7 @@ def test_a_type_that_iceberg_does_not_read_as_the_new_one_is_refused_until_files
     with pytest.raises(hoodoo.SchemaError, match="'a' is double.*cluster") as refused:
         table.export(iceberg=True)
     assert refused.value.details == {"columns": ["a"], "format": "iceberg"}
-    table.maintenance.cluster(by="a")
+    table.maintenance.cluster(sort_by="a")
     table.export(iceberg=True)
     exported.check_iceberg(path)
 
@@ -286,7 +286,7 @@ def test_moving_rows_changes_no_data(tmp_path: Path) -> None:
     table = make(path)
     table.upsert(rows(*range(8)))
     both(table)
-    table.maintenance.cluster(by="small")
+    table.maintenance.cluster(sort_by="small")
     both(table)
     newest = (path / f"_delta_log/{DeltaTable(path).version():020d}.json").read_text()
     assert '"dataChange":false' in newest and '"dataChange":true' not in newest

@@ -26,7 +26,7 @@ def put(folder: Path, name: str, *rows: Any) -> None:
 
 
 def job(folder: Path, table: hoodoo.Table, **how: Any) -> Job:
-    return hoodoo.ingest(Files(folder, settle_s=0), table, name="job", max_bad_share=1, **how)
+    return hoodoo.ingest(Files(folder, settle_s=0), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1), **how)
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def test_equal_bad_rows_of_one_batch_are_kept_once_each(landing: Path, table: ho
 
 def test_a_write_without_a_version_keeps_a_bad_row_once_and_again_after_it_was_dropped(table: hoodoo.Table) -> None:
     for _ in range(2):
-        table.upsert([{"id": 1, "v": -5}], on_bad_rows="quarantine", max_bad_share=1)
+        table.upsert([{"id": 1, "v": -5}], on_bad_rows=hoodoo.BadRowLimits(share=1))
     assert table.quarantine().count() == 1
     for dropped in (1, 2):
         table.quarantine().drop(table.quarantine().rows("new")["position"].to_pylist())
         for _ in range(2):
-            table.upsert([{"id": 1, "v": -5}], on_bad_rows="quarantine", max_bad_share=1)
+            table.upsert([{"id": 1, "v": -5}], on_bad_rows=hoodoo.BadRowLimits(share=1))
         assert (table.quarantine().count(), table.quarantine().count(None)) == (1, 1 + dropped)
 
 

@@ -32,7 +32,7 @@ def ids(table: hoodoo.Table) -> list[str]:
 
 
 def taken(folder: Path, table: hoodoo.Table) -> Any:
-    return hoodoo.ingest(Files(folder, settle_s=0), table, max_bad_share=1).run()
+    return hoodoo.ingest(Files(folder, settle_s=0), table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_value_that_does_not_fit_in_one_file_changes_no_value_of_another(folde
     put(folder, "a.jsonl", row(1, big))
     doubles = pa.table({"id": [3, 4, 5], "part": ["a"] * 3, "ts": [1.5, 2.0, None], "v": ["x"] * 3})
     pa.parquet.write_table(doubles, folder / "b.parquet")
-    report = hoodoo.ingest(files(folder), table, max_bad_share=1).run()
+    report = hoodoo.ingest(files(folder), table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
     assert (report.rows, report.bad) == (4, 2)
     assert sorted(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == [2, big]
     assert sorted(table.quarantine().rows()["reason"].to_pylist()) == ["cast", "null_order"]
@@ -106,7 +106,9 @@ def test_a_file_without_a_key_column_stops_the_job_and_is_not_taken(
 
 def test_an_object_without_a_key_is_kept_as_it_came(folder: Path, table: hoodoo.Table) -> None:
     put(folder, "a.jsonl", '{"ID": 7, "v": "x"}', row(1), {**row(2), "id": None})
-    assert hoodoo.ingest(files(folder), table, max_bad_share=1).run().bad == 2 and ids(table) == [1]
+    assert hoodoo.ingest(files(folder), table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run().bad == 2 and ids(
+        table
+    ) == [1]
     aside = table.quarantine().rows()
     assert aside["reason"].to_pylist() == ["null_key"] * 2 and b'{"ID": 7, "v": "x"}' in aside["payload"].to_pylist()
     put(folder, "b.jsonl", '{"ID": 8}')

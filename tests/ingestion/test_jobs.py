@@ -103,9 +103,9 @@ def test_a_job_that_dies_at_any_write_is_gone_on_with_and_doubles_nothing(tmp_pa
 
         store.fault = fault
         with contextlib.suppress(Died):
-            hoodoo.ingest(files(folder), hoodoo.Table(store), max_bad_share=1).run()
+            hoodoo.ingest(files(folder), hoodoo.Table(store), on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
         healed = hoodoo.open(path)
-        hoodoo.ingest(files(folder), healed, max_bad_share=1).run()
+        hoodoo.ingest(files(folder), healed, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
         assert inserts(healed) == [1, 2]
         [position] = healed.quarantine().rows()["position"].to_pylist()
         assert position.startswith("a.jsonl:line:2:")
@@ -125,7 +125,7 @@ def test_an_insert_keeps_the_rows_that_are_there(folder: Path, table: hoodoo.Tab
 # ---- bad rows
 def test_what_is_no_row_and_what_the_table_refuses_is_set_aside_once(folder: Path, table: hoodoo.Table) -> None:
     put(folder, "a.jsonl", row(1), '{"id": 5', {"part": "a", "ts": 1}, row(2))
-    report = hoodoo.ingest(files(folder), table, name="trips", max_bad_share=1).run()
+    report = hoodoo.ingest(files(folder), table, name="trips", on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
     assert (report.rows, report.bad, ids(table)) == (4, 2, [1, 2])
     aside = table.quarantine().rows()
     assert sorted(zip(aside["reason"].to_pylist(), aside["application"].to_pylist(), strict=True)) == [
@@ -148,10 +148,10 @@ def test_too_many_bad_rows_stop_the_job_before_their_batch(folder: Path, table: 
     with pytest.raises(TooManyBadRows, match=r"2 of 102 rows are bad: .*The first is at a\.jsonl:line:101"):
         hoodoo.ingest(files(folder), table).run()
     with pytest.raises(TooManyBadRows):
-        hoodoo.ingest(files(folder), table, max_bad_rows=1, max_bad_share=1).run()
+        hoodoo.ingest(files(folder), table, on_bad_rows=hoodoo.BadRowLimits(rows=1, share=1)).run()
     assert ids(table) == [] and table.inspect.application(f"files:{folder}").version == -1
     assert len(table.quarantine().rows()) == 2  # to be looked at
-    assert hoodoo.ingest(files(folder), table, max_bad_share=0.5).run().bad == 2
+    assert hoodoo.ingest(files(folder), table, on_bad_rows=hoodoo.BadRowLimits(share=0.5)).run().bad == 2
     assert len(table.quarantine().rows()) == 2 and len(ids(table)) == 100
 
 
@@ -160,7 +160,7 @@ def test_a_file_with_far_too_many_bad_lines_is_not_read_to_its_end(folder: Path,
     with pytest.raises(TooManyBadRows, match="too many bad rows: expected at most 1,000"):
         hoodoo.ingest(files(folder), table).run()
     assert len(table.quarantine().rows()) == 100
-    assert hoodoo.ingest(files(folder), table, max_bad_rows=5_000, max_bad_share=1).run().bad == 5_000
+    assert hoodoo.ingest(files(folder), table, on_bad_rows=hoodoo.BadRowLimits(rows=5_000, share=1)).run().bad == 5_000
 
 
 def test_a_batch_of_bad_rows_only_moves_the_position(folder: Path, table: hoodoo.Table) -> None:
@@ -326,8 +326,7 @@ def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table:
         ({"missing": "keep", "operation": "insert"}, "missing"),
         ({"max_rows": 0}, "max_rows"),
         ({"max_bytes": 1.5}, "max_bytes"),
-        ({"max_bad_rows": -1}, "max_bad_rows"),
-        ({"max_bad_share": None}, "max_bad_share"),
+        ({"on_bad_rows": "skip"}, "on_bad_rows"),
         ({"min_seconds": -1}, "min_seconds"),
         ({"min_seconds": None}, "min_seconds"),
         ({"max_rows_per_second": 0}, "max_rows_per_second"),

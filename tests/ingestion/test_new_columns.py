@@ -93,7 +93,7 @@ def test_values_of_several_types_in_a_new_column_are_refused_until_the_table_say
     with pytest.raises(ColumnError, match="add it to the table with the right type"):
         take({"id": 1, "more": 1}, {"id": 2, "more": "x"})
     table.alter.add_column("more", pa.int64())
-    report = take(max_bad_share=1.0)
+    report = take(on_bad_rows=hoodoo.BadRowLimits(share=1.0))
     assert report.bad == 1 and table.get([1])["more"].to_pylist() == [1]
 
 

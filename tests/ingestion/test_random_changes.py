@@ -90,7 +90,7 @@ def test_a_random_history_ends_with_the_rows_of_the_database(tmp_path: Path, see
     )
     source = Cut(list(sent_again(database.events, random.Random(seed + 100))), random.Random(seed + 200))
     source.before = before
-    hoodoo.ingest(source, table, name="job", max_bad_share=1).run()
+    hoodoo.ingest(source, table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
     found = {one["id"]: one for one in table.scan(["id", "n", "big"]).to_arrow().to_pylist()}
     assert found == database.rows
     assert table.quarantine().count() == 0, table.quarantine().rows("new")["detail"].to_pylist()

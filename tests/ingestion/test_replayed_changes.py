@@ -33,7 +33,9 @@ def gone(number: int, lsn: int) -> Event:
 
 
 def take(table: hoodoo.Table, *events: Event, at_once: int = 1_000, name: str = "job", **how: Any) -> Any:
-    return hoodoo.ingest(Changes(events, at_once), table, name=name, max_bad_share=1, **how).run()
+    return hoodoo.ingest(
+        Changes(events, at_once), table, name=name, on_bad_rows=hoodoo.BadRowLimits(share=1), **how
+    ).run()
 
 
 def stored(table: hoodoo.Table) -> list[tuple[Any, ...]]:
@@ -118,7 +120,7 @@ def test_an_avro_event_is_replayed_without_a_registry(table: hoodoo.Table) -> No
     key = {"type": "record", "name": "Key", "fields": image[:1]}
     event = {"after": {"id": 1, "v": BIG}, "source": {"lsn": 1}, "op": "c"}
     source = Changes([(wire(0, key, {"id": 1}), wire(1, value, event))], registry=KnownSchemas(key, value))
-    assert hoodoo.ingest(source, table, name="job", max_bad_share=1).run().bad == 1
+    assert hoodoo.ingest(source, table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1)).run().bad == 1
     table.alter.widen_column("v", "bigint")
     assert table.quarantine().replay().replayed == 1 and stored(table) == [(1, BIG, None, 1)]
 

@@ -58,7 +58,9 @@ def test_metrics_say_what_a_job_did_and_what_waits(table: hoodoo.Table, caplog: 
         with urllib.request.urlopen(where) as answer:
             texts.append(answer.read().decode())
 
-    hoodoo.ingest(Shared(25), table, name="job", max_bad_share=1.0).run(each_batch=look, metrics_port=0)
+    hoodoo.ingest(Shared(25), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1.0)).run(
+        each_batch=look, metrics_port=0
+    )
     labels = f'application="job",table="{table.path}"'
     assert f"hoodoo_ingest_rows_total{{{labels}}} 13.0" in texts[0]
     assert f"hoodoo_ingest_rows_total{{{labels}}} 34.0" in texts[-1]
@@ -83,7 +85,7 @@ def test_the_applications_of_a_table_are_listed(table: hoodoo.Table) -> None:
 
 def test_bad_rows_are_counted_by_what_is_wrong_with_them(table: hoodoo.Table) -> None:
     told = list[BatchReport]()
-    report = hoodoo.ingest(Shared(20), table, max_bad_share=1.0).run(each_batch=told.append)
+    report = hoodoo.ingest(Shared(20), table, on_bad_rows=hoodoo.BadRowLimits(share=1.0)).run(each_batch=told.append)
     assert [one.reasons for one in told] == [{"json": 1, "check": 2}] * 2
     assert (report.bad, report.reasons) == (6, {"json": 2, "check": 4})
     result = table.upsert([row(1, ts=200), row(2)], on_bad_rows="quarantine")

@@ -91,7 +91,7 @@ def test_rows_that_do_not_fit_are_set_aside_and_the_others_find_their_place(tmp_
         change("u", {"id": 1}, {"id": 1, "city": "oslo", "v": None}, lsn=3),
         change("u", {"id": 2}, row(2, "oslo", 4), lsn=4),
     ]
-    report = follow(table, events, name="second", max_bad_share=1)
+    report = follow(table, events, name="second", on_bad_rows=hoodoo.BadRowLimits(share=1))
     assert rows(table) == [(1, "rome", 1), (2, "oslo", 4)] and report.bad == 1
 
 
@@ -125,7 +125,7 @@ def test_a_value_that_was_not_sent_comes_along_from_the_partition_that_the_row_l
 def test_a_value_of_a_row_that_was_deleted_is_taken_over_by_none(tmp_path: Path) -> None:
     table = made(tmp_path / "t", schema=NOTED)
     events = [noted("c", 1, 1, "rome", "old"), noted("d", 2, 1), noted("c", 3, 1, "oslo", UNSENT)]
-    report = follow(table, events, max_bad_share=1)
+    report = follow(table, events, on_bad_rows=hoodoo.BadRowLimits(share=1))
     assert notes(table) == [] and report.reasons == {"unavailable": 1}
 
 

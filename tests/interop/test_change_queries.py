@@ -170,7 +170,7 @@ def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_s
         require_same(hudi, table, path, 1)
         table.compact()
     else:
-        assert table.maintenance.cluster(by=["fare"]).units
+        assert table.maintenance.cluster(sort_by=["fare"]).units
     table.upsert(batch(("k2", "sf", 40, 2.9)))
     table.upsert(batch(("k7", "la", 50, 7.9), ("k9", "la", 50, 9.9)))
     table.insert_overwrite(batch(("k7", "la", 60, 7.0), ("z", "la", 60, 7.0)))

@@ -46,7 +46,7 @@ def test_every_range_of_commits_has_the_same_changed_rows(
     table.delete(batch(("k3", "sf", 0.0)))
     table.compact()
     table.upsert(batch(("k1", "sf", 1.6), ("k3", "sf", 3.3)))
-    table.bulk_insert(batch(("m1", "la", 1.0), ("m2", "la", 2.0)))
+    table.insert(batch(("m1", "la", 1.0), ("m2", "la", 2.0)), bulk=True)
     table.maintenance.cluster()
     table.upsert(batch(("k2", "sf", 2.6), ("m1", "la", 1.1)))
     slots = [slot for slot in table.handle.timeline.history.slots(0, table.cursor.seq) if slot.writes_rows]

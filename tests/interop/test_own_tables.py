@@ -147,7 +147,7 @@ def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_w
     path = tmp_path / "t"
     table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=type_)
     for start in (0, 10, 20, 30):
-        table.bulk_insert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(start, start + 10))))
+        table.insert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(start, start + 10))), bulk=True)
     table.upsert(batch(("k1", "sf", 20, 1.5), ("k11", "sf", 5, 0.0)))
     before = table.upsert(batch(("k2", "sf", 20, 2.5))).instant
     then = plain(table.scan().to_arrow().to_pylist())

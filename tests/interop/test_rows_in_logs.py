@@ -183,7 +183,7 @@ def test_rows_of_many_blocks_keep_their_places(hudi: SparkSession, tmp_path: Pat
     """Bitmaps of every kind: dense and sparse containers, several blocks in a log, deletes in several."""
     count = 300_000
     table = make(tmp_path / "t", "avro", "ts")
-    table.bulk_insert(batch(range(1000, 1000 + count), 10, 0.0))
+    table.insert(batch(range(1000, 1000 + count), 10, 0.0), bulk=True)
     rng = np.random.default_rng(3)
     some = np.sort(rng.choice(np.arange(1000, 1000 + count), 70_000, replace=False))
     rows = batch(range(1000, 1000 + count), 20, 5.0).take(pa.array(some - 1000))

@@ -108,7 +108,7 @@ def our_delete(turns: Turns, table: Table) -> None:
 def our_services(turns: Turns, table: Table) -> None:
     our_upsert(turns, table)
     table.compact()
-    table.maintenance.cluster(by="fare")
+    table.maintenance.cluster(sort_by="fare")
     table.maintenance.clean(retain_hours=0, retain_commits=0)
 
 

@@ -249,7 +249,7 @@ def test_a_bad_message_of_a_recreated_topic_is_kept_beside_that_of_the_old_one(
     topic = kafka.topic()
 
     def job() -> Job:
-        return hoodoo.ingest(Kafka(kafka.address, topic), table, name="job", max_bad_share=1)
+        return hoodoo.ingest(Kafka(kafka.address, topic), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1))
 
     kafka.put(topic, b"bad")
     job().run()

@@ -40,7 +40,7 @@ def test_what_was_bad_before_a_truncate_is_set_aside_only_if_a_batch_ended_befor
 ) -> None:
     topic, table = kafka.topic(), hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
     source = Kafka(kafka.address, topic, format="debezium-json", truncate="delete")
-    job, bad = hoodoo.ingest(source, table, max_bad_share=1), (b'{"id": 1}', b"no event")
+    job, bad = hoodoo.ingest(source, table, on_bad_rows=hoodoo.BadRowLimits(share=1)), (b'{"id": 1}', b"no event")
     put(kafka, topic, change("c", {"id": 1}, {"id": 1}), bad)
     assert job.run().bad == 1
     put(kafka, topic, bad, change("t", None), bad)

@@ -27,7 +27,7 @@ def rows(ids: np.ndarray, ts: int) -> pa.Table:
 
 def test_every_round_leaves_exactly_the_rows_it_should(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="part", order_by="ts", compact_after_logs=None)
-    table.bulk_insert(rows(np.arange(KEYS), 0))
+    table.insert(rows(np.arange(KEYS), 0), bulk=True)
     assert sum(1 for _ in table.handle.history.head().groups()) == GROUPS
     expected, rng = np.zeros(KEYS, np.int64), np.random.default_rng(1)
     stop, compacted = threading.Event(), [0]

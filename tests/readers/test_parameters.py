@@ -265,7 +265,7 @@ def test_parameters_skip_partitions_and_files_as_literals_do(table: hoodoo.Table
     assert tasks("city IN $cities AND id + 0 >= $low", cities=["rome", "oslo"], low=0) == 2
     assert tasks("city IN $cities", cities=[]) == 0
     assert tasks("lower(city) = $text AND city = $city", text="rome", city="rome") == 1
-    table.maintenance.cluster(by=["fare"])
+    table.maintenance.cluster(sort_by=["fare"])
     assert tasks("fare > $low", low=1.5) == 1
     assert tasks("fare > $low AND id + 0 >= $least", low=Decimal("1.5"), least=0) == 1
     assert tasks("fare > $low", low=99) == 0

@@ -367,7 +367,7 @@ def test_a_key_that_came_back_elsewhere_and_was_clustered_is_one_update(tmp_path
     source.upsert([{"id": 10, "v": "x"}, {"id": 11, "v": "x"}])
     for step in (None, "v"):
         if step:
-            source.maintenance.cluster(by=step)
+            source.maintenance.cluster(sort_by=step)
         for rows in (source.changes(since), source.diff(since)):
             found = [(row["op"], row["after"]["id"]) for row in rows.to_arrow().to_pylist()]
             assert sorted(found) == [("i", 10), ("u", 11)]
@@ -385,8 +385,8 @@ def test_a_key_that_came_back_elsewhere_is_one_update_whatever_rewrote_the_file_
     schema = pa.schema([("id", pa.int64()), ("v", pa.int64())])
     table = hoodoo.create(tmp_path / "t", schema, key="id", type=kind)
     copy = hoodoo.create(tmp_path / "copy", schema, key="id")
-    table.bulk_insert([{"id": 1, "v": 1}])
-    table.bulk_insert([{"id": key, "v": 1} for key in (9, *range(100, 200))])
+    table.insert([{"id": 1, "v": 1}], bulk=True)
+    table.insert([{"id": key, "v": 1} for key in (9, *range(100, 200))], bulk=True)
     copy.upsert(table.incremental("earliest", deletes=True))
     since = table.cursor
     table.delete([{"id": 9}])

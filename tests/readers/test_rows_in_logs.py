@@ -43,7 +43,7 @@ def batch(ids: list[int], ts: int, rng: random.Random) -> pa.Table:
 def make(path: Path, log_format: str, order_by: str | tuple[str, ...] | None) -> hoodoo.Table:
     options: dict[str, Any] = {"compact_after_logs": None, "slow_after_logs": None, "row_group_rows": 128}
     table = hoodoo.create(path, SCHEMA, key="id", order_by=order_by, log_format=log_format, **options)
-    table.bulk_insert(batch(list(range(1000)), 5, random.Random(0)))
+    table.insert(batch(list(range(1000)), 5, random.Random(0)), bulk=True)
     return table
 
 

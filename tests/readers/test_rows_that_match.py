@@ -36,7 +36,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
         row_group_rows=ROWS // 5,
         compact_after_logs=None,
     )
-    table.bulk_insert(rows(range(ROWS)), sort="id")
+    table.insert(rows(range(ROWS)), sort_by="id", bulk=True)
     return table
 
 

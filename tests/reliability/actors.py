@@ -198,7 +198,7 @@ def move(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, na
         if rng.random() < 0.5:
             notes.note(merged=compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs)
         else:
-            done = table.maintenance.cluster(by=rng.choice((None, ["ts"])))
+            done = table.maintenance.cluster(sort_by=rng.choice((None, ["ts"])))
             notes.note(clustered=done.units, yielded=done.yielded)
         time.sleep(0.2)
 

@@ -75,7 +75,7 @@ def test_a_column_that_is_filled_with_null_replaces_the_stored_value_as_rows_are
     assert one(table) == FULL | {"ts": 2, "must": 2, "a": None, "s": None}
 
 
-@pytest.mark.parametrize("write", ["upsert", "insert", "bulk_insert", "insert_overwrite"])
+@pytest.mark.parametrize("write", ["upsert", "insert", "insert_overwrite"])
 def test_every_write_fills_what_is_missing(table: hoodoo.Table, write: str) -> None:
     table.alter.add_column("n", pa.string(), default="none")
     getattr(table, write)(arrow([{"id": 1, "part": "p", "ts": 2, "must": 2}]), missing="null")

@@ -165,7 +165,7 @@ def test_salvage_of_a_log_of_an_older_schema_keeps_its_sound_rows(tmp_path: Path
 
 
 def test_clustering_brings_files_of_several_schemas_together(table: hoodoo.Table) -> None:
-    table.maintenance.cluster(by="a")
+    table.maintenance.cluster(sort_by="a")
     assert rows_of(table) == want()
     assert {e.file.schema for g in table.handle.history.head().groups() for e in g.files()} == {3}
     assert rows_of(table, where="a = 4") == [want()[4]]

@@ -63,7 +63,7 @@ def found(table: hoodoo.Table) -> dict[int, dict[str, Any]]:
 # ---------------------------------------------------------------- each row of the table of rebases
 
 
-@pytest.mark.parametrize("write", ["upsert", "insert", "bulk_insert", "insert_overwrite"])
+@pytest.mark.parametrize("write", ["upsert", "insert", "insert_overwrite"])
 def test_a_column_that_was_added_meanwhile_gets_its_default_in_the_batch(
     table: hoodoo.Table, between: Between, write: str
 ) -> None:
@@ -342,7 +342,7 @@ def test_s2_a_service_that_finds_a_change_does_not_bring_the_old_columns_back(
         table.upsert([row(1)])
     between(lambda: other(table).alter.add_column("n", pa.int32(), default=1))
     if service == "cluster":
-        table.maintenance.cluster(by=["a"])
+        table.maintenance.cluster(sort_by=["a"])
     elif service == "logs":
         compact_logs(table.handle.context(), lambda view: behind(view, 2))
     else:

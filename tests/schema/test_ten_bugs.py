@@ -166,13 +166,13 @@ def logs_and_bases_with_and_without_a_column_are_merged(table: hoodoo.Table) -> 
 def clustering_copies_no_row_groups_of_other_columns(table: hoodoo.Table) -> None:
     """HUDI-9685 #13674"""
     table.alter.drop_column("a")
-    table.bulk_insert(now(table, row(5), row(6)))
+    table.insert(now(table, row(5), row(6)), bulk=True)
     table.alter.add_column("n", pa.int32(), first=True)
-    table.bulk_insert(now(table, row(7, n=7), row(8, n=8)))
+    table.insert(now(table, row(7, n=7), row(8, n=8)), bulk=True)
     table.maintenance.cluster()
     assert column(table, "n") == by_hudi(table, "n") == {**NULL, 5: None, 6: None, 7: 7, 8: 8}
     table.alter.add_column("a", pa.int32(), rewrite=True)
-    table.maintenance.cluster(by="id")
+    table.maintenance.cluster(sort_by="id")
     assert column(table, "a") == by_hudi(table, "a") == dict.fromkeys(range(1, 9))
     assert column(table, "b") == {key: 10 * key for key in range(1, 9)}
     assert table.verify().problems == []

@@ -82,7 +82,7 @@ def clusterer(world: World, actor: Actor, table: Table) -> None:
         value = value_name(table.schema.names)
         by = by and [value if name == "v" else name for name in by]
         with suppress(CommitUnknown, StoreUnavailable, ColumnError):  # called otherwise by now
-            done = table.maintenance.cluster(by=by, order=order)
+            done = table.maintenance.cluster(sort_by=by, order=order)
             world.scheduler.note(actor, f"clustered by {by}: {done}")
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
 

@@ -73,7 +73,7 @@ def call(table: Table, intent: Intent) -> Any:
     value = value_name(table.schema.names)  # as this process knows it
     data = data.rename_columns([value if name == "v" else name for name in data.schema.names])
     if intent.operation == "bulk insert":
-        return table.bulk_insert(data, missing="null")
+        return table.insert(data, missing="null", bulk=True)
     if intent.operation == "insert":
         return table.insert(data, existing=intent.existing, transaction=intent.transaction, missing="null")
     if intent.operation == "overwrite":

@@ -93,7 +93,7 @@ def what_is_bad_is_kept_before_the_commit_that_moves_past_it(folder: Path) -> No
         "die after" if operation == "put_if_absent" and "/commits/" in key else None
     )
     with pytest.raises(BaseException):  # noqa: B017 - the process ends here
-        hoodoo.ingest(source, Table(store), max_bad_share=1).run()
+        hoodoo.ingest(source, Table(store), on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
     assert store.dead
-    hoodoo.ingest(source, table, max_bad_share=1).run()
+    hoodoo.ingest(source, table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
     assert (ids(table), table.quarantine().count("new")) == (["a"], 1)

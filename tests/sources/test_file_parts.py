@@ -171,7 +171,9 @@ def test_a_damaged_file_is_quarantined_once_and_all_others_are_read(tmp_path: Pa
     if name in DAMAGED:
         with pytest.raises(DataError, match=name):
             hoodoo.ingest(Files(folder, settle_s=0), table, name="job").run()
-    job = hoodoo.ingest(Files(folder, settle_s=0, on_bad_file="quarantine"), table, name="job", max_bad_share=1)
+    job = hoodoo.ingest(
+        Files(folder, settle_s=0, on_bad_file="quarantine"), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1)
+    )
     report = job.run()
     assert table.scan().to_arrow()["id"].to_pylist() == [1]
     if name in DAMAGED:
@@ -202,7 +204,7 @@ def test_a_file_with_a_column_of_another_type_is_quarantined_once_and_all_others
     with pytest.raises(ColumnError, match=f"a.{suffix}.*'v'"):
         hoodoo.ingest(Files(folder, settle_s=0), table, name="job").run()
     source = Files(folder, settle_s=0, on_bad_file="quarantine")
-    job = hoodoo.ingest(source, table, name="job", max_rows=10, max_bad_share=1)
+    job = hoodoo.ingest(source, table, name="job", max_rows=10, on_bad_rows=hoodoo.BadRowLimits(share=1))
     assert job.check().bad == 1
     job.run()
     assert table.scan().to_arrow()["id"].to_pylist() == [100]

@@ -240,7 +240,7 @@ def test_a_job_takes_a_topic_into_a_table(cluster: str, put: Any, tmp_path: Path
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
     put("whole", 0, *({"id": number, "v": "x"} for number in range(250)), b"x")
     put("whole", 3, *({"id": number, "v": "y"} for number in range(100, 350)))
-    report = hoodoo.ingest(Kafka(cluster, "whole"), table, max_rows=100, max_bad_share=1).run()
+    report = hoodoo.ingest(Kafka(cluster, "whole"), table, max_rows=100, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
     assert (report.rows, report.bad, table.scan().count()) == (501, 1, 350)
     assert hoodoo.ingest(Kafka(cluster, "whole"), table).run().batches == 0
     [aside] = table.quarantine().rows().select(["source", "position"]).to_pylist()
@@ -281,7 +281,7 @@ def test_change_events_that_are_read_as_rows_are_said_to_be_events(
         f"'id' has no value; it looks like a change event of Debezium, which {hint}", job.check().problems[0]
     )
     with pytest.raises(TooManyBadRows, match=hint):
-        hoodoo.ingest(Kafka(cluster, topic), table, max_bad_rows=0).run()
+        hoodoo.ingest(Kafka(cluster, topic), table, on_bad_rows=hoodoo.BadRowLimits(rows=0)).run()
 
 
 def test_a_row_without_its_key_is_not_said_to_be_an_event(cluster: str, put: Any, tmp_path: Path) -> None:

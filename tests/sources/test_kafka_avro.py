@@ -41,7 +41,9 @@ def test_a_job_takes_a_topic_of_several_schemas_into_a_table(
     told = pa.schema([*COLUMNS, ("_kafka_offset", pa.int64())])
     table = hoodoo.create(tmp_path / "t", told, key="id")
     source = Kafka(cluster, "two", format="avro", registry=server.url)
-    report = hoodoo.ingest(source, table, new_columns="add", max_rows=60, max_bad_share=1).run()
+    report = hoodoo.ingest(
+        source, table, new_columns="add", max_rows=60, on_bad_rows=hoodoo.BadRowLimits(share=1)
+    ).run()
     assert (report.rows, report.bad, table.scan().count()) == (84, 2, 80)
     rows = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
     assert rows[3] == {"id": 3, "v": "n", "_kafka_offset": 52, "fare": 1.5} and rows[4]["v"] == "again"

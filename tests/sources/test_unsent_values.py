@@ -64,7 +64,9 @@ def test_other_bad_rows_of_such_a_batch_are_set_aside_too(tmp_path: Path) -> Non
     assert hoodoo.ingest(Changes(events), table).run().bad == 1
     assert [(one["id"], one["note"]) for one in table.scan().to_arrow().to_pylist()] == [(1, "one")]
     with pytest.raises(TooManyBadRows):
-        hoodoo.ingest(Changes([note("u", 9, UNAVAILABLE, 1, 9)]), table, name="strict", max_bad_rows=0).run()
+        hoodoo.ingest(
+            Changes([note("u", 9, UNAVAILABLE, 1, 9)]), table, name="strict", on_bad_rows=hoodoo.BadRowLimits(rows=0)
+        ).run()
 
 
 def test_a_transformation_sees_what_stands_for_a_value_and_the_stored_one_is_kept(notes: hoodoo.Table) -> None:

@@ -77,7 +77,7 @@ def test_each_number_of_a_dataframe_that_the_column_has_not_is_refused(tmp_path:
     assert len({at for at, _ in unfit}) > len(PAIRS) / 2
     columns = [[value if at == mine else None for mine, value in unfit] for at in range(len(PAIRS))]
     table = table_at(tmp_path / "t", False)
-    limits: dict[str, Any] = {"on_bad_rows": "quarantine", "max_bad_rows": 1_000, "max_bad_share": 1}
+    limits: dict[str, Any] = {"on_bad_rows": hoodoo.BadRowLimits(1_000, 1)}
     result = table.upsert(frame_of(spark, columns, False), **limits)
     assert (result.quarantined, table.scan().count()) == (len(unfit), 0)
     assert set(table.quarantine().rows()["reason"].to_pylist()) == {"cast"}

@@ -94,8 +94,8 @@ def test_the_rows_of_each_file_that_tasks_write_stand_in_the_order_that_was_aske
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city")
     shuffled = pa.table({"id": range(60), "city": ["c"] * 60, "v": [n * 37 % 60 for n in range(60)]}, SCHEMA)
     with pytest.raises(hoodoo.ColumnError, match="'w'"):
-        table.bulk_insert(session.createDataFrame(shuffled), sort="w")
-    table.bulk_insert(session.createDataFrame(shuffled), sort="v")
+        table.insert(session.createDataFrame(shuffled), sort_by="w", bulk=True)
+    table.insert(session.createDataFrame(shuffled), sort_by="v", bulk=True)
     [file] = Path(table.path).rglob("*.parquet")
     assert pq.ParquetFile(file).read()["v"].to_pylist() == list(range(60))
     assert table.scan().to_arrow().sort_by("id").equals(shuffled)
@@ -114,7 +114,7 @@ def test_a_frame_s_bad_rows_come_to_the_driver_and_the_others_are_written(
     with pytest.raises(hoodoo.DataError):
         table.upsert(frame)
     with pytest.raises(hoodoo.TooManyBadRows):
-        table.upsert(frame, on_bad_rows="quarantine", max_bad_rows=6)
+        table.upsert(frame, on_bad_rows=hoodoo.BadRowLimits(rows=6))
     assert not table.scan().count()
     for partitions in (3, 2):
         result = table.upsert(frame.repartition(partitions), on_bad_rows="quarantine")
@@ -146,7 +146,7 @@ def test_rows_that_are_staged_are_held_against_a_check_set_meanwhile(
 
 def test_a_stream_s_sink_passes_on_what_becomes_of_bad_rows(session: Any, tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
-    sink = table.sink("job", on_bad_rows="quarantine", max_bad_rows=5)
+    sink = table.sink("job", on_bad_rows=hoodoo.BadRowLimits(rows=5))
     for _ in range(2):
         sink(session.createDataFrame([(1, "x", 5), (None, "x", 6)], "id long, city string, v long"), 4)
     [kept] = table.quarantine().rows().to_pylist()

@@ -118,7 +118,7 @@ CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     ),
     "rows to be inserted": ("insert", rows({"id": 70}, {"id": 71, "ts": at(4)}), {}),
     "rows that exist": ("insert", rows({}, {"id": 2}), {}),
-    "rows in bulk": ("bulk_insert", rows({"id": 70}, {"id": 70, "ts": at(4)}), {}),
+    "rows in bulk": ("insert", rows({"id": 70}, {"id": 70, "ts": at(4)}), {"bulk": True}),
     "partitions anew": ("insert_overwrite", rows({"id": 1}, {"id": 70, "ts": at(4)}), {}),
     "ordered deletes": (
         "upsert",

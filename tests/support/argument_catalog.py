@@ -102,7 +102,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 _FITTING = {
     **{"evolve": "plain", "missing": "plain"},
-    **{"on_bad_rows": "plain", "max_bad_rows": "plain", "max_bad_share": "plain"},
+    "on_bad_rows": "plain",
 }
 TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate")
 LINES: dict[str, dict[str, str]] = {
@@ -162,16 +162,15 @@ LINES: dict[str, dict[str, str]] = {
         "unavailable": "plain",
         **_FITTING,
     },
-    **{
-        f"Table.{name}": {
-            "data": "rows",
-            "existing": "plain",
-            "duplicates": "plain",
-            "transaction": "transaction",
-            **_FITTING,
-            **more,
-        }
-        for name, more in (("insert", {"if_head": "position"}), ("bulk_insert", {"sort": "plain"}))
+    "Table.insert": {
+        "data": "rows",
+        "existing": "plain",
+        "duplicates": "plain",
+        "transaction": "transaction",
+        "if_head": "position",
+        "bulk": "plain",
+        "sort_by": "plain",
+        **_FITTING,
     },
     "Table.delete": {
         "data": "rows",
@@ -283,7 +282,7 @@ LINES: dict[str, dict[str, str]] = {
         "groups_at_once": "plain",
     },
     "Table.maintenance.cluster": {
-        "by": "plain",
+        "sort_by": "plain",
         "order": "plain",
         "partitions": "plain",
         "memory_bytes": "plain",
@@ -381,7 +380,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "hoodoo.truncate": {"width": 4, "column": "v"},
     "Table.upsert": {"data": ROWS},
     "Table.insert": {"data": ROWS[:0] or pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
-    "Table.bulk_insert": {"data": pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
     "Table.delete": {"data": [{"id": "c", "day": "x"}]},
     "Table.update": {"set": {"v": 1}},
     "Table.merge": {"source": ROWS},

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Writer:
             self.model[gone] = -1
         elif what < 0.25:
             count = BATCH // 2
-            result = self.insert(count, self.table.bulk_insert if what < 0.2 else self.table.upsert)
+            result = self.insert(count, partial(self.table.insert, bulk=True) if what < 0.2 else self.table.upsert)
         else:
             count = BATCH
             changed = self.chance.choice(np.flatnonzero(self.model >= 0), count, replace=False)

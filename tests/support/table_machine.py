@@ -235,7 +235,7 @@ class Machine:
 
     def keep(self, bulk: bool = False) -> None:
         rows, before = self.batch(), dict(self.model.rows)
-        result = (self.table.bulk_insert if bulk else self.table.insert)(self.arrow(rows), existing="keep")
+        result = self.table.insert(self.arrow(rows), existing="keep", bulk=bulk)
         self.model.insert(rows, -1)
         assert result.inserted == len(self.model.rows) - len(before)
         self.wrote(result, before)

@@ -33,7 +33,7 @@ from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.staging import staged
 
-WRITES = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
+WRITES = ("upsert", "insert", "delete", "insert_overwrite")
 COUNTS = (
     "inserted",
     "updated",

@@ -135,7 +135,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     ),
     "unknown duplicates": (hoodoo.OptionError, "OPTION", "newest", lambda t: t.upsert(batch(), duplicates="first")),
     "existing key": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.insert(batch())),
-    "existing key in bulk": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.bulk_insert(batch())),
+    "existing key in bulk": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.insert(batch(), bulk=True)),
     "unknown existing": (hoodoo.OptionError, "OPTION", "keep", lambda t: t.insert(batch(), existing="skip")),
     "delete without key": (hoodoo.ColumnError, "COLUMN", "'id'", lambda t: t.delete(batch().select(["city"]))),
     "purge without partition": (

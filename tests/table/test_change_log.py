@@ -79,7 +79,7 @@ def random_step(table: Table, rng: random.Random, ts: int) -> None:
         case 5:
             table.insert(rows, existing="keep")
         case 6:
-            table.compact() if table.type == "merge_on_read" else table.maintenance.cluster(by=["v"])
+            table.compact() if table.type == "merge_on_read" else table.maintenance.cluster(sort_by=["v"])
         case 7:
             table.insert_overwrite(rows.slice(0, 2)) if rng.random() < 0.5 else table.delete_partitions(["a"])
 

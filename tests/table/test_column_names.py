@@ -193,7 +193,7 @@ def test_writes_of_some_columns_and_merges_take_either_name(tmp_path: Path) -> N
     table = orders(tmp_path / "t")
     keys = {"Order ID": [1, 2], "order-date": ["mon", "mon"]}
     table.upsert(pa.table({**keys, "2024": [10, 20], "plain": ["a", "b"]}), columns=["2024"])
-    table.upsert(pa.table({**keys, "größe": [0.5, 0.25]}), missing="keep")
+    table.upsert(pa.table({**keys, "größe": [0.5, 0.25]}), columns="given")
     done = (
         table.merge(pa.table({"Order ID": [2, 9], "order-date": ["mon", "wed"], "2024": [5, 90]}))
         .when_matched_update({"2024": 'target."2024" + source."2024"'}, where='source."Order ID" < 9')
@@ -211,7 +211,7 @@ def test_writes_of_some_columns_and_merges_take_either_name(tmp_path: Path) -> N
     table.set_checks({"size": '"größe" < 5'})
     with pytest.raises(hoodoo.CheckFailed):
         table.upsert([ROWS[0] | {"größe": 6.0}])
-    assert table.bulk_insert([ROWS[0] | {"Order ID": 4, "größe": None}], sort=["2024"]).inserted == 1
+    assert table.insert([ROWS[0] | {"Order ID": 4, "größe": None}], sort_by=["2024"], bulk=True).inserted == 1
     assert table.insert_overwrite([ROWS[0] | {"Order ID": 5, "größe": None}]).inserted == 1
 
 

@@ -57,7 +57,7 @@ def changed_in_everything(table: hoodoo.Table) -> None:
     table.upsert([row(1), row(3, part="q")])
     table.savepoints.create("kept")
     table.consumer("reader", table.cursor)
-    table.upsert([row(1, ts=6), row(4, id=None)], on_bad_rows="quarantine", max_bad_share=1)
+    table.upsert([row(1, ts=6), row(4, id=None)], on_bad_rows=hoodoo.BadRowLimits(share=1))
     table.set_checks({"not_negative": "b >= 0"})
     table.set_options(compact_after_logs=7, clean_every=None, retain_commits=3, consumer_hours=1)
 
@@ -100,7 +100,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "quarantine": lambda table: aside(table.quarantine()),
     "upsert": lambda table: table.upsert([row(2), row(9, n=None)]),
     "insert": lambda table: table.insert([row(9)]),
-    "bulk_insert": lambda table: table.bulk_insert([row(9), row(8)], sort="n"),
+    "bulk_insert": lambda table: table.insert([row(9), row(8)], sort_by="n", bulk=True),
     "delete": lambda table: table.delete([{"id": 1, "part": "p"}]),
     "update": lambda table: table.update({"n": "n + b", "x": 2**40}, where="b >= 0"),
     "merge": lambda table: (
@@ -134,7 +134,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "alter.make_nullable": lambda table: table.alter.make_nullable("must"),
     "alter": lambda table: table.alter([hoodoo.DropColumn("n")]),
     "compact": lambda table: table.compact(),
-    "maintenance.cluster": lambda table: table.maintenance.cluster(by="n", partitions=["p"]),
+    "maintenance.cluster": lambda table: table.maintenance.cluster(sort_by="n", partitions=["p"]),
     "maintenance.services": lambda table: table.maintenance.services(),
     "maintenance.clean": lambda table: table.maintenance.clean(),
     "maintenance.expire": lambda table: table.maintenance.expire(older_than_hours=1_000),

@@ -47,6 +47,6 @@ def test_every_operation_does_without_one_chunk(tmp_path: Path, kind: str, monke
     assert table.incremental(begin, deletes=True).count() == 35
     assert table.get([49, 7, 30])["id"].to_pylist() == [49, 7, 30]
     table.compact()
-    table.maintenance.cluster(by=["text"])
+    table.maintenance.cluster(sort_by=["text"])
     is_right()
     assert table.verify().problems == []

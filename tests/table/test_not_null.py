@@ -23,7 +23,7 @@ def rows(*names: str | None) -> pa.Table:
 WRITES: dict[str, Callable[[hoodoo.Table, Any], Any]] = {
     "upsert": lambda table, data: table.upsert(data),
     "insert": lambda table, data: table.insert(data),
-    "bulk_insert": lambda table, data: table.bulk_insert(data),
+    "bulk_insert": lambda table, data: table.insert(data, bulk=True),
     "insert_overwrite": lambda table, data: table.insert_overwrite(data, whole_table=True),
 }
 

@@ -44,7 +44,7 @@ PART = [{"id": "a", "p": "x", "ts": 2, "note": "new"}]
 FIELD = [whole(spot={"x": 9})]
 CASES: dict[str, Case] = {
     "a column is missing: keep": Case(
-        lambda t: t.upsert(PART), 'pass missing="keep"', lambda t: t.upsert(PART, missing="keep"), changed=("note",)
+        lambda t: t.upsert(PART), 'pass columns="given"', lambda t: t.upsert(PART, columns="given"), changed=("note",)
     ),
     "a column is missing: null": Case(
         lambda t: t.upsert(PART),
@@ -55,8 +55,8 @@ CASES: dict[str, Case] = {
     ),
     "a row lacks what others have: keep": Case(
         lambda t: t.upsert([whole(), *PART]),
-        'with missing="keep"',
-        lambda t: t.upsert(PART, missing="keep"),
+        'with columns="given"',
+        lambda t: t.upsert(PART, columns="given"),
         changed=("note",),
     ),
     "a field is missing: null": Case(

@@ -50,11 +50,11 @@ def files_in(path: Path) -> dict[Path, bytes]:
 CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "upsert": lambda t: t.upsert(rows(7)),
     "insert": lambda t: t.insert(rows(7)),
-    "bulk_insert": lambda t: t.bulk_insert(rows(7)),
+    "bulk_insert": lambda t: t.insert(rows(7), bulk=True),
     "delete": lambda t: t.delete([{"id": 1}]),
     "insert_overwrite": lambda t: t.insert_overwrite(rows(7)),
     "compact": lambda t: t.compact(),
-    "cluster": lambda t: t.maintenance.cluster(by=["v"]),
+    "cluster": lambda t: t.maintenance.cluster(sort_by=["v"]),
     "clean": lambda t: t.maintenance.clean(retain_hours=0, retain_commits=1),
     "archive": lambda t: t.maintenance.archive(),
     "sweep": lambda t: t.maintenance.sweep(older_than_hours=0),
@@ -84,7 +84,7 @@ def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(
 
 def made_with_consumer_and_quarantine(path: Path) -> tuple[hoodoo.Table, Consumer, Quarantine[hoodoo.Table]]:
     table = make(path)
-    table.upsert([*rows(1), {"id": None, "ts": 1, "v": "bad"}], on_bad_rows="quarantine", max_bad_share=1)
+    table.upsert([*rows(1), {"id": None, "ts": 1, "v": "bad"}], on_bad_rows=hoodoo.BadRowLimits(share=1))
     return table, table.consumer("reader", table.cursor), table.quarantine()
 
 

@@ -283,5 +283,5 @@ def test_slices_of_every_shape_hold_the_newest_rows(tmp_path: Path, log_format: 
         if rng.random() < 0.15:
             table.compact()
         if rng.random() < 0.1:
-            table.maintenance.cluster(by=["v"])
+            table.maintenance.cluster(sort_by=["v"])
         assert table.verify().ok

@@ -1,4 +1,4 @@
-"""bulk_insert(sort=...): rows stand in the order that was asked for, and what cannot be sorted by is refused."""
+"""insert(bulk=True, sort_by=...) sorts rows by columns, and refuses columns that cannot be sorted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(path: Path, **options: object) -> hoodoo.Table:
 
 def test_rows_of_a_partition_stand_in_order_and_its_files_follow_each_other(tmp_path: Path) -> None:
     table = made(tmp_path / "t", target_file_bytes=20_000)
-    table.bulk_insert(rows(), sort=["fare", "id"])
+    table.insert(rows(), sort_by=["fare", "id"], bulk=True)
     for mine in files(table).values():
         assert len(mine) > 1
         last = float("-inf")
@@ -52,7 +52,7 @@ def test_rows_of_a_partition_stand_in_order_and_its_files_follow_each_other(tmp_
 
 def test_without_sort_rows_stand_as_they_came(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
-    table.bulk_insert(rows())
+    table.insert(rows(), bulk=True)
     for city, [part] in files(table).items():
         came = rows().filter(pa.compute.field("city") == city.removeprefix("city="))
         assert part["id"].to_pylist() == came["id"].to_pylist()
@@ -62,7 +62,7 @@ def test_a_read_that_filters_by_the_column_opens_fewer_files_than_without_the_or
     opened = {}
     for sort in (None, "fare"):
         table = made(tmp_path / str(sort), target_file_bytes=20_000)
-        table.bulk_insert(rows(), sort=sort)
+        table.insert(rows(), sort_by=sort, bulk=True)
         found = table.scan(where="fare >= 490")
         opened[sort] = len(found.tasks())
         assert found.count() == len([fare for fare in rows()["fare"].to_pylist() if fare is not None and fare >= 490])
@@ -71,7 +71,7 @@ def test_a_read_that_filters_by_the_column_opens_fewer_files_than_without_the_or
 
 def test_a_column_that_the_batch_itself_brings_can_be_sorted_by(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
-    table.bulk_insert(rows().append_column("n", pa.array(range(ROWS, 0, -1))), evolve=True, sort="n")
+    table.insert(rows().append_column("n", pa.array(range(ROWS, 0, -1))), evolve=True, sort_by="n", bulk=True)
     for mine in files(table).values():
         for part in mine:
             assert part["n"].to_pylist() == sorted(part["n"].to_pylist())
@@ -91,5 +91,5 @@ def test_what_cannot_be_sorted_by_is_refused_before_anything_is_written(
 ) -> None:
     table = made(tmp_path / "t")
     with pytest.raises(error):
-        table.bulk_insert(rows(), sort=sort)  # type: ignore[arg-type]
+        table.insert(rows(), sort_by=sort, bulk=True)  # type: ignore[arg-type]
     assert not files(table) and table.scan().count() == 0

@@ -79,7 +79,7 @@ STEPS: dict[str, Callable[[Table, str, int], Any]] = {
     "overwrite": _overwrite,
     "delete where": lambda table, key, ts: table.delete(where=f"id = '{key}'"),
     "compact": lambda table, key, ts: table.compact(),
-    "cluster": lambda table, key, ts: table.maintenance.cluster(by="v"),
+    "cluster": lambda table, key, ts: table.maintenance.cluster(sort_by="v"),
     "clean": lambda table, key, ts: table.maintenance.clean(retain_hours=0, retain_commits=1),
     "restore": _restore,
     "alter": lambda table, key, ts: table.alter([hoodoo.AddColumn(f"n{ts}", "int", default=None)], rewrite=True),
@@ -146,7 +146,7 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "upsert": lambda table: table.upsert(rows(("a", "p", 12), ("d", "p", 12), ("e", "r", 12))),
     "overwrite": lambda table: table.insert_overwrite(rows(("y", "p", 9))),
     "compact": lambda table: table.compact(),
-    "cluster": lambda table: table.maintenance.cluster(by="v"),
+    "cluster": lambda table: table.maintenance.cluster(sort_by="v"),
     "clean": lambda table: table.maintenance.clean(retain_hours=0, retain_commits=1),
     "restore": lambda table: table.restore("kept"),
 }

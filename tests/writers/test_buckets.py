@@ -55,7 +55,7 @@ def test_a_table_of_ours_that_hudi_comes_to_write_by_buckets_is_refused_from_the
     shutil.copytree(tmp_path / "t", tmp_path / "other")
     with monkeypatch.context() as inside:
         inside.setattr(route, "new_file_id", bucket_ids())
-        hoodoo.open(tmp_path / "other").bulk_insert([{"id": "new", "city": "x"}])
+        hoodoo.open(tmp_path / "other").insert([{"id": "new", "city": "x"}], bulk=True)
     for path in (tmp_path / "other").rglob("*"):
         to = tmp_path / "t" / path.relative_to(tmp_path / "other")
         if path.is_file() and ".hoodoo" not in path.parts and not to.exists():

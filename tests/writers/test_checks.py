@@ -36,7 +36,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
 WRITES: dict[str, Callable[[hoodoo.Table, pa.Table], Any]] = {
     "upsert": lambda t, rows: t.upsert(rows),
     "insert": lambda t, rows: t.insert(rows, existing="keep"),
-    "bulk_insert": lambda t, rows: t.bulk_insert(rows, existing="keep"),
+    "bulk_insert": lambda t, rows: t.insert(rows, existing="keep", bulk=True),
     "insert_overwrite": lambda t, rows: t.insert_overwrite(rows),
 }
 

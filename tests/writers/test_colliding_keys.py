@@ -46,8 +46,8 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
 @pytest.fixture
 def apart(table: hoodoo.Table) -> hoodoo.Table:
     """Both keys, in two file groups."""
-    table.bulk_insert(rows((A, 1)))
-    table.bulk_insert(rows((B, 2)))
+    table.insert(rows((A, 1)), bulk=True)
+    table.insert(rows((B, 2)), bulk=True)
     assert len(list(table.handle.history.head().groups())) == 2
     return table
 
@@ -130,7 +130,7 @@ def test_a_batch_that_holds_both_keys_puts_the_new_one_into_a_base(tmp_path: Pat
 def test_a_key_that_got_into_the_log_of_another_is_found_there_and_goes_to_the_base_next(tmp_path: Path) -> None:
     """An append whose hash has one match costs no read; where a second match makes it doubtful, the log is asked."""
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="merge_on_read", compact_after_logs=None)
-    table.bulk_insert(rows((A, 1)))
+    table.insert(rows((A, 1)), bulk=True)
     table.upsert(rows((B, 2)))  # one match: a log of the group of A
     with pytest.raises(hoodoo.KeyExists):
         table.insert(rows((B, 3)))
@@ -144,7 +144,7 @@ def test_a_key_that_got_into_the_log_of_another_is_found_there_and_goes_to_the_b
 
 def test_an_append_whose_hash_has_one_match_reads_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="merge_on_read", compact_after_logs=None)
-    table.bulk_insert(rows((A, 1), ("c", 1)))
+    table.insert(rows((A, 1), ("c", 1)), bulk=True)
     monkeypatch.setattr(locate.slices, "read_keys", None)  # not even called
     table.upsert(rows((A, 2), ("c", 2), ("d", 1)))
     assert found(table) == {A: 2, "c": 2, "d": 1}
@@ -164,7 +164,7 @@ def test_a_purge_of_one_key_leaves_the_other_and_is_proved(apart: hoodoo.Table) 
 def test_an_insert_conflicts_with_an_append_that_took_its_key_for_another(tmp_path: Path) -> None:
     """One writer appends B to the log of A's file group; one that looked before inserts B: one of them is rebased."""
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="merge_on_read")
-    table.bulk_insert(rows((A, 1)))
+    table.insert(rows((A, 1)), bulk=True)
     for first, second in (("upsert", "insert"), ("insert", "upsert"), ("insert", "delete")):
         slow, fast = hoodoo.open(tmp_path / "t"), hoodoo.open(tmp_path / "t")
         begin = slow.handle.timeline.begin
@@ -290,7 +290,7 @@ def test_staged_rows_from_spark_are_told_apart_by_their_keys(
 
     for kind in KINDS:
         table = hoodoo.create(tmp_path / kind, SCHEMA, key="id", type=kind)
-        table.bulk_insert(send((A, 1)))
+        table.insert(send((A, 1)), bulk=True)
         assert table.insert(send((A, 9), (B, 2)), existing="keep").inserted == 1
         table.upsert(send((A, 3), ("c", 1)))
         table.upsert(send((B, 4)))

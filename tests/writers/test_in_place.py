@@ -360,7 +360,7 @@ def test_an_upsert_into_a_large_file_holds_a_row_group_of_it_and_not_the_file(tm
     table = hoodoo.create(
         tmp_path / "t", rows.schema, key="id", order_by="ts", type="copy_on_write", row_group_rows=5000
     )
-    table.bulk_insert(rows)
+    table.insert(rows, bulk=True)
     assert base(table).rows == count
     command = [sys.executable, "-c", _PEAK, table.path]
     peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

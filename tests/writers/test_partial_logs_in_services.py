@@ -204,7 +204,7 @@ def test_partial_rows_that_are_logged_while_a_clustering_works_are_brought_along
 def test_salvage_gives_a_partial_row_to_no_key_whose_row_is_lost(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", row_group_rows=100, **QUIET)
     rng = random.Random(6)
-    table.bulk_insert(pa.Table.from_pylist([row(number, rng) for number in range(300)], SCHEMA), sort="id")
+    table.insert(pa.Table.from_pylist([row(number, rng) for number in range(300)], SCHEMA), sort_by="id", bulk=True)
     table.upsert([some(key, word="kept") | {"day": "d"} for key in (150, 250)], columns=["word"])
     stored = found(table)
     (group,) = table.handle.history.head().groups()

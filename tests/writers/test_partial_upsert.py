@@ -203,10 +203,10 @@ def test_columns_that_are_no_list_of_names_are_refused(tmp_path: Path, columns: 
 def test_the_advice_for_a_batch_that_lacks_columns_loses_no_stored_value(tmp_path: Path, kind: str) -> None:
     """`missing="null"` was the advice; who obeyed it overwrote stored values with nulls."""
     table = orders(tmp_path / "t", kind)
-    with pytest.raises(hoodoo.ColumnError, match='pass missing="keep"') as refused:
+    with pytest.raises(hoodoo.ColumnError, match='pass columns="given"') as refused:
         table.upsert([part(1, state="paid")])
     assert 'missing="null" overwrites stored values with null' in refused.value.message
-    table.upsert([part(1, state="paid")], missing="keep")
+    table.upsert([part(1, state="paid")], columns="given")
     assert rows(table)[1] == row(1, 6, state="paid")
 
 

@@ -92,7 +92,7 @@ def test_a_bad_row_is_kept_with_its_reason_and_bytes_and_the_others_are_written(
 
 WRITES: dict[str, Callable[..., Any]] = {
     "insert": lambda t, data, **how: t.insert(data, **how),
-    "bulk_insert": lambda t, data, **how: t.bulk_insert(data, **how),
+    "bulk_insert": lambda t, data, **how: t.insert(data, **how, bulk=True),
     "insert_overwrite": lambda t, data, **how: t.insert_overwrite(data, **how),
 }
 
@@ -159,9 +159,7 @@ def test_too_many_bad_rows_commit_nothing_and_the_first_hundred_are_there(table:
     with pytest.raises(hoodoo.TooManyBadRows) as stopped:
         table.upsert(
             rows(*[{"id": f"g{n}"} for n in range(300)], *[{"n": 2000 + n} for n in range(200)]),
-            on_bad_rows="quarantine",
-            max_bad_rows=150,
-            max_bad_share=1.0,
+            on_bad_rows=hoodoo.BadRowLimits(rows=150, share=1.0),
         )
     assert stopped.value.details["quarantine"] == table.quarantine().path == table.path + "__quarantine"
     assert stopped.value.code == "TOO_MANY_BAD_ROWS" and "check" in stopped.value.message
@@ -172,9 +170,7 @@ def test_too_many_bad_rows_commit_nothing_and_the_first_hundred_are_there(table:
 
 def test_where_none_may_be_bad_the_first_hundred_are_kept_all_the_same(table: hoodoo.Table) -> None:
     with pytest.raises(hoodoo.TooManyBadRows):
-        table.upsert(
-            rows({"id": "g"}, *[{"n": 2000 + n} for n in range(120)]), on_bad_rows="quarantine", max_bad_rows=0
-        )
+        table.upsert(rows({"id": "g"}, *[{"n": 2000 + n} for n in range(120)]), on_bad_rows=hoodoo.BadRowLimits(rows=0))
     assert table.quarantine().count() == 100 and not table.scan().count()
 
 
@@ -200,7 +196,7 @@ def test_what_is_no_row_s_fault_is_refused_as_ever(table: hoodoo.Table) -> None:
     assert not table.quarantine().count(None)
     with pytest.raises(hoodoo.DuplicateKeys):
         table.upsert(rows({}, {}, {"id": None}), duplicates="fail", on_bad_rows="quarantine")
-    for wrong in ({"on_bad_rows": "drop"}, {"max_bad_rows": -1}, {"max_bad_share": "much"}):
+    for wrong in ({"on_bad_rows": "drop"}, {"on_bad_rows": 5}):
         with pytest.raises(hoodoo.OptionError):
             table.upsert(rows({}), **wrong)
 
@@ -393,13 +389,12 @@ def test_random_batches_and_retries_agree_with_a_dict(tmp_path: Path, seed: int)
                 bad[bytes_] = max(bad.get(bytes_, 0), seen[bytes_])
             elif good.get(whole["id"], (0.0, 0))[0] <= whole["ts"]:
                 good[whole["id"]] = (whole["ts"], whole["n"])
-        table.upsert(rows(*here), on_bad_rows="quarantine", max_bad_share=1.0)
+        table.upsert(rows(*here), on_bad_rows=hoodoo.BadRowLimits(share=1.0))
     for here in rng.sample(batches, 3):
         again = rng.sample(here, len(here))
         hoodoo.open(table.path).upsert(
             rows(*[one for one in again if one.get("id") is None or one["n"] is None or one["n"] >= 1000]),
-            on_bad_rows="quarantine",
-            max_bad_share=1.0,
+            on_bad_rows=hoodoo.BadRowLimits(share=1.0),
         )
     assert {one["id"]: (one["ts"], one["n"]) for one in table.scan().to_arrow().to_pylist()} == good
     assert table.quarantine().count() == sum(bad.values())
@@ -440,7 +435,7 @@ def test_on_s3_the_quarantine_is_a_prefix_beside(s3: dict[str, Any]) -> None:
 
 def test_a_quarantine_that_lost_its_properties_is_no_empty_one(table: hoodoo.Table) -> None:
     """It was taken for none: nothing waited, nothing was replayed, and a purge was proved over a row that it held."""
-    table.upsert(rows({"n": 1 << 40, "id": "secret"}), on_bad_rows="quarantine", max_bad_share=1)
+    table.upsert(rows({"n": 1 << 40, "id": "secret"}), on_bad_rows=hoodoo.BadRowLimits(share=1))
     for file in Path(table.quarantine().path).glob(".hoodie/hoodie.properties*"):
         file.unlink()
     aside = table.quarantine()
@@ -455,7 +450,7 @@ def test_a_quarantine_that_lost_its_properties_is_no_empty_one(table: hoodoo.Tab
         with pytest.raises(hoodoo.CorruptTable, match=r"hoodie.properties of table .* is missing"):
             call()
     with pytest.raises(hoodoo.CorruptTable):
-        table.upsert(rows({"n": 1 << 40}), on_bad_rows="quarantine", max_bad_share=1)
+        table.upsert(rows({"n": 1 << 40}), on_bad_rows=hoodoo.BadRowLimits(share=1))
 
 
 @pytest.mark.parametrize("order_by", [None, "ts"])
@@ -465,7 +460,7 @@ def test_a_replay_that_could_not_be_noted_says_that_the_rows_are_there_and_is_ca
     """It said that nothing was committed, and the call that it asked for was refused since the rows were there."""
     order = {"order_by": order_by} if order_by else {}
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", checks=CHECKS, **order)
-    table.upsert(rows({"n": 5000}, {"n": 6000, "id": "b"}), on_bad_rows="quarantine", max_bad_share=1)
+    table.upsert(rows({"n": 5000}, {"n": 6000, "id": "b"}), on_bad_rows=hoodoo.BadRowLimits(share=1))
     table.set_checks({})
     aside = table.quarantine()
 
@@ -488,7 +483,7 @@ def test_a_replay_that_could_not_be_noted_says_that_the_rows_are_there_and_is_ca
 
 def test_a_replay_beside_rows_that_are_there_writes_the_others_and_refuses_one_that_differs(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", checks=CHECKS)
-    table.upsert(rows({"n": 5000}, {"n": 6000, "id": "b"}), on_bad_rows="quarantine", max_bad_share=1)
+    table.upsert(rows({"n": 5000}, {"n": 6000, "id": "b"}), on_bad_rows=hoodoo.BadRowLimits(share=1))
     table.set_checks({})
     table.upsert(rows({"n": 6000, "id": "b", "ts": 2.0}))
     with pytest.raises(hoodoo.OptionError, match=r"1 of these keys exist \(the first: .*b"):

@@ -93,7 +93,7 @@ def test_a_transform_of_the_ordering_column_moves_keys_where_that_is_allowed(tmp
 WRITES: dict[str, Callable[[hoodoo.Table, Any], Any]] = {
     "upsert": lambda table, rows: table.upsert(rows),
     "insert": lambda table, rows: table.insert(rows),
-    "bulk_insert": lambda table, rows: table.bulk_insert(rows),
+    "bulk_insert": lambda table, rows: table.insert(rows, bulk=True),
     "insert_overwrite": lambda table, rows: table.insert_overwrite(rows),
     "upsert of some columns": lambda table, rows: table.upsert(rows, columns="given"),
     "merge": lambda table, rows: table.merge(rows).when_matched_update_all().when_not_matched_insert_all().execute(),
@@ -154,7 +154,7 @@ def test_a_batch_without_the_source_is_refused_whatever_it_brings_besides(table:
 def test_an_upsert_of_some_columns_finds_the_row_by_the_day_or_by_the_source(table: hoodoo.Table) -> None:
     table.upsert(batch(row(1, at(1, 5)), row(2, at(2, 5))))
     table.upsert([{"id": 1, "ts_day": dt.date(2026, 3, 1), "v": 10}], columns="given")
-    table.upsert([{"id": 2, "ts": at(2, 9), "v": 20}], missing="keep")
+    table.upsert([{"id": 2, "ts": at(2, 9), "v": 20}], columns="given")
     assert [(one["ts"], one["v"], one["zip"]) for one in stored(table)] == [
         (at(1, 5), 10, "12345"),
         (at(2, 9), 20, "12345"),
@@ -246,7 +246,7 @@ def test_bad_rows_are_set_aside_and_the_others_written(tmp_path: Path, kind: str
     )
     with pytest.raises(hoodoo.PartitionValueError, match=r"'v': the number in row 0 .*truncate\(10, v\)"):
         table.upsert(given.slice(2))
-    how: dict[str, Any] = {"on_bad_rows": "quarantine", "max_bad_share": 1.0}
+    how: dict[str, Any] = {"on_bad_rows": hoodoo.BadRowLimits(share=1.0)}
     result = table.upsert(given, **how)
     assert (result.inserted, result.quarantined) == (2, 3)
     kept = table.quarantine().rows().sort_by("position")
@@ -261,7 +261,7 @@ def test_bad_rows_are_set_aside_and_the_others_written(tmp_path: Path, kind: str
 
 def test_rows_that_failed_a_check_are_replayed_without_the_column_that_they_lack(table: hoodoo.Table) -> None:
     table.set_checks({"small": "v < 10"})
-    result = table.upsert(batch(row(1), row(2, at(2), v=99)), on_bad_rows="quarantine", max_bad_share=1.0)
+    result = table.upsert(batch(row(1), row(2, at(2), v=99)), on_bad_rows=hoodoo.BadRowLimits(share=1.0))
     assert result.quarantined == 1
     table.set_checks({})
     assert table.quarantine().replay().replayed == 1

@@ -92,7 +92,7 @@ def _missing_column_advice(column: Column, path: str, fixed: bool, missing: str)
     if path != column.name:
         return 'Add it. missing="null" overwrites stored values of this field with null.'
     return (
-        'Add it. Or pass missing="keep" in an upsert to keep stored values. missing="null" overwrites stored '
+        'Add it. Or pass columns="given" in an upsert to keep stored values. missing="null" overwrites stored '
         "values with null."
     )
 

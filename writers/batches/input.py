@@ -224,7 +224,7 @@ def _from_row_dicts(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole
         if missing is not None:
             raise ColumnError(
                 f"Row {number} has no {missing!r}, but other rows have it. Add it, or upsert rows with "
-                'different columns in separate calls with missing="keep". missing="null" overwrites '
+                'different columns in separate calls with columns="given". missing="null" overwrites '
                 "stored values of columns without a default with null.",
                 column=missing,
                 row=number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hoodoo.arguments import ApplicationVersion
+from hoodoo.arguments import ApplicationVersion, number_from, one_of
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
@@ -33,9 +33,25 @@ class BadRowLimits:
     rows: int = 1_000
     share: float = 0.01
 
+    def __post_init__(self) -> None:
+        number_from("rows", self.rows, 0, whole=True, optional=False)
+        number_from("share", self.share, 0, optional=False)
+
     def exceeded(self, bad: int, of: int) -> bool:
         """Return whether `bad` invalid rows in a batch of `of` rows exceed the limits, so that the write fails."""
         return bad > self.rows or of >= _SHARE_FROM and bad > self.share * of
+
+
+def limits_of(on_bad_rows: str | BadRowLimits) -> BadRowLimits | None:
+    """Return the limits for the argument `on_bad_rows` of a write. None: a bad row fails the write.
+
+    Raises:
+        OptionError: The argument is invalid.
+    """
+    if isinstance(on_bad_rows, BadRowLimits):
+        return on_bad_rows
+    one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
+    return BadRowLimits() if on_bad_rows == "quarantine" else None
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,17 @@ def sortable(kind: pa.DataType) -> bool:
     return is_plain or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
 
 
-def sort_columns(argument: str, columns: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
-    """Validate the sort columns that the caller passed as `argument`, and return their names in the table.
+def sort_columns(columns: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
+    """Validate the argument `sort_by` of a call, and return the names of these columns in the table.
 
     Raises ColumnError for an unknown column, and for a column that cannot be sorted. Raises OptionError for too many or
-    repeated columns. The errors name the `argument`.
-
+    repeated columns.
     """
-    names = config.name_mapping.names(column_names(argument, columns))
+    names = config.name_mapping.names(column_names("sort_by", columns))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
         raise OptionError(
-            f"Option {argument} is invalid: expected up to {_COLUMNS_MAX} different columns, got {printable(names)}.",
-            option=argument,
+            f"Option sort_by is invalid: expected up to {_COLUMNS_MAX} different columns, got {printable(names)}.",
+            option="sort_by",
         )
     for name in names:
         if name not in config.schema.names:

@@ -75,7 +75,8 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
         raise TooManyBadRows(
             f"{'More than ' if bad.partial else ''}{len(bad.found):,} of {bad.rows:,} rows are bad ({why}). "
             f"The limit is {most}. Only the first {len(kept)} bad rows were written, to {beside.uri}. Inspect "
-            "them and correct the batch, or raise max_bad_rows or max_bad_share.",
+            "them and correct the batch, or raise the limits: on_bad_rows=hoodoo.BadRowLimits(...) (--max-bad-rows, "
+            "--max-bad-share).",
             bad=bad.count,
             rows=bad.rows,
             quarantine=beside.uri,

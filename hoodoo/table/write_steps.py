@@ -1,0 +1,177 @@
+"""Steps of the write methods of `Table`: prepare the rows, quarantine bad rows, and commit the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hoodoo.arguments import ApplicationVersion
+from hoodoo.engine.session import is_frame
+from hoodoo.errors import CheckFailed
+from hoodoo.readers.cursor import PositionLike
+from hoodoo.readers.predicate import checks as row_checks
+from hoodoo.table.given_rows import as_arrow, as_partial, checks_of, is_without_partition, prepared, spelled
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.results import WriteResult
+from hoodoo.writers import operations
+from hoodoo.writers.batches.bad_rows import BadRows, none_of
+from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.input import ArrowLike
+from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
+from hoodoo.writers.committed import Committed
+from hoodoo.writers.context import Context
+from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
+
+if TYPE_CHECKING:
+    from hoodoo.table.keys_given import KeysLike
+    from hoodoo.table.partition_values import PartitionValues
+
+Write = Callable[[Context, Source], Committed]
+"""Function that commits the rows of a source, and returns the counts of the commit."""
+
+
+def upsert(handle: TableHandle, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
+    """Insert or update rows by key. Stored rows keep their values in columns that the write does not change."""
+    if not options.takes_over and new_keys == NewKeys.INSERT:
+
+        def write_rows(context: Context, source: Source) -> Committed:
+            return operations.upsert(context, source, transaction=options.transaction)
+
+        return _write(handle, data, options, write_rows)
+    from hoodoo.writers.merging.partial_upsert import partial_upsert
+
+    if options.duplicates == "newest":
+        options = replace(options, duplicates="each")
+
+    def write(context: Context, source: Source) -> Committed:
+        return partial_upsert(context, as_partial(source), new_keys, options.mode, options.transaction)
+
+    return _write(handle, data, options, write)
+
+
+def insert(
+    handle: TableHandle,
+    data: ArrowLike,
+    options: WriteOptions,
+    existing: str,
+    bulk: bool,
+    sort_by: str | Sequence[str] | None,
+) -> WriteResult:
+    """Insert rows with new keys, into new file groups if `bulk` is true."""
+
+    def write(context: Context, source: Source) -> Committed:
+        return operations.insert(context, source, existing, bulk, options.transaction, sort_by)
+
+    return _write(handle, data, options, write)
+
+
+def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole_table: bool) -> WriteResult:
+    """Replace the rows of the partitions that occur in the batch, or all rows of the table."""
+
+    def write(context: Context, source: Source) -> Committed:
+        used = source.partitions_used()
+        everything = whole_table or (not handle.config.partition_by and used)
+        operation = "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE"
+        return operations.overwrite(context, source, None if everything else used, operation, options.transaction)
+
+    return _write(handle, data, options, write)
+
+
+def delete(
+    handle: TableHandle, keys: KeysLike, version: ApplicationVersion | None, if_head: PositionLike | None
+) -> WriteResult:
+    """Delete rows by key. Keys without partition values are deleted in every partition."""
+    from hoodoo.readers.spark_names import by_table_names
+    from hoodoo.table.keys_given import keys_given
+
+    options = WriteOptions(delete=True, transaction=version, if_head=if_head)
+
+    def write(context: Context, source: Source) -> Committed:
+        return operations.upsert(context, source, "DELETE", options.transaction)
+
+    data: Any = by_table_names(keys, handle.config.name_mapping) if is_frame(keys) else keys
+    staged = is_frame(data) and not is_without_partition(data, handle.config)
+    if staged or isinstance(data, Prepared):
+        return _write(handle, data, options, write)
+    context, state = handle.context(), handle.timeline.ready()
+    if is_frame(data):
+        data = data.select(*state.config.key).toArrow()
+    given = keys_given(data, state.config)
+    batch = prepare(given.rows, state.config, options)
+    source = InProcess(batch) if given.in_partitions else InEveryPartition(batch)
+    return _commit(handle, replace(context, begun=state), source, none_of(0), options, write)
+
+
+def delete_partitions(
+    handle: TableHandle, partitions: PartitionValues, version: ApplicationVersion | None
+) -> WriteResult:
+    """Drop the partitions with the given values in one commit."""
+    from hoodoo.table.partition_values import partition_folders, require_values
+
+    context, (config, _, view) = handle.context_at(None)
+    paths = partition_folders(config, partitions)
+    require_values(config, partitions, view.partitions)
+    return handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
+
+
+def _write(handle: TableHandle, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
+    if isinstance(data, Prepared):
+        return _write_prepared(handle, data, options, write)
+    return _write_frame(handle, data, options, write) if is_frame(data) else _write_arrow(handle, data, options, write)
+
+
+def _write_prepared(handle: TableHandle, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
+    # Spark tasks of `df.write` have already prepared the rows.
+    context = handle.context()
+    begun = handle.timeline.ready()  # before bad rows are stored
+    context = replace(context, evolution=rows.evolution, begun=begun)
+    return _commit(handle, context, rows.source, rows.bad, options, write)
+
+
+def _write_frame(handle: TableHandle, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
+    # Spark tasks prepare and stage the rows.
+    from hoodoo.readers.spark_names import by_table_names
+    from hoodoo.writers.staging.staged import staged
+
+    context = handle.context()
+    config = handle.timeline.ready().config  # newest columns, because staging is expensive
+    frame, options = by_table_names(frame, config.name_mapping), spelled(options, config)
+    with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
+        return _commit(handle, context, source, bad, options, write)
+
+
+def _write_arrow(handle: TableHandle, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
+    context = handle.context()
+    given: pa.Table | None = None
+    while True:
+        state = handle.timeline.ready()  # names in the batch are the current column names
+        given = as_arrow(data, state.config, options) if given is None else given
+        batch, bad = prepared(given, state.config, options)
+        try:
+            begun = replace(context, evolution=batch.evolution, begun=state)
+            return _commit(handle, begun, batch, bad, options, write)
+        except CheckFailed:
+            if row_checks.of(handle.newest_config()) == row_checks.of(state.config):
+                raise
+            # the check is newer than the prepared batch: prepare again, so that the error shows the row as given
+
+
+def _commit(
+    handle: TableHandle, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
+) -> WriteResult:
+    # Bad rows are stored in the quarantine before the other rows are committed.
+    if options.if_head is not None:
+        context = context.on_head(handle.slot_of(context.timeline.history, options.if_head))
+    reasons: Mapping[str, int] = {}
+    if bad.count:
+        from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows
+
+        reasons = dict(quarantine_bad_rows(handle, bad, options))
+    result = handle.finished(context, write(context, source))
+    return replace(result, quarantined=sum(reasons.values()), reasons=reasons)
+
+
+__all__ = ["delete", "delete_partitions", "insert", "overwrite", "upsert"]

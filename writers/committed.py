@@ -1,0 +1,25 @@
+"""Result of a committed write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoodoo.readers.cursor import Cursor
+
+
+@dataclass
+class Committed:
+    """Result of a committed write. Callers get it as `hoodoo.table.results.WriteResult`, which documents the fields."""
+
+    cursor: Cursor
+    instant: str = ""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    stale: int = 0
+    exact: bool = True
+    files: int = 0
+    bytes_written: int = 0
+    retries: int = 0
+    skipped: bool = False
+    rows_rewritten: int = 0

@@ -262,6 +262,7 @@ class TableHandle:
         """Complete a write after its commit: call commit hooks, run due table services, and return the result."""
         from hoodoo.readers.exact_counts import CommitCounts
         from hoodoo.table.commit_hooks import tell_hooks
+        from hoodoo.table.results import WriteResult
 
         tell_hooks(self.store.uri, done)
         waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0

@@ -217,7 +217,6 @@ def test_what_a_function_may_not_return_is_refused_before_anything_is_written(tm
         {"unavailable": "\ud800"},
         {"merge": hoodoo.CustomMerge(added), "unavailable": "x"},
         {"merge": hoodoo.CustomMerge(added), "columns": "given"},
-        {"merge": hoodoo.CustomMerge(added), "missing": "keep"},
         {"merge": "keep_non_null", "on_bad_rows": "quarantine"},
     ],
 )

@@ -14,7 +14,7 @@ from hoodoo.redact import printable
 
 
 class ApplicationVersion(NamedTuple):
-    """Transaction of a commit: the application that wrote it, its version and its position in the source.
+    """Transaction of a commit: application name, version and source position.
 
     Attributes:
         application: The name of the application.
@@ -45,14 +45,14 @@ _SAME = {
     **dict.fromkeys(("last", "latest", "first"), ("newest",)),
     **dict.fromkeys(("coalesce", "ignore_null", "ignore_nulls", "partial"), ("keep_non_null",)),
 }
-"""Values that other libraries use, and the equivalent hoodoo values. The first allowed value is suggested."""
+"""Equivalent hoodoo values by value in other libraries, best first."""
 _VERSION_MAX = 10**18
 _POSITION_BYTES_MAX = 64 << 10
 _APPLICATION_MAX = 1_000
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a string can be encoded as UTF-8, which is False for strings with lone surrogates."""
+    """Return whether a string has no lone surrogates, so that UTF-8 can encode it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -61,7 +61,7 @@ def is_utf8(text: str) -> bool:
 
 
 def application_version(transaction: Transaction | None) -> ApplicationVersion | None:
-    """Check the argument `transaction` of a write, and convert it to an ApplicationVersion. None stays None.
+    """Check the argument `transaction` of a write, and convert it to an ApplicationVersion.
 
     Raises:
         OptionError: The transaction is not an application name with a version and optionally a position.
@@ -115,7 +115,7 @@ def require_position(position: object) -> None:
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
-    """Check that an argument is a number of at least `least`, and return it. Raises OptionError.
+    """Return an argument if it is a number of at least `least`, or raise OptionError.
 
     Args:
         option: The name of the argument.
@@ -141,7 +141,7 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
 
 
 def port(option: str, value: Any) -> int | None:
-    """Check an argument that is a server port, and return it. Raises OptionError.
+    """Return an argument if it is a server port, or raise OptionError.
 
     0 means any free port, and None means that no server is started.
     """
@@ -154,7 +154,7 @@ def port(option: str, value: Any) -> int | None:
 
 
 def address(option: str, value: Any) -> str:
-    """Check an argument that is the address of a server, and return it. Raises OptionError."""
+    """Return an argument if it is a server address, or raise OptionError."""
     if not isinstance(value, str) or not value:
         raise OptionError(
             f"{option} must be an address of this machine, such as {LOOPBACK!r} or '0.0.0.0', got {printable(value)}.",
@@ -164,14 +164,14 @@ def address(option: str, value: Any) -> str:
 
 
 def flag(option: str, value: bool) -> bool:
-    """Check that an argument is True or False, and return it. Raises OptionError."""
+    """Return an argument if it is True or False, or raise OptionError."""
     if not isinstance(value, bool):
         raise OptionError(f"{option} must be True or False, got {printable(value)}.", option=option)
     return value
 
 
 def instant_text(value: Any, instead: str = "") -> str:
-    """Check that an argument is an instant, which is a string of 17 digits, and return it. Raises PositionError.
+    """Return an argument if it is an instant of 17 digits, or raise PositionError.
 
     Args:
         value: The value of the argument.
@@ -202,7 +202,7 @@ def meant(value: object, allowed: Sequence[str]) -> str:
 
 
 def value_meant(value: str, allowed: Sequence[str]) -> str | None:
-    """Return the allowed value that the caller probably meant by an invalid one, or None if none is similar.
+    """Return the allowed value that an invalid value probably means, or None.
 
     This is the equivalent of a value that other libraries use, or the most similar value.
     """
@@ -225,7 +225,7 @@ def takes_tables(function: Callable[..., Any], tables: int) -> bool:
 
 
 def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Convert an argument that is one name, a list of names or None to a tuple of names. Raises OptionError."""
+    """Convert a name, a list of names or None to a tuple of names, or raise OptionError."""
     found: tuple[Any, ...] | None = (given,) if isinstance(given, str) else () if given is None else None
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
         found = tuple(given)

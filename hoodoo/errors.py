@@ -96,13 +96,13 @@ class TryAgainError(HoodooError):
 
 
 class CommitConflict(TryAgainError):
-    """Error raised when a commit fails because other writers committed first more often than the retry limit allows."""
+    """Error raised when a commit still conflicts with other writers after all retries."""
 
     code = "COMMIT_CONFLICT"
 
 
 class CommitUnknown(TryAgainError):
-    """Error raised when the store did not confirm in time that a commit succeeded. Call `resolve` to find out.
+    """Error raised when a commit may have succeeded, but the store did not confirm it in time.
 
     `details` has `instant`, `slot` and `nonce`.
 
@@ -260,7 +260,7 @@ class SourceLost(CallError):
 
 
 class Overtaken(SourceLost):
-    """Error raised when Apache Hudi's streamer has read further in a source than the application that continues it.
+    """Error raised when Apache Hudi's streamer has read further in a source than the application.
 
     The table then already has the next rows of the application. `details` has `application`, and `position`, the
     position of the streamer.

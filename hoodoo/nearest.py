@@ -38,7 +38,7 @@ def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def listed(known: Iterable[str]) -> str:
-    """Join names with commas for an error message, which shows at most 20 names and the number of the others."""
+    """Join at most 20 names with commas, and append the number of the other names."""
     there = list(known)
     more = len(there) - _SHOWN
     return ", ".join(there[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

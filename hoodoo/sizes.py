@@ -18,7 +18,7 @@ _UNITS = {
 
 
 def bytes_of(text: str) -> int:
-    """Convert a size such as '2GB' (10**9 bytes each), '512MiB' (2**20 bytes each) or '1048576' to bytes.
+    """Convert a size such as '2GB', '512MiB' or '1048576' to bytes.
 
     Raises:
         ValueError: The text is not a size.
@@ -30,7 +30,7 @@ def bytes_of(text: str) -> int:
 
 
 def size_from(option: str, value: Any, least: int = 1) -> int:
-    """Check that an argument is a size, and return it in bytes. Raises OptionError.
+    """Return an argument in bytes if it is a valid size, or raise OptionError.
 
     Args:
         option: The name of the argument.

@@ -16,7 +16,7 @@ CELL = 60  # maximum number of characters in a cell
 
 
 def safe(value: object, limit: int = 0) -> str:
-    """Format a value for a terminal: without control characters and secrets, cut off after `limit` characters.
+    """Format a value for a terminal, without control characters and secrets.
 
     0 means no limit.
     """
@@ -55,7 +55,7 @@ def console(error: bool = False) -> Console:
 
 
 def data_cell(value: object, limit: int) -> str:
-    """Format a value from a row of a hoodoo table for a terminal, cut off after `limit` characters. 0: no limit.
+    """Format a value of a table row for a terminal, cut off after `limit` characters.
 
     Nothing is redacted, because user data may look like a secret.
     """

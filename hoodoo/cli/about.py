@@ -47,15 +47,14 @@ def info(given: argparse.Namespace, out: Out, table: Table) -> None:
         "options": {name: value for name, value in asdict(table.options).items() if value != getattr(Options(), name)},
     }
     if out.machine:
-        out.document({**fields, "services": _due(table)})
+        out.document({**fields, "services": _service_advice(table)})
         return
     out.document({name: value for name, value in fields.items() if value not in ({}, [], None)}, "info")
-    for text in _due(table) or ["Nothing is due."]:
+    for text in _service_advice(table) or ["Nothing is due."]:
         out.say(text)
 
 
-def _due(table: Table) -> list[str]:
-    """Return advice for table services that lag, such as compaction, as sentences."""
+def _service_advice(table: Table) -> list[str]:
     try:
         return list(table.maintenance.services().advice)
     except UnsupportedTable as problem:
@@ -74,9 +73,13 @@ def options(given: argparse.Namespace, out: Out, table: Table) -> None:
     if out.machine:
         out.document({name: values[name] for name in shown})
         return
-    out.listing([{"option": name, "value": _text(values[name]), "default": _text(defaults[name])} for name in shown])
+    out.listing(
+        [
+            {"option": name, "value": _option_text(values[name]), "default": _option_text(defaults[name])}
+            for name in shown
+        ]
+    )
 
 
-def _text(value: Any) -> str:
-    """Format a table option in the same way as `hoodoo options` accepts it, such as 'none' for None."""
+def _option_text(value: Any) -> str:
     return "none" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)

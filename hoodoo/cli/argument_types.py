@@ -40,7 +40,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def time_unit(text: str) -> tuple[str, str]:
-    """Parse COLUMN=UNIT into a column and a time unit. A unit alone has column '', which stands for all columns."""
+    """Parse COLUMN=UNIT into a column and a time unit, or UNIT into '' and a time unit."""
     name, _, unit = text.rpartition("=")
     if unit not in ("ms", "us", "ns"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid time unit: expected ms, us, ns or COLUMN=UNIT")
@@ -62,7 +62,7 @@ def count(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """Parse a port number for a server. 0 means any free port."""
+    """Parse the port number of a server, where 0 means any free port."""
     if (found := amount(text)) >= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected an integer from 0 to 65535")
     return found
@@ -70,22 +70,24 @@ def port(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Parse a number of seconds, at least 0."""
-    return _number(text, 0 <= _float(text) <= _SECONDS_MAX, "a number of seconds from 0 to 1,000,000,000")
+    return _number(text, 0 <= _float_or_nan(text) <= _SECONDS_MAX, "a number of seconds from 0 to 1,000,000,000")
 
 
 def pause(text: str) -> float:
     """Parse a polling interval in seconds, above 0."""
-    return _number(text, 0 < _float(text) <= _SECONDS_MAX, "a number of seconds above 0 and at most 1,000,000,000")
+    return _number(
+        text, 0 < _float_or_nan(text) <= _SECONDS_MAX, "a number of seconds above 0 and at most 1,000,000,000"
+    )
 
 
 def share(text: str) -> float:
     """Parse a fraction from 0 to 1."""
-    return _number(text, 0 <= _float(text) <= 1, "a number from 0 to 1")
+    return _number(text, 0 <= _float_or_nan(text) <= 1, "a number from 0 to 1")
 
 
 def rate(text: str) -> float:
     """Parse a maximum rate, such as rows per second: a finite number above 0."""
-    return _number(text, 0 < _float(text) < float("inf"), "a number above 0")
+    return _number(text, 0 < _float_or_nan(text) < float("inf"), "a number above 0")
 
 
 def size(text: str) -> int:
@@ -104,12 +106,11 @@ NUMBERS: dict[Callable[[str], Any] | str | None, str] = {
 """Numeric argument types, and the description of the value that a TOML file must contain for each."""
 
 
-def _float(text: str) -> float:
-    """Parse a number. Return NaN for invalid text, because NaN fails every bounds check."""
+def _float_or_nan(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        return float("nan")
+        return float("nan")  # fails every bounds check
 
 
 def _number(text: str, fits: bool, wanted: str) -> float:

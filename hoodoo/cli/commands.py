@@ -36,13 +36,13 @@ _log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run a command with its parsed arguments, and return the exit code. Errors are shown on stderr."""
+    """Run a command with its parsed arguments, and return the exit code."""
     out = Out(given.json)
     log_to(sys.stderr, logging.WARNING, given.json)
     try:
         return _COMMANDS[given.command](given, out) or 0
     except HoodooError as problem:
-        out.failure(problem.code, problem.message + _for_a_shell(problem))
+        out.failure(problem.code, problem.message + _shell_quoting_hint(problem))
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):
             raise
@@ -54,8 +54,7 @@ def run(given: argparse.Namespace) -> int:
     return 1
 
 
-def _for_a_shell(problem: HoodooError) -> str:
-    """Return a hint how to quote a condition whose quotes the shell removed, or '' for any other error."""
+def _shell_quoting_hint(problem: HoodooError) -> str:
     instead, option = problem.details.get("instead"), str(problem.details.get("option", "where"))
     if not instead:
         return ""
@@ -124,7 +123,6 @@ def _drop(given: argparse.Namespace, out: Out) -> int:
 
 @contextlib.contextmanager
 def _warnings_logged() -> Iterator[None]:
-    """Log the Python warnings of a block as one line each, instead of printing them with source code."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         yield
@@ -242,7 +240,7 @@ def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
     """
     try:
         written = _written(result)
-        out.document(written if out.machine else _worth_saying(written), title)
+        out.document(written if out.machine else _main_or_nonzero_fields(written), title)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # stdout is closed; rich exits in this case
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -259,8 +257,7 @@ def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
     return {**counts, "cursor": str(result.cursor), "lag": asdict(result.lag) if result.lag else None}
 
 
-def _worth_saying(written: dict[str, Any]) -> dict[str, Any]:
-    """Select the fields of a write result to show to people: the main counts, and all other non-zero fields."""
+def _main_or_nonzero_fields(written: dict[str, Any]) -> dict[str, Any]:
     always = ("inserted", "updated", "deleted")
     told = {
         name: value for name, value in written.items() if name in always or (value and name not in ("exact", "lag"))
@@ -320,7 +317,7 @@ def _rollback(given: argparse.Namespace, out: Out) -> None:
 
 
 def _missing_folders(store: Store) -> list[str]:
-    """Return the folder of a local store and its parents, as far as they do not exist yet. Deepest folder first.
+    """Return the missing folders in the path of a local store, deepest first.
 
     A write creates these folders, so `check-store` removes them again.
     """
@@ -377,7 +374,7 @@ def _sql(given: argparse.Namespace, out: Out) -> None:
 
 
 def _of_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out], int]:
-    """Create a command on several tables from a function in a module of `hoodoo.cli`, which is loaded when it runs."""
+    """Create a command for several tables from a function that is imported when the command runs."""
 
     def run(given: argparse.Namespace, out: Out) -> int:
         paths = table_paths(given.paths, _storage(given))
@@ -388,7 +385,7 @@ def _of_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out]
 
 
 def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
-    """Create a command from a function in a module of `hoodoo.cli`, which is loaded only when the command runs.
+    """Create a command for one table from a function that is imported when the command runs.
 
     The command opens the table for the function. It first raises CallError if the name of the output file is invalid.
     """

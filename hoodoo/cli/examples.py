@@ -61,4 +61,4 @@ EXAMPLES = {
     "resolve": "hoodoo resolve lake/trips 20260131120000000",
     "check-store": "hoodoo check-store lake",
 }
-"""Example command line by command. `alter add` stands for `hoodoo alter PATH add`."""
+"""Example command line by command, such as `alter add` for `hoodoo alter PATH add`."""

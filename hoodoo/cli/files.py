@@ -105,7 +105,7 @@ def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
 
 
 def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
-    """Convert a batch to Python values. Raises ColumnError for a date or time that Python cannot represent.
+    """Convert a batch to Python values, or raise ColumnError for a date that Python cannot represent.
 
     Args:
         batch: The batch, which the error message refers to.
@@ -164,7 +164,7 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
     try:
         with _row_writer(partial, kind, schema) as writer:
             for batch in batches:
-                writer.write(_for_csv(_flat(batch, schema)) if kind == "csv" else batch)
+                writer.write(_with_iso_times(_flatten_structs(batch, schema)) if kind == "csv" else batch)
                 rows += len(batch)
         os.replace(partial, file)
     except pa.ArrowInvalid as problem:
@@ -199,15 +199,13 @@ def _row_writer(path: str, kind: str, schema: pa.Schema) -> Iterator[RowWriter]:
 
 
 def _flat_schema(schema: pa.Schema) -> pa.Schema:
-    """Flatten a schema for CSV: each struct field becomes a column, such as `before.fare`."""
     fields = list(schema)
     while any(pa.types.is_struct(field.type) for field in fields):
         fields = [one for field in fields for one in (field.flatten() if pa.types.is_struct(field.type) else [field])]
     return pa.schema(fields)
 
 
-def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Flatten the structs of a batch to the columns of `schema`. The fields of a null struct become null."""
+def _flatten_structs(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = list(batch.columns)
     while any(pa.types.is_struct(column.type) for column in columns):
         columns = [
@@ -222,8 +220,7 @@ def _csv_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def _for_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert the timestamps of a batch to ISO 8601 strings with a time zone, so that they can be read again."""
+def _with_iso_times(batch: pa.RecordBatch) -> pa.RecordBatch:
     arrays = [_iso(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=_csv_schema(batch.schema))
 

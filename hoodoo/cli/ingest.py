@@ -59,7 +59,7 @@ def run(
     asked = _asked(given)
     jobs = list[Job]()
     for number, one in enumerate(asked, 1):
-        with _named(given, number, one):
+        with _add_job_to_errors(given, number, one):
             jobs.append(_job(one, open_table, storage))
     _require_different(jobs)
     _require_alone(given, jobs)
@@ -93,7 +93,7 @@ def run(
         measured = out.at_terminal or given.metrics_port is not None
         began = time.monotonic()
         turns = [
-            ScheduledJob(job, given.once, one.poll_seconds, _told(job, out, count, began), measured)
+            ScheduledJob(job, given.once, one.poll_seconds, _commit_reporter(job, out, count, began), measured)
             for job, one in zip(jobs, asked, strict=True)
         ]
         take_turns(turns, stopped, failure)
@@ -173,8 +173,7 @@ def _require_different(jobs: Sequence[Job]) -> None:
 
 
 @contextmanager
-def _named(given: argparse.Namespace, number: int, job: argparse.Namespace) -> Iterator[None]:
-    """Add to errors of a block which job of the jobs file caused them."""
+def _add_job_to_errors(given: argparse.Namespace, number: int, job: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except HoodooError as problem:
@@ -188,7 +187,7 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
     """Run `hoodoo ingest --check`: show what each job would do, and return exit code 1 if a row would be bad."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
-        with _named(given, number, one):
+        with _add_job_to_errors(given, number, one):
             found = job.check()
         bad += found.bad
         out.document(asdict(found), "checked")
@@ -196,7 +195,7 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """Return the final report of a job as a dict, with the amount of unread data in the source as `waiting`.
+    """Return the final report of a job, plus the amount of unread data as `waiting`.
 
     `waiting` is None if the source is unavailable.
     """
@@ -206,9 +205,7 @@ def _summary(job: Job) -> dict[str, Any]:
     return report | {"application": job.name, "waiting": waiting}
 
 
-def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
-    """Return a callback that reports each commit of a job: as JSON, as a line on a terminal, or as a log record."""
-
+def _commit_reporter(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
     def tell(batch: BatchReport) -> None:
         if out.machine:
             out.document({"batch": asdict(batch)})
@@ -227,7 +224,7 @@ def _told(job: Job, out: Out, count: Callable[[str], None], began: float) -> Cal
 
 
 def _asked(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """Return the arguments of each job: one from the command line, or all of a jobs file. Raises CallError."""
+    """Return the arguments of each job, from the command line or from a jobs file."""
     if given.path is not None:
         return [given]
     if not given.source.endswith(".toml"):
@@ -353,7 +350,7 @@ def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]
 
 
 def _settings(file: str | None) -> dict[str, str]:
-    """Read the settings of a Kafka client from a file with NAME=VALUE lines. Empty lines and # comments are ignored."""
+    """Read the settings of a Kafka client from a file with NAME=VALUE lines."""
     if file is None:
         return {}
     try:
@@ -367,7 +364,7 @@ def _settings(file: str | None) -> dict[str, str]:
 
 
 def _transform(text: str | None) -> RowTransform | None:
-    """Import the function of --transform MODULE:FUNCTION. Modules in the working folder are found, too."""
+    """Import the function that --transform names as MODULE:FUNCTION."""
     if text is None:
         return None
     module, _, name = text.partition(":")

@@ -87,13 +87,12 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
         close = nearest(strange[0], [*_NEEDED, *flags])
         hint = f" Did you mean {close!r}?" if close else ""
         raise CallError(f"{printable(strange[0])} is not a valid key of a job.{hint}", option=strange[0])
-    words = [word for name, value in more.items() for word in _words(name, flags[name], value)]
+    words = [word for name, value in more.items() for word in _command_line_words(name, flags[name], value)]
     named = {"source": job["source"], "path": job["table"]}
     return argparse.Namespace(**{**vars(given), **vars(parser.parse_args(words)), **named})
 
 
-def _words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
-    """Convert the value of a TOML key to the equivalent command line arguments."""
+def _command_line_words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
     flag = action.option_strings[0]
     if (wanted := NUMBERS.get(action.type)) and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise CallError(f"{name} must be {wanted}, got {printable(value)}.", option=name)

@@ -582,7 +582,7 @@ def _rows_shown(reading: argparse.ArgumentParser) -> None:
 
 
 def _prepare_streams() -> None:
-    """Prevent stdout and stderr from raising errors for closed streams or characters that their encoding lacks.
+    """Make stdout and stderr tolerate closed streams and unsupported characters.
 
     Such characters are escaped. Output to a closed stream is discarded.
     """

@@ -108,7 +108,7 @@ def _keys(given: list[str], table: Table) -> Any:
     except ValueError as problem:
         raise DataError(f"A key is not valid JSON: {problem}.") from None
     if not all(isinstance(row, dict) for row in rows):
-        raise DataError("Keys are mixed. Pass only plain values, or only JSON objects.")
+        raise DataError("Some keys are JSON objects, but others are plain values. Pass only plain values, or only JSON objects.")
     return rows
 
 
@@ -156,7 +156,7 @@ def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
-    """Show the rows of a change read, and the position for the next --since if all rows were shown."""
+    """Show changed rows, and the position for the next --since if no row was left out."""
     whole = _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output and whole:
         out.note(f"next --since {found.cursor}")
@@ -171,7 +171,7 @@ def _show(
     batches: Iterable[pa.RecordBatch],
     cursor: hoodoo.Cursor | None = None,
 ) -> bool:
-    """Show rows on stdout, or write them to the file of --output. Return True if no limit cut off rows."""
+    """Show rows or write them to --output, and return True if no row was left out."""
     limit = given.limit
     if limit is None and not (given.output or out.machine or out.piped):
         limit = ROWS_SHOWN
@@ -189,7 +189,7 @@ def _show(
 
 
 class _First:
-    """Iterator over batches that stops after a number of rows. `whole` is False afterwards if rows were left out."""
+    """Iterator over batches that stops after `limit` rows, and then sets `whole` to False."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> None:
         self._batches, self._limit, self.whole = batches, limit, True

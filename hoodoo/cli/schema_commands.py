@@ -68,7 +68,7 @@ def _alteration(given: argparse.Namespace) -> Alteration:
 
 
 def _default(text: str, kind: pa.DataType, column: str) -> object:
-    """Parse the value of `--default` as a value of the column's type. 'null' means null."""
+    """Parse the value of `--default` with the type of the column."""
     if text == "null":
         return None
     try:

@@ -15,7 +15,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 class _AllServices:
-    """Names of all table services, as the default of `--services`. They are loaded when they are first used."""
+    """Names of all table services, which are loaded when they are first used."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module("hoodoo.compactor.service_list").SERVICES)

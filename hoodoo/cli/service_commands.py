@@ -104,7 +104,7 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo worker PATH...`: run table services until SIGTERM, and return the exit code.
+    """Run `hoodoo worker PATH...`, which runs table services until SIGTERM.
 
     A table that does not exist yet is served once it exists. Raises TableNotFound if none of the tables exists.
     """
@@ -145,7 +145,7 @@ def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
 
 
 def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
-    """Return a placeholder for a table that does not exist yet. The worker tries to open it again until it exists."""
+    """Return a service target that keeps trying to open a missing table."""
 
     def context() -> Context:
         raise problem

@@ -155,7 +155,7 @@ class Out:
 
     @contextmanager
     def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Show progress bars for the compaction or clustering plans of a worker, while the block runs at a terminal.
+        """Show the progress of a worker's plans at a terminal while the block runs.
 
         Yields:
             A function that updates the bar of a table. It takes the path of the table, the number of completed file
@@ -193,7 +193,7 @@ class Out:
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[str], None]]:
-        """Show a line of text that is updated in place, while the block runs at a terminal.
+        """Show a line of text that can be updated while the block runs.
 
         Yields:
             A function that replaces the text.
@@ -241,7 +241,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Format the value of a field for people. Slot numbers are identifiers, so they get no thousands separators."""
+    """Format a field for people, without thousands separators in slot numbers."""
     return (
         str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
     )
@@ -276,7 +276,7 @@ def _moment(entry: logging.LogRecord) -> str:
 
 
 def log_to(stream: Any, level: int, machine: bool) -> None:
-    """Send hoodoo's log records to `stream`, as text or JSON lines. This replaces the stream of an earlier call.
+    """Send hoodoo's log records to a stream, instead of the stream of the previous call.
 
     Args:
         stream: The output stream.

@@ -15,7 +15,7 @@ _WILDCARD = re.compile(r"[*?[]")
 
 
 def table_paths(paths: Sequence[str], storage: Mapping[str, str] | None) -> list[str]:
-    """Return the paths of tables, without duplicates. Patterns are replaced by the tables that they match.
+    """Expand path patterns to the paths of matching tables, without duplicates.
 
     `*`, `?` and `[...]` match folder names, as in a shell. Folders that are not tables are skipped.
 

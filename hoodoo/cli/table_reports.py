@@ -37,7 +37,7 @@ class _Report:
 
 
 def services(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo services PATH...`: show pending table services, workers and advice. Return the exit code."""
+    """Run `hoodoo services PATH...`, which shows pending table services, workers and advice."""
     if len(paths) == 1:
         found = open_table(paths[0]).maintenance.services()
         if out.machine:
@@ -71,7 +71,6 @@ def services(given: argparse.Namespace, out: Out, paths: Sequence[str], open_tab
 
 
 def _service_fields(found: Services) -> dict[str, Any]:
-    """Return the state of table services as fields for JSON."""
     fields = asdict(found)
     logs = fields["figures"].pop("logs")
     fields["figures"] |= {"logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
@@ -79,7 +78,6 @@ def _service_fields(found: Services) -> dict[str, Any]:
 
 
 def _service_lines(found: Services) -> dict[str, Any]:
-    """Return the state of table services for people, as texts with units by label."""
     figures = found.figures
     lines = {
         "commits": f"{figures.commits:,}, newest slot {figures.head}, oldest readable slot {figures.min_readable}",
@@ -108,7 +106,7 @@ def _service_lines(found: Services) -> dict[str, Any]:
 
 
 def verify(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo verify PATH...`: check files, slots, keys and the index of tables. Return the exit code."""
+    """Run `hoodoo verify PATH...`, which checks the files, slots, keys and index of tables."""
 
     def report(table: Table) -> _Report:
         with out.working(f"reading all files of {table.path}"):
@@ -146,7 +144,7 @@ def verify(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
 def _reports(
     out: Out, paths: Sequence[str], open_table: Callable[[str], Table], report: Callable[[Table], _Report]
 ) -> int:
-    """Print one line for each table, then the details of each table. Return the exit code.
+    """Print a line and the details of each table, and return the exit code.
 
     An error about a table is shown in its line. The exit code is then 1.
     """

@@ -55,13 +55,13 @@ class WordsParser(argparse.ArgumentParser):
     as_json = False
 
     def error(self, message: str) -> NoReturn:
-        """Print an error about the arguments and exit. The usage is printed first, unless errors are JSON."""
+        """Print the usage and an error about the arguments, and exit."""
         if self.as_json:
             self.exit(2, f"{self.prog}: error: {message}\n")
         super().error(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Print a message and exit the process with a status. With `--json`, an error message becomes a JSON object."""
+        """Exit with a status and a message, which is a JSON object with `--json`."""
         if self.as_json and status and message:
             said = {"code": "OPTION", "message": message.strip().removeprefix(f"{self.prog}: error: ")}
             message = json.dumps({"error": said}) + "\n"
@@ -74,12 +74,12 @@ class WordsParser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction):
             name = "/".join(action.option_strings) or str(action.metavar or action.dest)
             near = import_module("hoodoo.arguments").value_meant(word, known)
-            self._refuse(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {word!r}", near)
+            self._exit_with_suggestion(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {word!r}", near)
         near = import_module("hoodoo.nearest").nearest(word, known)
         if action.dest == "command":
             near = _COMMANDS.get(word.lower().replace("_", "-"), near)
             near = near and f"{self.prog} {near}"
-        self._refuse(f"command {word!r} does not exist", near)
+        self._exit_with_suggestion(f"command {word!r} does not exist", near)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse arguments, and exit with a suggestion if an argument is unknown.
@@ -101,17 +101,18 @@ class WordsParser(argparse.ArgumentParser):
     def _refuse_argument(self, left: Sequence[str]) -> NoReturn:
         flag = next((one for one in left if one.startswith("-")), None)
         if flag is None:
-            self._refuse(f"unexpected argument {left[0]!r}: put a value with spaces in double quotes", None)
+            self._exit_with_suggestion(
+                f"unexpected argument {left[0]!r}: put a value with spaces in double quotes", None
+            )
         flag = flag.partition("=")[0]
         known = [one for action in self._actions for one in action.option_strings if one.startswith("--")]
         plain = {one[2:].replace("-", "_"): one for one in known}
         word = flag.lstrip("-").replace("-", "_")
         meant = import_module("hoodoo.hints").argument_meant(word, list(plain))
         place = "" if self._subparsers is None else " before the command"
-        self._refuse(f"there is no option {flag}{place}", plain.get(meant or ""))
+        self._exit_with_suggestion(f"there is no option {flag}{place}", plain.get(meant or ""))
 
-    def _refuse(self, what: str, near: str | None) -> NoReturn:
-        """Print an error message with a suggestion, without the usage, and exit."""
+    def _exit_with_suggestion(self, what: str, near: str | None) -> NoReturn:
         self.exit(
             2, f"{self.prog}: error: {what}; {f'did you mean {near}? ' if near else ''}{self.prog} --help lists all\n"
         )

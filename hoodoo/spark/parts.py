@@ -79,7 +79,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 
 
 def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """Return the slots whose snapshots must stay readable during a read: its last slot, or the two that it compares.
+    """Return the slots (commit numbers) whose rows must stay readable during a read.
 
     Args:
         table: The table.
@@ -95,7 +95,7 @@ def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...
 
 
 class ReadPart(InputPartition):
-    """Spark partition: the part of a table read that one Spark task runs, with the slots that must stay readable.
+    """Part of a table read that one Spark task runs.
 
     Attributes:
         task: The read task, or None for an empty part.

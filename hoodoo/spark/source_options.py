@@ -52,7 +52,7 @@ _NO_TABLE = (
 
 
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Check the option names, and return the options under their canonical names, because Spark ignores case.
+    """Check the option names, and restore their documented case, because Spark ignores case.
 
     Raises:
         OptionError: A name is unknown or looks like a secret.

@@ -53,7 +53,7 @@ _INSTEAD = {
 
 
 def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
-    """Run a Spark SQL statement that reads, writes or changes hoodoo tables. It refers to a table as hoodoo.`path`.
+    """Run a Spark SQL statement that refers to hoodoo tables as hoodoo.`path`.
 
     A path is a local folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE
     TABLE, ALTER TABLE, DESCRIBE and DESCRIBE HISTORY. All other statements are passed to `spark.sql`, and read the
@@ -122,7 +122,7 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _without_tree(spark: SparkSession, statement: Statement, found: list[Reference]) -> DataFrame:
-    """Run a statement on hoodoo tables that sqlglot cannot parse, or raise an error that names the alternative."""
+    """Run a statement on hoodoo tables that sqlglot cannot parse."""
     words = statement.words
     if words[0] in _READS:
         return query(spark, statement)
@@ -171,7 +171,7 @@ def _create(spark: SparkSession, statement: Statement, names: dict[str, str]) ->
 
 
 def _view(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Create a temporary view of a query on hoodoo tables. The view always reads the snapshots of its creation."""
+    """Create a temporary view of a query on the current snapshots of hoodoo tables."""
     tree = statement.tree
     held = tree.args["properties"].expressions if tree.args.get("properties") else []
     columns = isinstance(tree.this, exp.Schema)

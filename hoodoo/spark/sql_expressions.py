@@ -58,7 +58,7 @@ class Side:
     schema: pa.Schema
 
     def column(self, name: str) -> str | None:
-        """Find a column by name regardless of case, as Spark does. Return None if it does not exist or is ambiguous."""
+        """Find a column regardless of case, or return None if it is unknown or ambiguous."""
         if name in self.schema.names:
             return name
         found = [known for known in self.schema.names if known.lower() == name.lower()]
@@ -147,7 +147,7 @@ class _Writer:
         self._scope = scope
 
     def written(self, node: Node) -> Node:
-        """Translate an expression to DuckDB. Raise ExpressionError for parts that may have another meaning there."""
+        """Translate an expression to DuckDB, or raise ExpressionError if its meaning may differ."""
         form = type(node)
         if form is exp.Column:
             return self._column(node)
@@ -318,7 +318,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def schema_of_frame(frame: Any) -> pa.Schema:
-    """Convert the schema of a Spark DataFrame to Arrow. Columns that a table does not support get the type null."""
+    """Convert the schema of a Spark DataFrame to Arrow, with type null for unsupported columns."""
     fields = []
     for field in frame.schema.fields:
         try:

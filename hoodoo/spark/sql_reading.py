@@ -30,7 +30,7 @@ _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
 def names_of(spark: SparkSession) -> dict[str, str]:
-    """Return the paths of the tables that this session created with CREATE TABLE name, by lower-case table name.
+    """Return the paths of the session's named tables, by lower-case name.
 
     The caller may add names to the dict.
     """
@@ -120,7 +120,7 @@ class _Planner:
 
 
 def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
-    """Return the parts of a query's WHERE condition that a table scan can evaluate itself, or '' without any.
+    """Return the WHERE conditions of a query that a table scan can evaluate.
 
     They have the syntax of `where`. The scan may return more rows than Spark keeps, but never fewer.
 
@@ -138,7 +138,7 @@ def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """Table in a FROM clause whose scan can apply WHERE conditions before any other operation of the query.
+    """Table in a FROM clause whose scan can apply the WHERE conditions of the query.
 
     Attributes:
         alias: The name that qualifies the columns of the table, in lower case.
@@ -217,7 +217,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
 
 
 def _keeps_enough(tree: Predicate) -> bool:
-    """Return whether a scan with this condition returns every row that Spark would keep, including rows with NaN.
+    """Return whether a scan with this condition returns every row that Spark would keep.
 
     Spark sorts NaN above all numbers.
     """

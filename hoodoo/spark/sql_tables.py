@@ -179,7 +179,7 @@ def _partition(node: Node) -> str | Transform:
 
 
 def _property(node: Node) -> dict[str, str]:
-    """Return a TBLPROPERTIES entry as a dict from name to value. The prefix 'hoodoo.' of the name is optional."""
+    """Return a TBLPROPERTIES entry as a dict, without the prefix 'hoodoo.' of its name."""
     name = ".".join(_parts(node.this))
     return {name.removeprefix("hoodoo."): node.args["value"].name}
 
@@ -308,7 +308,7 @@ def _parts(node: Node) -> list[str]:
 
 # ---- DESCRIBE
 def described(table: Table, extended: bool = False) -> pa.Table:
-    """Return the columns of a table as DESCRIBE shows them: one row with name, type and comment for each.
+    """Return the name, type and comment of each column, as DESCRIBE shows them.
 
     Args:
         table: The table.

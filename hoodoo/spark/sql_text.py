@@ -21,8 +21,8 @@ from hoodoo.errors import ExpressionError, OptionError
 from hoodoo.redact import printable
 
 TokenType: Any = vars(tokens)["TokenType"]
-Node = Any
-"""A node of sqlglot's tree or one of its tokens. The base classes differ between major sqlglot releases."""
+Node = Any  # the base classes differ between major sqlglot releases
+"""Node of sqlglot's syntax tree, or one of its tokens."""
 
 CATALOG = "hoodoo"
 _BEFORE_ALIASED = ("FROM", "JOIN", ",")
@@ -85,7 +85,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Reference:
-    """Reference to a hoodoo table in a Spark SQL statement: where it is in the text, and what it refers to.
+    """Reference to a hoodoo table in the text of a Spark SQL statement.
 
     Attributes:
         begin: The start offset of the reference in the text.
@@ -179,7 +179,7 @@ def unreadable(statement: Statement) -> ExpressionError:
 
 
 def replaced(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
-    """Replace each hoodoo table in a statement's text by a field such as `{hoodoo_0}`, for `spark.sql` to fill.
+    """Replace each hoodoo table in a statement by a field such as `{hoodoo_0}`, which `spark.sql` fills.
 
     Args:
         statement: The statement.

@@ -113,7 +113,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
 
 
 def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run an INSERT statement on a hoodoo table. Existing and duplicate keys are rejected.
+    """Run an INSERT statement on a hoodoo table, and reject existing and duplicate keys.
 
     Args:
         spark: The session.
@@ -352,7 +352,7 @@ def _flat(node: Node) -> list[Node]:
 
 
 def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Rename the columns of a source DataFrame that differ from the table's columns only in upper and lower case."""
+    """Rename source columns to the upper and lower case of the table's columns."""
     ours: Mapping[str, str] = {name.lower(): name for name in reversed(schema.names)}
     names = [name if name in schema.names else ours.get(name.lower(), name) for name in frame.columns]
     return frame if names == frame.columns else frame.toDF(*names)
@@ -366,13 +366,13 @@ def _column(name: str, schema: pa.Schema) -> str:
 
 
 def _before(statement: Statement, word: str) -> str:
-    """Return the text before the keyword of a statement, which is its WITH clause or empty."""
+    """Return the WITH clause of a statement, which is the text before its keyword."""
     index = statement.names(word)[0]
     return statement.text[: statement.tokens[index].start]
 
 
 def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] | None) -> int:
-    """Return the index of the last token before the query of an INSERT: after the table, BY NAME or the column list."""
+    """Return the index of the last token before the query of an INSERT."""
     index, tokens = target.last, statement.tokens
     if [token.text.upper() for token in tokens[index + 1 : index + 3]] == ["BY", "NAME"]:
         index += 2

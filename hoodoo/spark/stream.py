@@ -87,7 +87,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position.to_json(at.table, at.digest)
 
     def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
-        """Parse an offset of Spark's checkpoint. Raises PositionError if the table does not have the slot in it."""
+        """Parse an offset of Spark's checkpoint, or raise PositionError if the table does not have its slot."""
         found = StreamPosition.from_json(offset, head.table)
         if found.slot > head.seq:
             raise PositionError(
@@ -245,7 +245,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
-        """Read the changes between two slots, with the table's current columns, for which the query was planned."""
+        """Read the changes between two slots (commit numbers) with the table's current columns."""
         handle, options = self._table.handle, self.options
         newest = handle.look()
         seen = newest._replace(view=newest.history.view(until))
@@ -262,7 +262,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
-        """Read all rows of a snapshot, or a part of it, in the same format as the later changes of the stream."""
+        """Read rows of a snapshot in the same format as the later changes of the stream."""
         history, options = self._table.handle.history, self.options
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
@@ -283,7 +283,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """Return the snapshot at slot `seq`, if it is within retention or protected by a lease.
+        """Return the snapshot at a slot (commit number), if it is still readable.
 
         Raises:
             SnapshotExpired: The snapshot is neither readable nor protected.
@@ -337,7 +337,7 @@ def _weight_of_slot(slot: Slot) -> Weight:
 
 
 def _weight_of_group(group: FileGroup) -> Weight:
-    """Return the number of files and rows of a file group, which the limits of a micro-batch count.
+    """Return the number of files and rows of a file group, for the limits of a micro-batch.
 
     The rows of log files are all counted, because the number of rows that they replace is unknown.
     """

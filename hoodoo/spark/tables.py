@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 
 
 class _Timeline:
-    """SQL table function `hoodoo_timeline(path)`, which lists all instants of a table, see `Table.inspect.timeline`."""
+    """SQL table function `hoodoo_timeline(path)`, which lists all instants of a table."""
 
     def rows(
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
@@ -59,7 +59,7 @@ class _Range(AnalyzeResult):
 
 
 class _Changes:
-    """SQL table function `hoodoo_changes(path, since)`, which returns row changes after `since`, see `Table.changes`.
+    """SQL table function `hoodoo_changes(path, since)`, which returns row changes.
 
     Named arguments are `until`, `columns`, `where` and `versions`.
     """

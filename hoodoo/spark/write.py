@@ -117,7 +117,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
-    """Check a Spark batch write, and return the description of the write for its tasks and its commit.
+    """Check a Spark batch write, and describe it for its tasks and its commit.
 
     Args:
         options: The options by name, as passed by Spark.
@@ -143,7 +143,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
 
 
 def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
-    """Check the columns of a Spark batch or micro-batch against its table, and return the description of the write.
+    """Check the columns of a Spark write against its table, and describe the write.
 
     Args:
         chosen: The write options.

@@ -64,7 +64,7 @@ class Alter:
         first: bool = False,
         rewrite: bool = False,
     ) -> AlterResult:
-        """Add a column to the table. It is null in all existing rows.
+        """Add a column to the table, with null in all existing rows.
 
         This call only writes data files in two cases. To add a struct field, it first compacts log files into base
         files. To reuse the name of a dropped column, it rewrites the files that still contain the old column.
@@ -96,7 +96,7 @@ class Alter:
         return self([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
 
     def drop_column(self, name: str, *, rewrite: bool = False) -> AlterResult:
-        """Drop a column from the table. Earlier snapshots keep its values.
+        """Drop a column from the table, but keep its values in earlier snapshots.
 
         Dropping a top-level column writes no data files. Dropping a struct field compacts log files into base files.
 
@@ -119,7 +119,7 @@ class Alter:
         return self([DropColumn(name)], rewrite=rewrite)
 
     def rename_column(self, name: str, to: str, *, rewrite: bool = False) -> AlterResult:
-        """Rename a column, and rewrite every file that contains it, because other engines find columns by name.
+        """Rename a column, and rewrite every file that contains it.
 
         Args:
             name: The name of the column, or the dotted path of a struct field, as in `add_column`.
@@ -141,7 +141,7 @@ class Alter:
         return self([RenameColumn(name, to)], rewrite=rewrite)
 
     def move_column(self, name: str, *, after: str | None = None, first: bool = False) -> AlterResult:
-        """Move a column after another column, or to the front. This call writes no data files.
+        """Move a column after another column or to the front, without writing data files.
 
         Args:
             name: The name of the column. Fields of structs cannot be moved.
@@ -221,7 +221,7 @@ class Alter:
         return self([RetypeColumn(name, type)], rewrite=rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
-        """Allow nulls in a column that was created with nullable=False. This call writes no data files.
+        """Allow nulls in a column that was created with nullable=False, without writing data files.
 
         Args:
             name: The name of the column.

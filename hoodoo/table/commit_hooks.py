@@ -58,7 +58,7 @@ Hook: TypeAlias = "Callable[[CommitEvent], object] | str"
 
 @dataclass(frozen=True, eq=False)
 class _Registered:
-    """Registered commit hook, with the table path it watches (None: all tables) and the function that calls it."""
+    """Registered commit hook, with the path of the table that it watches."""
 
     hook: Hook
     path: str | None
@@ -71,7 +71,7 @@ _telling = threading.local()
 
 
 def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callable[[], None]:
-    """Register a hook: a function or URL that is called after each commit of rows that this process makes.
+    """Register a function or a URL to call after each commit of this process.
 
     The hook runs in the writing thread, before the write returns. Commits made by a hook, by table services or by
     purges do not call hooks. `df.write` and `writeStream` of Spark commit in a separate Spark process, where this hook
@@ -100,7 +100,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
         )
     if path is not None and not isinstance(path, (str, os.PathLike)):
         raise OptionError(f"path must be the path of a table, got {printable(path)}.", option="path")
-    one = _Registered(hook, None if path is None else _full(str(path)), tell)
+    one = _Registered(hook, None if path is None else _absolute_path(str(path)), tell)
 
     def take_back() -> None:
         global _registered
@@ -113,7 +113,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
 
 
 def tell_hooks(path: str, done: Committed) -> None:
-    """Call the commit hooks that watch the table at `path`, if `done` contains a commit. Failures are only logged."""
+    """Call the commit hooks that watch a table, and log their failures."""
     if not done.instant or not _registered or getattr(_telling, "now", False):
         return
     counts = (done.inserted, done.updated, done.deleted, done.exact, done.files, done.bytes_written)
@@ -121,7 +121,7 @@ def tell_hooks(path: str, done: Committed) -> None:
     _telling.now = True
     try:
         for one in _registered:
-            if one.path is None or _is_same(one.path, path):
+            if one.path is None or _is_same_folder(one.path, path):
                 _tell(one, event)
     finally:
         _telling.now = False
@@ -151,11 +151,7 @@ class _Posted:
     def __call__(self, event: CommitEvent) -> None:
         import urllib.request  # slow import, and few hooks are URLs
 
-        class NoRedirectHandler(urllib.request.HTTPRedirectHandler):
-            """Redirect handler that follows no redirects, because the redirected request would be a GET without the
-            event.
-            """
-
+        class NoRedirectHandler(urllib.request.HTTPRedirectHandler):  # a redirect would lose the event
             def redirect_request(self, *_: object) -> None:
                 return None
 
@@ -167,13 +163,11 @@ class _Posted:
             pass
 
 
-def _is_same(one: str, other: str) -> bool:
-    """Return whether two table paths lead to the same folder, also if one of them uses symbolic links."""
+def _is_same_folder(one: str, other: str) -> bool:
     return one == other or "://" not in one + other and os.path.realpath(one) == os.path.realpath(other)
 
 
-def _full(path: str) -> str:
-    """Return a table path as `Table.path` shows it: an absolute local path, or a URL without a trailing slash."""
+def _absolute_path(path: str) -> str:
     return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 

@@ -35,7 +35,7 @@ class Consumer:
 
     @property
     def position(self) -> Cursor:
-        """The position that the consumer has read up to. Pass it as `since` to its next read.
+        """The position up to which the consumer has read, for `since` of its next read.
 
         Raises:
             PositionError: The consumer was dropped.
@@ -45,7 +45,7 @@ class Consumer:
         return Cursor(table, stored.position, consumers.digest_of(store, stored))
 
     def commit(self, cursor: PositionLike) -> None:
-        """Store how far the consumer has read: the position of the last change that it processed.
+        """Store the position of the last change that the consumer processed.
 
         Args:
             cursor: The position, as in `Table.scan`. Usually the `cursor` of the last processed read.

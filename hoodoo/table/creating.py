@@ -184,7 +184,7 @@ def _opened(store: Store, properties: Mapping[str, str]) -> Table:
     there = table.handle.config
     for name in ("key", "partition_by", "order_by", "type"):
         found, expected = getattr(there, name), getattr(wanted, name)
-        if found != expected or name == "partition_by" and _transforms(there) != _transforms(wanted):
+        if found != expected or name == "partition_by" and _transform_texts(there) != _transform_texts(wanted):
             raise TableExists(
                 f"The table at {store.uri} has {name} {_shown(there, found)}: expected {_shown(wanted, expected)}. "
                 f"Pass its {name}, or choose another path.",
@@ -194,21 +194,20 @@ def _opened(store: Store, properties: Mapping[str, str]) -> Table:
     return table
 
 
-def _transforms(config: TableConfig) -> dict[str, str]:
-    """Return the transforms of derived partition columns as strings such as 'day(ts)', by partition column name."""
+def _transform_texts(config: TableConfig) -> dict[str, str]:
     return {name: str(transform) for name, transform in config.transforms.items()}
 
 
 def _shown(config: TableConfig, value: str | tuple[str, ...]) -> str:
-    """Format a table property for an error message. A derived partition column appears as its transform."""
+    """Format a table property for an error message, with derived columns as transforms."""
     if isinstance(value, str):
         return repr(value)
-    names = [_transforms(config).get(name, name) for name in value]
+    names = [_transform_texts(config).get(name, name) for name in value]
     return repr(names[0]) if len(names) == 1 else repr(names) if names else "None"
 
 
 def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:
-    """Return the mapping between the names of renamed columns in `schema` and their original names in `given`."""
+    """Map the names of renamed columns to their original names."""
     columns = TableSchema.first(schema).columns
     return NameMapping(columns, originals_of(given, columns))
 

@@ -73,8 +73,8 @@ def drop(path: str | os.PathLike[str], *, storage: Mapping[str, object] | None =
         sizes = dict(store.list(""))
         owned = _owned(store, sizes) - {PROPERTIES}
         result.kept = sorted(sizes.keys() - owned - {PROPERTIES})
-        _delete(store, [key for key in sorted(owned) if not key.startswith(HOODIE)])
-        _delete(store, [key for key in sorted(owned) if key.startswith(HOODIE)])
+        _delete_with_empty_folders(store, [key for key in sorted(owned) if not key.startswith(HOODIE)])
+        _delete_with_empty_folders(store, [key for key in sorted(owned) if key.startswith(HOODIE)])
         result.files += len(owned)
         result.bytes += sum(sizes[key] for key in owned)
     result.files += 1
@@ -95,7 +95,7 @@ def _require_table(store: Store) -> None:
 
 
 def _owned(store: Store, keys: Collection[str]) -> set[str]:
-    """Return which of the files belong to the table, including checksum files that Hadoop wrote for them."""
+    """Return the files that belong to the table, including their Hadoop checksum files."""
     inner = tuple(inner_tables(keys))
     exported = exported_files(store, keys)
     found = {key for key in keys if key in exported or not key.startswith(inner) and _is_table_file(key)}
@@ -108,13 +108,12 @@ def _is_table_file(key: str) -> bool:
 
 
 def _checked(key: str) -> str:
-    """Return the path of the file whose checksum is in the file `key`, or '' if it is not a checksum file."""
+    """Return the path of the file that a checksum file belongs to, or '' for other files."""
     folder, slash, name = key.rpartition("/")
     return folder + slash + name[1:-4] if name.startswith(".") and name.endswith(".crc") else ""
 
 
-def _delete(store: Store, keys: Collection[str]) -> None:
-    """Delete files, several at a time, and the folders that become empty."""
+def _delete_with_empty_folders(store: Store, keys: Collection[str]) -> None:
     SYSTEM.together([lambda key=key: store.delete(key) for key in keys])  # type: ignore[misc]  # mypy has no type
     for key in keys:
         store.prune_folders(key)

@@ -38,7 +38,7 @@ def options_of(
     transaction: Transaction | None,
     if_head: PositionLike | None = None,
 ) -> WriteOptions:
-    """Check the arguments that all write methods accept, and return them as WriteOptions. Raises OptionError."""
+    """Check the arguments that all write methods accept, and return them as WriteOptions."""
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
     limits, version = limits_of(on_bad_rows), application_version(transaction)
@@ -46,7 +46,7 @@ def options_of(
 
 
 def is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Return whether a DataFrame of keys to delete leaves the partition of each key open.
+    """Return whether a DataFrame of keys to delete lacks the partition columns.
 
     This is the case if the table is partitioned, and the frame has each key column once but no partition column, except
     partition columns that are derived from the key.
@@ -60,7 +60,7 @@ def is_without_partition(frame: Any, config: TableConfig) -> bool:
 
 
 def spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
-    """Return write options whose `columns` use the table's current column names instead of the original ones."""
+    """Replace original column names in write options by the current names."""
     return replace(options, columns=config.name_mapping.names(options.columns)) if config.name_mapping else options
 
 
@@ -78,12 +78,12 @@ def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.
 
 
 def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
-    """Return the table's checks that the rows of a write must satisfy. Deletes are not checked."""
+    """Return the checks that the rows of a write must satisfy, or () for deletes."""
     return () if options.delete else row_checks.of(config)
 
 
 def as_partial(source: Source) -> PartialRows:
-    """Wrap the rows of a write for a partial upsert, whether they are in memory or staged as files."""
+    """Wrap the rows of a write for a partial upsert."""
     from hoodoo.writers.merging.partial_upsert import PartialInMemory
 
     if isinstance(source, InProcess):

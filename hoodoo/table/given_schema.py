@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | type | str] | ArrowLike"
-"""Columns of a table: a pyarrow or Spark schema, a dict of names and types such as {"id": int, "fare": "decimal(9,2)"},
-a string such as "id string, ts bigint", or rows that have the columns.
-"""
+"""Columns of a table: a schema, a dict of names and types, a string, or sample rows."""
 _PYTHON_TYPES: dict[type, str] = {
     int: "bigint",
     float: "double",
@@ -35,7 +33,7 @@ _PYTHON_TYPES: dict[type, str] = {
 
 
 def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
-    """Convert the `schema` argument of `create` to a pyarrow schema. Also return its sample rows, if it has any.
+    """Convert the `schema` argument of `create` to a pyarrow schema and optional sample rows.
 
     Args:
         schema: The schema, or rows that have the columns.
@@ -63,7 +61,7 @@ def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | N
         path = os.fspath(schema)
         return (schema_in(path) if is_file_name(path) else parse_columns(path)), None
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, type, pa.DataType)) for kind in schema.values()):
-        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
+        return pa.schema([(name, _arrow_type(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
     unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # not read: the caller inserts its rows later
     said = [key] if isinstance(key, str) else key if isinstance(key, (list, tuple)) else ()
@@ -86,8 +84,7 @@ def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | N
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known]), here
 
 
-def _kind(kind: pa.DataType | type | str, name: str) -> pa.DataType:
-    """Return the Arrow type of a type in a schema: an Arrow type, a name such as 'bigint', or a Python type."""
+def _arrow_type(kind: pa.DataType | type | str, name: str) -> pa.DataType:
     from hoodoo.format.column_text import parse_type
 
     if isinstance(kind, type):

@@ -61,7 +61,7 @@ def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 class Seen(NamedTuple):
-    """Immutable state of a table at one position: its configuration, its history and its view of the files.
+    """Immutable state of a table at one position: its configuration, history and files.
 
     Keeping them in one object ensures that threads never mix two states.
 
@@ -129,7 +129,7 @@ class TableHandle:
         return self.look()
 
     def at(self, position: PositionLike | None) -> Seen:
-        """Return the table state at a position, or the newest for None. Raises PositionError or SnapshotExpired."""
+        """Return the table state at a position, or the newest state for None."""
         newest = self.look()
         if position is None:
             return newest
@@ -137,7 +137,7 @@ class TableHandle:
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
     def slot_of(self, history: History, position: PositionLike, exclusive: bool = False) -> int:
-        """Return the slot number of a position such as an instant, a time or '2 hours ago', see `resolve`.
+        """Return the slot (commit number) of a position such as an instant or '2 hours ago'.
 
         Relative times count back from the clock of the table's environment.
         """
@@ -175,7 +175,7 @@ class TableHandle:
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
-        """Read a table of another engine from Hudi's timeline, because no write by hoodoo has adopted the table yet.
+        """Read the state of a table of another engine from Hudi's timeline.
 
         Args:
             config: The configuration of the table.
@@ -201,7 +201,7 @@ class TableHandle:
         return TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
-        """Return the table state of hoodoo's slots plus the newer commits of another engine, which `found` contains."""
+        """Return the table state with the commits of another engine after hoodoo's own commits."""
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._unadopted(state.config)
         overlay = Overlay(self.timeline.history, state.config.created)
@@ -250,7 +250,7 @@ class TableHandle:
         return context
 
     def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
-        """Return the context for a write, together with the table state at a position, or the newest state for None.
+        """Return the write context, and the table state at a position.
 
         The call first adopts commits of other engines. It raises the errors of `at` and `context`.
         """
@@ -259,7 +259,7 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """Complete a write after its commit: call commit hooks, run due table services, and return the result."""
+        """Call commit hooks and run due table services after a commit, and return the result."""
         from hoodoo.readers.exact_counts import CommitCounts
         from hoodoo.table.commit_hooks import tell_hooks
         from hoodoo.table.results import WriteResult
@@ -273,7 +273,7 @@ class TableHandle:
         return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
-        """Run the table services, such as compaction, that became due with the commit in `slot`.
+        """Run the table services that became due with a commit.
 
         Returns:
             The time in seconds that the call waited for lagging workers.
@@ -283,7 +283,7 @@ class TableHandle:
         return inline.after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
-        """Return the object through which a worker process runs table services on this table."""
+        """Return the interface through which a worker process runs table services."""
         from hoodoo.compactor.worker import ServiceTarget
 
         store, environment = self.store, self.environment
@@ -293,14 +293,14 @@ class TableHandle:
         return self.look().config
 
     def _known(self) -> Seen:
-        """Return the table state from hoodoo's slots as last read, without access to the store."""
+        """Return the newest table state that this process has read, without access to the store."""
         history = self.timeline.history
         view = history.known_head()
         config = hoodie_properties.apply_settings(self.timeline.known().config, view.settings, view.schemas)
         return Seen(config, history, view)
 
     def _begin(self) -> None:
-        """Write slot 1, the creation of the table, for a table that another engine created but never wrote to.
+        """Write slot 1 (the creation) of an empty table that another engine created.
 
         The slot gets the modification time of the table properties, which precedes any commit of the other engine.
         """

@@ -99,7 +99,7 @@ class Inspect:
         return duplicates(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
-        """List all instants of the table in slot order: commits and table services, with pending ones last.
+        """List the commits and table services of the table in order, with pending ones last.
 
         Args:
             newest: The maximum number of slots to list, newest first. None (default): all slots except archived ones.
@@ -145,7 +145,7 @@ class Inspect:
         return [application(name, view.transactions, view.reached) for name in sorted(view.transactions)]
 
     def schema_at(self, position: PositionLike) -> pa.Schema:
-        """Return the schema that the table had at a position. `scan(as_of=...)` returns these columns.
+        """Return the schema that the table had at a position.
 
         Args:
             position: The position, as in `scan`.
@@ -181,12 +181,12 @@ class Inspect:
 
     @property
     def transforms(self) -> dict[str, Transform]:
-        """The transforms that derive partition columns from other columns, by the name of the partition column."""
+        """Transforms that derive partition columns from other columns, by partition column."""
         return dict(self._handle.newest_config().transforms)
 
     @property
     def original_names(self) -> dict[str, str]:
-        """The original names of the columns that `create(rename='snake')` renamed, by their current names.
+        """The original names of the columns that `create(rename='snake')` renamed, by current name.
 
         Struct fields appear by path, such as 's.f'.
         """

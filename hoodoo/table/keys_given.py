@@ -1,4 +1,4 @@
-"""Conversion of the keys that callers pass to deletes and look-ups into rows.
+"""Conversion of keys for deletes and look-ups to rows.
 
 Callers pass rows with the key columns, with or without partition columns, or bare key values. This module does not look
 at the partitions of the table.
@@ -22,7 +22,7 @@ from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
 OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | uuid.UUID | pa.Scalar"
 KeysLike: TypeAlias = "ArrowLike | Iterable[object] | OneKey"
-"""Rows with the key columns. If the key has a single column, also bare key values or one value."""
+"""Rows with the key columns, or bare values of a single key column."""
 _ONE = (str, bytes, int, float, decimal.Decimal, dt.date, dt.time, uuid.UUID, np.generic)
 _ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
@@ -54,7 +54,7 @@ class PartitionsGiven(NamedTuple):
 
     @staticmethod
     def by(names: Sequence[str], config: TableConfig) -> PartitionsGiven:
-        """Determine from the column names of a batch which partition columns it contains or can derive."""
+        """Find the partition columns that a batch contains or can derive."""
         made = to_make(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
@@ -87,7 +87,7 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Convert bare key values to a table with the key column. Keys that are already rows are returned unchanged.
+    """Convert bare key values to rows, and return other keys unchanged.
 
     Bare key values are one value, or a list, a set, an iterator or an array of values.
     """

@@ -57,9 +57,9 @@ class Maintained:
         bytes_per_second: float | str | None = None,
         groups_at_once: int | None = None,
     ) -> CompactionResult:
-        """Merge log files into new base files: run open compaction plans, then compact all due file groups.
+        """Merge log files into new base files.
 
-        A file group is due if it has at least `logs_min` log files.
+        Open compaction plans run first, then all due file groups: those with at least `logs_min` log files.
 
         Args:
             logs_min: The minimum number of log files of a file group to compact. Default 1.
@@ -273,7 +273,7 @@ class Maintenance:
         return expired
 
     def archive(self, older_than_hours: float | None = None, *, keep_instants: int | None = None) -> ArchiveResult:
-        """Shorten the timeline: delete old slots, and move old instants to the history folder of Hudi's timeline.
+        """Shorten the timeline by deleting old slots and archiving old instants.
 
         The arguments override the table options for this call only. Snapshots within retention always stay readable.
 
@@ -392,7 +392,7 @@ class Maintenance:
         self._handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
-        """Find out whether a write was committed, given its instant. A write that is still pending is rolled back.
+        """Find out whether a write was committed, and roll it back if it is still pending.
 
         Use it after a CommitUnknown error in another process. Rolling back a pending instant ensures that it cannot be
         committed later.
@@ -445,7 +445,7 @@ class Maintenance:
         return lag.measure(self._handle.timeline, view, config)
 
     def adopt(self) -> AdoptResult:
-        """Adopt an Apache Hudi table, so that hoodoo can write to it. Hudi's commits become slots.
+        """Adopt an Apache Hudi table, so that hoodoo can write to it.
 
         The first write to the table also adopts it, except for tables of version 6. `adopt` first upgrades these to
         version 9, as Hudi 1.x does: it compacts log files and rewrites the timeline. During an upgrade, other processes

@@ -59,7 +59,7 @@ class _UncheckedClause:
 
 @explained
 class Merge:
-    """Builder for a merge, like SQL `MERGE`: `when_...` methods add clauses, and `execute` runs the merge.
+    """Builder for a merge of source rows into a table, like SQL `MERGE`.
 
     `Table.merge` creates it. Add at least one clause.
 
@@ -158,7 +158,9 @@ class Merge:
         return self._with(Kind.NOT_MATCHED, _ALL, where, "when_not_matched_insert_all")
 
     def when_not_matched_by_source_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Add a clause that sets columns of stored rows without a matching source row. It reads the whole table.
+        """Add a clause that sets columns of all stored rows without a matching source row.
+
+        The merge then reads the whole table.
 
         Args:
             set: The new value by column: a string is an SQL expression over the stored row, any other object is a
@@ -171,7 +173,9 @@ class Merge:
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, set, where, "when_not_matched_by_source_update")
 
     def when_not_matched_by_source_delete(self, where: str | None = None) -> Merge:
-        """Add a clause that deletes stored rows without a matching source row. It reads the whole table.
+        """Add a clause that deletes all stored rows without a matching source row.
+
+        The merge then reads the whole table.
 
         Args:
             where: A condition over the stored row. None (default): all stored rows without a match.
@@ -244,7 +248,7 @@ class Merge:
 
     @property
     def _is_upsert(self) -> bool:
-        """Whether the merge is equivalent to an upsert, which is faster because it does not read stored rows."""
+        """Whether the merge is equivalent to an upsert, which does not read stored rows."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
@@ -313,7 +317,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
 def _without_fixed(
     said: _UncheckedClause, config: TableConfig, seen: pa.Schema, now: dt.datetime
 ) -> Mapping[str, object]:
-    """Return the new values of a merge clause, without key and partition columns, which cannot change.
+    """Return the new values of a merge clause, without key and partition columns.
 
     Raises:
         ColumnError: The clause sets a key or partition column to anything except its own value.

@@ -19,7 +19,7 @@ from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.input import to_arrow
 
 PartitionValues = Sequence[object | Mapping[str, object]]
-"""One value per partition. For tables with several partition columns, one dict from column to value per partition."""
+"""One value per partition, or one dict from column to value per partition."""
 
 
 def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:

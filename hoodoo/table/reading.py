@@ -98,12 +98,12 @@ class Readable:
         return named(found, names, seen.config.name_mapping)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
-        """Resolve the range of a change read: return the slot of `since`, and the table state at `until`."""
+        """Return the slot (commit number) of `since`, and the table state at `until`."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
             raise PositionError(
-                f"until is slot {seen.view.seq}, which is before since, slot {after}. Swap them, or call "
+                f"until (slot {seen.view.seq}) is before since (slot {after}). Swap them, or call "
                 "diff(), which compares two snapshots in any order.",
                 position=after,
             )
@@ -118,7 +118,7 @@ class Readable:
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:
-        """Return True. Without this method, Python would treat an empty table as False, because of its length."""
+        """Return True, even for an empty table, whose length is 0."""
         return True
 
     def count(self, where: Where | None = None, *, params: Params | None = None) -> int:
@@ -167,7 +167,7 @@ class Readable:
         deletes: bool = False,
         names: str = "current",
     ) -> Scan | IncrementalRows:
-        """Read each row that was inserted or updated after `since`, once, with its values at `until`.
+        """Read the rows that were inserted or updated in a range, with their values at its end.
 
         The range excludes `since` and includes `until`. Pass `cursor` of the result as `since` of the next call. To
         replicate changes to another table, call `other.upsert(table.incremental(since, deletes=True))`. Create the
@@ -216,7 +216,7 @@ class Readable:
         versions: str = "net",
         names: str = "current",
     ) -> Changes:
-        """Read every insert, update and delete after `since` and up to `until`, as one row per change.
+        """Read every insert, update and delete in a range, as one row per change.
 
         The rows have the columns `op` ("i", "u" or "d") and `instant`, and the structs `before` and `after`. The range
         excludes `since` and includes `until`.
@@ -263,7 +263,7 @@ class Readable:
         params: Params | None = None,
         names: str = "current",
     ) -> Changes:
-        """Compare two snapshots, and read the inserts, updates and deletes that turn snapshot `a` into snapshot `b`.
+        """Read the inserts, updates and deletes that turn one snapshot into another.
 
         The rows have the column `op` ("i", "u" or "d"), and the structs `before` and `after`. `a` and `b` can be any
         two readable positions, in either order.
@@ -471,7 +471,7 @@ def rows_changed(
     deletes: bool,
     params: Params | None = None,
 ) -> Scan | IncrementalRows:
-    """Read the rows that changed after slot `after`, with their values and columns in the table state `seen`.
+    """Read the rows that changed after a slot (commit number), with their values in a table state.
 
     It is the implementation of `incremental`. With `deletes`, keys that were deleted also get a row.
     """

@@ -62,7 +62,7 @@ class WriteResult(Committed):
         return self._lag
 
     def exact_counts(self) -> WriteResult:
-        """Return this result with exact row counts, by comparing the commit with the rows stored before it.
+        """Return this result with exact row counts, which may need extra reads.
 
         The call returns the result itself if `exact` is True. Otherwise it reads at most the keys and ordering values
         of the file groups that the commit wrote to.
@@ -96,17 +96,16 @@ class WriteResult(Committed):
     def __repr__(self) -> str:
         if not self.instant:
             why = "the transaction was committed before" if self.skipped else "nothing was written"
-            return f"<{why}; newest slot {self.cursor.seq}{self._remarks()}>"
+            return f"<{why}; newest slot {self.cursor.seq}{self._nonzero_counts()}>"
         bound = "" if self.exact else "<= "
         updated, deleted = (f"{bound if count else ''}{count:,}" for count in (self.updated, self.deleted))
         files = f"{self.files:,} file{'s' * (self.files != 1)}"
         return (
             f"<slot {self.cursor.seq}: {self.inserted:,} inserted, {updated} updated, {deleted} deleted"
-            f"{self._remarks()}; {files}, {self.bytes_written:,} bytes, instant {self.instant}>"
+            f"{self._nonzero_counts()}; {files}, {self.bytes_written:,} bytes, instant {self.instant}>"
         )
 
-    def _remarks(self) -> str:
-        """Format the stale, quarantined and rewritten rows, the retries and the wait for the repr, without zeros."""
+    def _nonzero_counts(self) -> str:
         rows, tries = {"stale": self.stale, "quarantined": self.quarantined}, {"retries": self.retries}
         counts = rows | {"rewritten": self.rows_rewritten} | tries
         said = [f"{count:,} {name}" for name, count in counts.items() if count]

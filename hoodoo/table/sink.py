@@ -29,7 +29,7 @@ _NOT_OF_A_BATCH = {
 
 
 class SinkTable(Protocol):
-    """Interface of the table that a sink writes to. The sink also calls write methods, such as `upsert`, by name."""
+    """Interface of the table that a sink writes to."""
 
     @property
     def path(self) -> str: ...
@@ -39,7 +39,7 @@ class SinkTable(Protocol):
 
 
 class Sink:
-    """Callable for `foreachBatch` that commits each micro-batch of a Spark stream. `Table.sink` creates it.
+    """Callable for `foreachBatch` that commits each micro-batch of a Spark stream.
 
     Call it with a DataFrame and its batch number. Batches whose number is already committed are skipped.
 

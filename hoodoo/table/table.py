@@ -81,7 +81,7 @@ def _keys_may_move(config: TableConfig) -> bool:
 
 
 def _in_namespaces() -> dict[str, str]:
-    """Map each method name of a table namespace to its call, such as 'clean' to 'maintenance.clean(...)'.
+    """Map each method of a table namespace to its call, such as 'clean' to 'maintenance.clean(...)'.
 
     `Table.__getattr__` forwards the names of earlier versions that are used on the table itself.
     """
@@ -99,7 +99,7 @@ def _in_namespaces() -> dict[str, str]:
 
 @explained
 class Table(Writable, Readable, Maintained, Restorable, Exportable):
-    """Open table, with the methods to read, write, maintain and configure it. `create` and `open` return it.
+    """Open table, with methods to read, write, maintain and configure it.
 
     A table does not pin a snapshot: every read and every write looks for the newest slot first. Threads can share a
     table, and it can be pickled.
@@ -128,11 +128,11 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
             return getattr(getattr(self, moved[name].partition(".")[0]), name)
 
         def __getitem__(self, name: object) -> None:
-            """Raise a TypeError for `table[...]`. Its message names the methods to call instead."""
+            """Raise a TypeError that names the methods to call instead of `table[...]`."""
             raise TypeError("Table is not subscriptable. Use scan(columns=[...]), scan(where=...) or get(keys).")
 
         def __iter__(self) -> None:
-            """Raise a TypeError for iteration over a table. Its message names the methods that iterate over rows."""
+            """Raise a TypeError that names the methods that iterate over rows."""
             raise TypeError("Table is not iterable. Use scan().batches(), or scan().to_arrow().to_pylist().")
 
     def __repr__(self) -> str:
@@ -215,12 +215,12 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def options(self) -> table_options.Options:
-        """The table options, with their current values. Use `set_options` to change them."""
+        """The table options with their current values."""
         return self.handle.newest_config().options
 
     @property
     def cursor(self) -> Cursor:
-        """The position of the newest slot of the table. Pass it to reads as `as_of` or `since`."""
+        """The position of the newest slot (commit number), for `as_of` or `since` of a read."""
         view = self.handle.look().view
         return cursor_of(view)
 

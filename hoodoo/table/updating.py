@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @explained
 class Updatable:
-    """Base class with the write methods of `Table` that must read stored rows: updates, merges, conditional deletes."""
+    """Base class with the `Table` methods that read stored rows before they write."""
 
     handle: TableHandle
 
@@ -88,7 +88,7 @@ class Updatable:
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
 
     def merge(self, source: ArrowLike) -> Merge:
-        """Start a merge of rows into the table by key, like SQL `MERGE`, with clauses named as in Delta Lake.
+        """Start a merge of rows into the table by key, like SQL `MERGE`.
 
         For example `table.merge(batch).when_matched_update({"n": "target.n +
         source.n"}).when_not_matched_insert_all().execute()`.
@@ -118,7 +118,7 @@ class Updatable:
         return self.handle.finished(context, stored_rows.delete(context, condition, transaction))
 
     def _conditional(self, if_head: PositionLike | None) -> Context:
-        """Return a write context whose commit fails if rows were written after `if_head`, unless it is None."""
+        """Return a write context whose commit fails if rows were written after a position."""
         context = self.handle.context()
         return context.on_head(None if if_head is None else self.handle.slot_of(context.timeline.history, if_head))
 

@@ -53,7 +53,7 @@ class Writable(Updatable):
         merge: MergeLike = "replace",
         unavailable: str | None = None,
     ) -> WriteResult:
-        """Insert rows with new keys, and update rows with existing keys. By default, whole rows are replaced.
+        """Insert rows with new keys, and replace rows with existing keys.
 
         An incoming row is stale if its ordering value is smaller than that of the stored row. Stale rows are dropped.
         On a tie, the incoming row wins. In a table without `order_by`, the later write wins.
@@ -173,7 +173,7 @@ class Writable(Updatable):
         bulk: bool = False,
         sort_by: str | Sequence[str] | None = None,
     ) -> WriteResult:
-        """Insert rows whose keys are not in the table yet. An existing key is an error, or its row is skipped.
+        """Insert rows whose keys are not in the table yet.
 
         Args:
             data: The rows, in any form that `upsert` accepts.

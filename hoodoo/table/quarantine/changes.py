@@ -50,7 +50,7 @@ def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterato
 
 
 def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Return the keys of the table rows that quarantined change events belong to, so that a purge can find the events.
+    """Return the row keys of quarantined change events.
 
     Args:
         target: The table that the events apply to.

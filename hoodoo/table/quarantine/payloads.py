@@ -24,7 +24,7 @@ def is_change(content: bytes | None) -> bool:
 
 
 def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode the payloads of quarantine rows into the original rows. Truncated rows and change events are skipped.
+    """Decode the payloads of complete quarantine rows, except change events, into the original rows.
 
     Args:
         rows: Rows of the quarantine.
@@ -87,7 +87,7 @@ def renamed_to_today(
 
 
 def message_in(content: bytes) -> pa.Table:
-    """Return an undecodable source message as a table with one row: a string if its bytes are UTF-8, else binary."""
+    """Return an undecodable source message as a table with one row."""
     try:
         return pa.table({"payload": pa.array([content.decode()])})
     except UnicodeDecodeError:

@@ -26,7 +26,7 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
-    """Purge the quarantine rows whose key is purged from the table, in any state: new, replayed or dropped.
+    """Purge the quarantine rows with the given keys, in any state.
 
     Args:
         target: The table that owns the quarantine.
@@ -66,7 +66,7 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
 
 
 def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the rows whose record key is in `wanted`, in any partition.
+    """Return a mask of the rows whose record key is in `wanted`, in any partition.
 
     Rows with invalid keys never match.
     """

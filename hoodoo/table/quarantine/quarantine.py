@@ -40,7 +40,7 @@ class Quarantine(Generic[T]):
 
     @property
     def path(self) -> str:
-        """The path of the quarantine table, a local folder or an s3:// URL. The table may not exist yet.
+        """The path of the quarantine table, which may not exist yet.
 
         Raises:
             OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.
@@ -101,7 +101,7 @@ class Quarantine(Generic[T]):
         return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")])
 
     def count(self, state: str | None = NEW) -> int:
-        """Count the bad rows in the quarantine, by default without rows that were already replayed or dropped.
+        """Count the bad rows in the quarantine, by default only new ones.
 
         Args:
             state: 'new' (default), 'replayed' or 'dropped' to count rows in this state. None: all rows.
@@ -145,7 +145,7 @@ class Quarantine(Generic[T]):
         return row.replace_schema_metadata(None)
 
     def drop(self, positions: str | Iterable[str]) -> int:
-        """Mark quarantine rows as dropped, so that replays skip them. Dropped rows stay readable.
+        """Mark quarantine rows as dropped, so that replays skip them but reads return them.
 
         Args:
             positions: The `position` of one or several rows, as `rows` shows it. Unknown positions are ignored.

@@ -118,7 +118,7 @@ def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: Applica
 
 
 def _key_value(text: str) -> str:
-    """Replace the characters of `text` that a composite key does not allow. Different strings stay different."""
+    """Replace characters that a composite key does not allow, so that different strings stay different."""
     changed = _UNFIT.sub("%", text)
     return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
@@ -185,7 +185,7 @@ def _keep(quarantine: TableHandle, rows: pa.Table) -> None:
 
 
 def _opened_or_made(beside: Store, target: TableHandle) -> TableHandle:
-    """Open the quarantine table, or create it if it does not exist. Other processes may create it at the same time."""
+    """Open the quarantine table, or create it if it does not exist."""
     for attempt in range(_TRIES):
         try:
             return TableHandle(beside, target.environment)

@@ -76,7 +76,7 @@ class Replay(Generic[T]):
     units: Mapping[str, str]
 
     def run(self) -> Replayed:
-        """Upsert the rows that are valid now, and mark them as replayed. Invalid rows stay in state 'new'."""
+        """Upsert the rows that are valid now, and mark them as replayed."""
         keys = self._waiting()
         if self.guarded:
             for _, good, _ in self._tried(keys):
@@ -154,7 +154,7 @@ class Replay(Generic[T]):
         return take(found, np.array(at, np.int64))
 
     def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
-        """Decode the quarantined change events with the given keys again, and rows derived from change events.
+        """Decode quarantined change events and the rows derived from them again.
 
         Yields:
             Quarantine rows whose changes can be written, these changes, and descriptions of the problems of invalid
@@ -171,7 +171,7 @@ class Replay(Generic[T]):
         self.target.upsert(changes.rows, missing=NULL, unavailable=changes.unavailable)
 
     def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
-        """Return `rows` without the rows that the table already contains with equal values.
+        """Drop the rows that the table already contains with equal values.
 
         The table contains such rows if an earlier replay stopped before it marked them as replayed.
 

@@ -8,7 +8,7 @@ from hoodoo.errors import OptionError
 from hoodoo.storage.store import Store
 
 SUFFIX = "__quarantine"
-"""The quarantine of the table at `path` is stored at `path` + SUFFIX."""
+"""Suffix that turns the path of a table into the path of its quarantine."""
 NEW, REPLAYED, DROPPED = "new", "replayed", "dropped"
 STATES = (NEW, REPLAYED, DROPPED)
 SCHEMA = pa.schema(
@@ -27,15 +27,15 @@ SCHEMA = pa.schema(
     ]
 )
 KEY = ("source", "position")
-"""The origin of a bad row, and the identity of its content."""
+"""Key columns: the origin of a bad row, and the identity of its content."""
 EVENT, CHANGE = b"hoodoo.event", b"hoodoo.change"
-"""Metadata keys of payloads: of change events, and of rows derived from change events. A replay uses them."""
+"""Metadata keys that mark payloads as change events, or as rows derived from change events."""
 ROWS_AT_ONCE = 200
-"""The number of rows, with their payloads, that are in memory at the same time."""
+"""Number of quarantine rows in memory at the same time."""
 
 
 def store_beside(store: Store) -> Store:
-    """Return the store of the quarantine table of the table in `store`. The quarantine table may not exist yet.
+    """Return the store of a table's quarantine, which may not exist yet.
 
     Raises:
         OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.

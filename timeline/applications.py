@@ -63,7 +63,7 @@ class Application:
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
-    """Return the progress of the application `name`, with version -1 and position '' if it has not committed yet.
+    """Return the progress of an application, with version -1 before its first commit.
 
     Args:
         name: The name of the application.
@@ -74,7 +74,7 @@ def application(name: str, versions: Mapping[str, int], reached: Mapping[str, st
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Return whether the table already contains a commit of an application, so that a retry can skip it.
+    """Return whether the table already contains a commit of an application.
 
     Args:
         given: The transaction of the commit.

@@ -21,7 +21,7 @@ from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
-    """Create a table in `store`. Raises TableExists if the store already contains a table.
+    """Create a table in a store, or raise TableExists if the store already contains a table.
 
     The properties are written first, and then slot 1, which completes the creation. After a crash in between, the next
     create with the same path continues. Properties and slot 1 contain the table's id, so that other processes can
@@ -55,7 +55,7 @@ def exists(store: Store) -> bool:
 
 
 def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
-    """Write slot 1, the empty first commit of a table, and its Hudi instant. The properties must already exist.
+    """Write slot 1 (the empty first commit) of a table, and its Hudi instant.
 
     Args:
         store: The store of the table.

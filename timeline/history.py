@@ -32,7 +32,7 @@ _LOOKS = 5  # attempts; archiving removes many slots at once, so more attempts a
 
 
 class History:
-    """Cached read access to the slots of one table. Safe to use from several threads."""
+    """Thread-safe cached read access to the slots (commit files) of one table."""
 
     def __init__(self, store: Store, together: Together = in_order) -> None:
         self.store, self.together = store, together
@@ -48,7 +48,7 @@ class History:
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
-        """Read the newest slots from the store, and return the state of the table (view) as of the newest slot.
+        """Read new slots (commit files), and return the newest state of the table.
 
         Raises:
             TableNotFound: The table does not exist, or was deleted.
@@ -92,7 +92,7 @@ class History:
             return view
 
     def add_written_slot(self, slot: Slot, data: bytes, version: str) -> None:
-        """Add a slot that this process has just written to the cache, so that it need not be read from the store.
+        """Cache a slot (commit file) that this process has just written.
 
         Args:
             slot: The slot.
@@ -105,7 +105,7 @@ class History:
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def record_checkpoint(self, seq: int) -> None:
-        """Record that a checkpoint of slot `seq` exists. A large head at this slot is reloaded from it to free memory.
+        """Record that slot `seq` has a checkpoint, and reload a large head from it to free memory.
 
         The reloaded head no longer holds the partitions that earlier slots changed.
         """
@@ -122,11 +122,11 @@ class History:
         return self._head is not None
 
     def known_head(self) -> View:
-        """Return the newest state of the table that this process has loaded. Only the first call reads the store."""
+        """Return the newest state of the table that this process has loaded."""
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """Return the state of the table as of slot `seq`, whose files must still exist.
+        """Return the state of the table at slot (commit number) `seq`, whose files must still exist.
 
         Raises:
             SnapshotExpired: The slot does not exist, or cleaning may have deleted files of its snapshot.
@@ -141,7 +141,7 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """Return the state of the table (view) as of slot `seq`, even if cleaning has deleted its files.
+        """Return the state of the table at slot (commit number) `seq`, even if files were deleted.
 
         For table maintenance only. Readers use `view`.
         """
@@ -158,7 +158,7 @@ class History:
             return self._views[seq]
 
     def begun(self) -> bool:
-        """Return whether the table has any slots, including archived slots."""
+        """Return whether the table has any slots (commit files), including archived ones."""
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
 
     def instants(self) -> list[Instant]:
@@ -166,7 +166,7 @@ class History:
         return [found for name in self.store.names(TIMELINE) if (found := parse_instant(name))]
 
     def oldest_slot(self) -> int:
-        """Return the number of the oldest slot that still exists, at least 1. Earlier slots were archived."""
+        """Return the number of the oldest slot (commit file) that still exists, at least 1."""
         return watermark.deleted_up_to(self.store) + 1
 
     def require_readable(self, seq: int) -> None:
@@ -198,11 +198,11 @@ class History:
                 )
 
     def slot(self, seq: int) -> Slot:
-        """Read slot `seq`. Raises CorruptTable for a damaged or missing slot, SnapshotExpired for an archived slot."""
+        """Read a slot (commit file) by its number."""
         return self._read(seq)[0]
 
     def digest(self, seq: int) -> str:
-        """Return the SHA-256 digest of slot `seq`, or '' if the slot was archived or never existed."""
+        """Return the SHA-256 digest of a slot (commit file), or '' if it is archived or missing."""
         head = self.known_head()
         if seq == head.seq:
             return head.sha
@@ -212,11 +212,11 @@ class History:
             return ""
 
     def slots(self, after: int, up_to: int) -> list[Slot]:
-        """Return the slots with numbers from `after` + 1 to `up_to`, in order."""
+        """Return the slots (commit files) with numbers from `after` + 1 to `up_to`, in order."""
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """Return the newest slot that completed by the time `ms` (ms since 1970), or else the oldest slot.
+        """Return the newest slot (commit number) completed at or before a time, or else the oldest slot.
 
         Completion times grow with slot numbers, so a binary search is used.
         """
@@ -227,7 +227,7 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Return the newest slot that completed by the time `ms` (ms since 1970).
+        """Return the newest slot (commit number) completed at or before a time.
 
         Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
         archived.

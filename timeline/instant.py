@@ -53,7 +53,7 @@ class Instant(NamedTuple):
 
 
 def parse_instant(name: str) -> Instant | None:
-    """Parse a file name in the timeline folder. Returns None for other files, which Hudi also ignores."""
+    """Parse a file name in the timeline folder, or return None for other files."""
     match = _NAME.match(name)
     if not match:
         return None

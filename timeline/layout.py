@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HOODIE = ".hoodie/"
-"""Hudi's metadata folder. In table version 6 it also contains the timeline files."""
+"""Hudi's metadata folder, which also contains the timeline files in table version 6."""
 PROPERTIES = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 METADATA_TABLE = ".hoodie/metadata"
@@ -29,16 +29,16 @@ INDEX = OURS + "index/"
 KEYS = OURS + "keys/"
 STAGING = OURS + "staging/"
 SALVAGED = OURS + "salvaged/"
-"""Folder of copies of damaged files, under their original paths. They are kept until a user deletes them."""
+"""Folder of copies of damaged files, which stay until a user deletes them."""
 
 OVERLAYS = OURS + "overlay/"
 """Folder with the effects of log files on base files, for readers of exports (exports/overlays.py)."""
 
-VECTORS = "metadata/deletion_vector_"
-"""Path prefix of the deletion vectors of Delta exports. Trino needs a folder name of letters and digits."""
+VECTORS = "metadata/deletion_vector_"  # Trino needs a folder name of letters and digits
+"""Path prefix of the deletion vectors of Delta exports."""
 
 POSITIONS = OURS + "positions/"
-"""Folder of source positions that are too long for a slot. File names are digests (ingestion/positions.py)."""
+"""Folder of source positions that are too long for a slot (commit file)."""
 
 
 def position_key(position: str) -> str | None:

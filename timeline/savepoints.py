@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
 def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
-    """Create a savepoint, so that cleaning keeps the files of the snapshot at slot `seq`.
+    """Create a savepoint, so that cleaning keeps the files of a snapshot.
 
     Raises:
         OptionError: The name is invalid or already used, or the slot already has a savepoint.
@@ -68,7 +68,7 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
 
 
 def give_up(timeline: TableTimeline, name: str) -> Slot:
-    """Delete the savepoint `name`, so that cleaning may delete the files of its snapshot.
+    """Delete a savepoint, so that cleaning may delete the files of its snapshot.
 
     Raises PositionError for an unknown name.
     """
@@ -81,7 +81,7 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 
 
 def find(view: View, name: str) -> int:
-    """Return the slot of the savepoint `name`. Raises PositionError with all savepoints if it does not exist."""
+    """Return the slot (commit number) of a savepoint, or raise PositionError if it does not exist."""
     if not isinstance(name, str) or name not in view.savepoints:
         names = ", ".join(map(repr, sorted(view.savepoints)))
         known = f"expected one of {names}." if names else "the table has no savepoints. Create one first."
@@ -90,7 +90,7 @@ def find(view: View, name: str) -> int:
 
 
 def commit_before(timeline: TableTimeline, seq: int) -> int:
-    """Return the newest commit or compaction slot up to `seq`, whose snapshot equals the snapshot at `seq`."""
+    """Return the newest commit or compaction up to slot `seq`, which has the same snapshot."""
     history = timeline.history
     oldest = history.oldest_slot()
     while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):

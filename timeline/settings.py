@@ -20,7 +20,7 @@ from hoodoo.timeline.timeline import TableTimeline
 
 
 def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
-    """Commit new values of table options. All other options stay unchanged.
+    """Commit new values of table options, and keep all other options.
 
     Args:
         timeline: The timeline of the table.

@@ -27,7 +27,7 @@ def application_of(sink: str, query: str) -> str:
 
 
 def sink_of(application: str) -> str:
-    """Return the sink in an application name. A name without a query is returned unchanged."""
+    """Return the sink in an application name, or the whole name if it contains no query."""
     match = _OF_QUERY.fullmatch(application)
     return match[1] if match else application
 

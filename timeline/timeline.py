@@ -72,7 +72,7 @@ class TableTimeline:
         return state
 
     def known(self) -> TableState:
-        """Return the newest state of the table that this process has read. Reads the store only on the first call."""
+        """Return the newest state of the table that this process has read."""
         return self._known or self.look()
 
     def ready(self) -> TableState:
@@ -103,7 +103,7 @@ class TableTimeline:
         state: TableState | None = None,
         mends: bool = False,
     ) -> Iterator[Transaction]:
-        """Run one attempt at a commit, as a context manager that claims a new instant and yields the transaction.
+        """Run one attempt at a commit under a new instant, as a context manager.
 
         The requested and inflight files of a write are written before the body runs. If the body ends without a slot
         (`attempt.slot`) or raises, the attempt is abandoned: its registered files and its instant are deleted.
@@ -153,7 +153,7 @@ class TableTimeline:
         yield transaction
 
     def settle(self, action: str, draft: Draft, state: TableState | None = None) -> Slot:
-        """Commit a slot that adds no data files, such as a savepoint, and retry on conflicts.
+        """Commit a slot (commit file) without data files, such as a savepoint, and retry on conflicts.
 
         Args:
             action: The action of the instant.
@@ -210,7 +210,7 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Publish the slots of crashed writers, and undo slots that another engine rolled back. Returns the state."""
+        """Publish commits of crashed writers, and undo commits that another engine rolled back."""
         while not self._publish_through(state := self.look()):
             continue
         return state
@@ -270,7 +270,7 @@ class TableTimeline:
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
-        """Return whether the commit of `instant` is in the table, after an error CommitUnknown.
+        """Return whether a commit with an unknown outcome is in the table.
 
         False is final: a pending instant is rolled back, so that a delayed request cannot complete it later. Only the
         plan of a compaction stays open, and may be completed later.

@@ -60,7 +60,7 @@ class Entry:
 
 
 class Timeline(Sequence[Entry]):
-    """Result of `timeline()`: the completed instants of a table in slot order, followed by the pending instants."""
+    """Result of `timeline()`: the completed instants of a table, followed by the pending ones."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = list(entries)

@@ -57,7 +57,7 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
-    """Change that drops a column. Earlier snapshots keep its values.
+    """Change that drops a column, but keeps its values in earlier snapshots.
 
     Attributes:
         name: The name of the column, or the dotted path of a struct field.
@@ -111,7 +111,7 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class RetypeColumn:
-    """Change of a column to a type that must be able to represent every stored value, such as string to integer.
+    """Change of a column to a type that can represent all its stored values.
 
     Unlike WidenColumn, the new type need not represent every possible value of the current type.
 
@@ -139,7 +139,7 @@ Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | 
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
-    """Return the table's schema after the column changes `alterations`, applied in order.
+    """Return the table's schema after column changes.
 
     Raises SchemaError for an invalid change.
     """
@@ -465,7 +465,7 @@ def _insert_column(beside: Siblings, column: Column, after: str | None, first: b
 
 
 def require_name(name: str, path: str) -> None:
-    """Raise SchemaError unless `name` is a valid column name. `path` is the full path of the column, for the error."""
+    """Raise SchemaError if `name` is not a valid column name."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
             f"Column name {printable(path)} is invalid. Use letters, digits and _, and do not start with a digit or "

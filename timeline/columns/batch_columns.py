@@ -20,7 +20,7 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
-    """Return the column changes that let the table accept a batch: new columns, new struct fields and wider types.
+    """Return the column changes that let the table accept a batch.
 
     Types are only widened if all values stay exact. Columns are never dropped, renamed or narrowed. `fits(column)`
     returns whether the batch's values are convertible to the column's current type.

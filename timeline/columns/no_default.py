@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class NoDefault(Enum):
-    """Type of NO_DEFAULT, which marks a new column without a default value. None is a valid default value."""
+    """Type of NO_DEFAULT, which marks a new column without a default value."""
 
     NO_DEFAULT = "no default"
 
@@ -15,6 +15,6 @@ class NoDefault(Enum):
 
 
 NO_DEFAULT = NoDefault.NO_DEFAULT
-"""Marker for a new column without a default value. Every later batch must contain the column."""
+"""Marker for a new column without a default value, which every later batch must contain."""
 
 __all__ = ["NO_DEFAULT", "NoDefault"]

@@ -36,7 +36,7 @@ class Rewrites:
 
 
 def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
-    """Return the file groups that a column change must rewrite, so that other engines read them correctly.
+    """Return the file groups that a column change must rewrite for other engines.
 
     Args:
         config: The configuration of the table, with its columns before the change.
@@ -94,7 +94,7 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
-    """Return the file groups whose files have other column names than the table, and must be read by column id.
+    """Return the file groups whose column names differ from the table's column names.
 
     Such file groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
     They also exist if Hudi wrote during a column change without noticing it.
@@ -131,7 +131,7 @@ def require_names(config: TableConfig, view: View) -> None:
 def rewrite_needed(
     groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
 ) -> RewriteNeeded:
-    """Create the error for file groups that must be rewritten, with their number of groups, rows and bytes."""
+    """Create the error for file groups that must be rewritten."""
     files = [entry.file for group in groups for entry in group.files()]
     rows = sum(group.base.file.rows for group in groups if group.base)
     size = sum(file.size for file in files)
@@ -157,7 +157,7 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Return whether a type or the fields of a struct change, so that some engines cannot read older logs."""
+    """Return whether a column change makes older logs unreadable for some engines."""
     for column in after.by_id.values():
         old = before.by_id.get(column.id)
         if old is None:

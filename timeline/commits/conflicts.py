@@ -1,4 +1,4 @@
-"""Conflict detection between a write and the slots that were committed since the write began. The first committer wins.
+"""Conflict detection between a write and the slots (commits) since it began: the first committer wins.
 
 transaction.py (`_require_no_conflict`) checks the table itself: columns, checks, type, commits of other engines, and
 the age of the instant. docs/protocol.md (Operations) lists the rules.

@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Internal exception for a write that conflicts with a newer commit and must be retried with a new instant."""
+    """Internal exception for a write that conflicts with a newer commit and must be retried."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SlotDraft(SlotBody):
 
 
 def with_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
-    """Store in a slot the checkpoint at which Apache Hudi's streamer can continue, if the slot changes rows.
+    """Store the checkpoint of Apache Hudi's streamer in a slot (commit file) that changes rows.
 
     The checkpoint only depends on earlier slots and `said`, so that every process that publishes the slot writes the
     same value. If there is no checkpoint to publish, `slot` is returned unchanged.

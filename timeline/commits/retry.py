@@ -30,7 +30,7 @@ class Retry:
     spent: str = "Nothing was changed. Try again."
 
     def run(self, environment: Environment, once: Callable[[], T]) -> T:
-        """Call `once`, which makes one attempt at a commit, until it succeeds, and return its result.
+        """Repeat one attempt at a commit until it succeeds, and return its result.
 
         Raises CommitConflict when the retries are exhausted. All other exceptions pass through.
         """
@@ -42,14 +42,14 @@ class Retry:
         raise AssertionError("unreachable")
 
     def wait(self, environment: Environment, retries: int, problem: Exception) -> None:
-        """Sleep before the next retry, with random exponential backoff, so that competing writers do not collide again.
+        """Sleep before the next retry, with random exponential backoff.
 
         `retries` is the number of retries so far. Raises CommitConflict when the retries are exhausted.
         """
         if retries >= self.times:
             raise CommitConflict(
                 f"Commit failed after {retries} retries, because other writers committed first. Last conflict: "
-                f"{problem}. {self.spent}",
+                f"{str(problem).rstrip('.')}. {self.spent}",
                 retries=retries,
             )
         longest = min(_WAIT_MAX_S, _WAIT_S * 2 ** min(retries + 1, _DOUBLINGS))

@@ -1,4 +1,4 @@
-"""One attempt at a commit under one instant (transaction). This module defines the order of its steps.
+"""One attempt at a commit under one instant (transaction), and the order of its steps.
 
     begin      claim the instant by put-if-absent; it is larger than the head's completion time (protocol rule 2)
     start      from here on data files may be written, with the instant in their names
@@ -79,7 +79,7 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    """Attempt at a commit under one instant. `base` is the table's view that the attempt started from."""
+    """Attempt at a commit under one instant."""
 
     def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
@@ -104,7 +104,7 @@ class Transaction:
         return self.timeline.store
 
     def start(self, inflight: bytes = NOTHING) -> None:
-        """Write Hudi's inflight file. Data files may be written afterwards."""
+        """Write Hudi's inflight file, after which data files may be written."""
         self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
         if self.config.options.hudi_writers and self.action in WRITES:
             self._heartbeat = Heartbeat(self.store, self.instant)
@@ -120,7 +120,7 @@ class Transaction:
         self._files += files
 
     def detect_conflicts_since(self, seq: int) -> None:
-        """Check for conflicts with all slots after `seq`, instead of after the slot that the attempt started from."""
+        """Let `complete` check for conflicts with all slots (commits) after `seq`."""
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
@@ -170,7 +170,7 @@ class Transaction:
         view, self._seen = state.view, state.config
         current = draft(view) if callable(draft) else draft
         if current is None:
-            raise Conflict("another worker completed this instant")
+            raise Conflict("Another worker completed this instant.")
         if mine := self._require_no_conflict(state, current):
             return mine
         slot = self._slot(view, current)
@@ -223,20 +223,20 @@ class Transaction:
         # conflicts.py has the rules for slots. Returns the slot of this attempt if it already exists.
         view, config = state.view, state.config
         if state.backup_restores != self._backup_restores:
-            raise Conflict("the table was restored from a backup")
+            raise Conflict("The table was restored from a backup.")
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
                 return slot
             self._judge(slot, draft)
         self._checked = view.seq
         if state.external:
-            raise Conflict("another engine committed")
+            raise Conflict("Another engine committed.")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
-            raise Conflict("the write took too long, so its instant is too old")
+            raise Conflict("The write took too long, so its instant is too old.")
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
-            raise Conflict("another commit was published after the plan was made")  # protocol rule 5
+            raise Conflict("Another commit was published after the plan was made.")  # protocol rule 5
         if self.action in WRITES and not state.has(Instant(self.instant, self.action, State.INFLIGHT)):
             raise Fenced(
                 (
@@ -246,13 +246,15 @@ class Transaction:
                 instant=self.instant,
             )
         if config.options.hudi_writers and not self.config.options.hudi_writers:
-            raise Conflict("concurrent writes by Apache Hudi were enabled")  # this attempt does not hold Hudi's lock
+            raise Conflict("Concurrent writes by Apache Hudi were enabled.")  # this attempt does not hold Hudi's lock
         if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
-            raise Conflict("the table type was changed")
+            raise Conflict("The table type was changed.")
         if self.action != COMPACTION and config.columns != self.config.columns:
-            raise Conflict("the table's columns were changed")  # protocol rule S2; a plan's files keep its columns (S3)
+            raise Conflict(
+                "The table's columns were changed."
+            )  # protocol rule S2; a plan's files keep its columns (S3)
         if self.action in WRITES and check_properties.stored(config.raw) != check_properties.stored(self.config.raw):
-            raise Conflict("the table's checks were changed")
+            raise Conflict("The table's checks were changed.")
         return None
 
     def _since(self, after: int, up_to: int) -> Iterable[Slot]:
@@ -261,7 +263,7 @@ class Transaction:
         except SnapshotExpired:
             if self._tried:
                 raise self._unknown(self._tried) from None
-            raise Conflict("slots that this write must check were archived") from None
+            raise Conflict("Slots that this write must check were archived.") from None
 
     def _judge(self, slot: Slot, draft: SlotDraft) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
@@ -274,7 +276,7 @@ class Transaction:
                     ),
                     instant=self.instant,
                 )
-            raise Conflict("another worker completed this plan")
+            raise Conflict("Another worker completed this plan.")
         if draft.outcome == ROLLED_BACK and slot.outcome == ROLLED_BACK and draft.target == slot.instant:
             raise AlreadyCommitted(
                 f"Instant {draft.target} is a completed rollback (slot {slot.seq}), which cannot be rolled back.",

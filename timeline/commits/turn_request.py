@@ -34,7 +34,7 @@ class TurnRequest:
         self.made, self._lost, self._since = False, 0, 0.0
 
     def record_lost_race(self) -> None:
-        """Record that another writer took the next slot. After every third lost race, write a turn request.
+        """Record that another writer committed first, and request a pause after every third time.
 
         The request is only written once the races have lasted for 2 seconds. No request is written in stores where
         slots are not found by listing, such as local disks, because writers would not see the file.
@@ -49,7 +49,7 @@ class TurnRequest:
                 self.store.put(self.key, b"")
 
     def withdraw(self) -> None:
-        """Delete the turn request if it was written. Store errors are ignored, because a turn request expires."""
+        """Delete the turn request if it was written, and ignore store errors."""
         if self.made:
             self.made = False
             with suppress(HoodooError, OSError):
@@ -64,7 +64,7 @@ class Fairness:
         self._paused = False
 
     def wait_for_requests(self, state: TableState, look: Callable[[], TableState]) -> TableState:
-        """Pause if a slower writer has a turn request, and return the current state of the table.
+        """Pause if a slower writer requests it, and return the current state of the table.
 
         The pause ends when no turn request is left, after at most 3 s. At most one of two consecutive attempts pauses.
 

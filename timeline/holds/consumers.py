@@ -39,7 +39,7 @@ class StoredConsumer:
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it is a valid consumer name. Raises OptionError otherwise."""
+    """Return a valid consumer name, or raise OptionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
             f"Consumer name {printable(name)} is invalid. Use at most 100 letters, digits, . _ and -, without a "
@@ -61,7 +61,7 @@ def all_of(store: Store) -> list[StoredConsumer]:
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of the digest of the slot that a consumer has read up to.
+    """Return the first digits of the digest of the slot (commit file) that a consumer has read up to.
 
     Returns '' if an older release stored the position, or if the consumer has advanced or was dropped.
     """
@@ -72,7 +72,7 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
-    """Create the consumer `name`, which has read up to slot `position`. If the consumer exists, return it unchanged.
+    """Return a consumer, or create it with a position if it does not exist.
 
     Raises:
         OptionError: The name is invalid.
@@ -96,7 +96,7 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store that a consumer has read up to slot `position`, which has the digest `digest`.
+    """Store that a consumer has read up to slot (commit number) `position`.
 
     Raises PositionError if the consumer does not exist, or if it has already read further.
     """
@@ -119,7 +119,7 @@ def advance(store: Store, name: str, position: int, digest: str = "") -> StoredC
 
 
 def drop(store: Store, name: str) -> None:
-    """Delete a consumer, so that cleaning no longer keeps files for it. A missing consumer is not an error."""
+    """Delete a consumer if it exists, so that cleaning no longer keeps files for it."""
     for key in _keys(store, check_name(name)):
         store.delete(key)
         if prune := getattr(store, "prune_folders", None):  # only local disks have empty folders
@@ -127,7 +127,7 @@ def drop(store: Store, name: str) -> None:
 
 
 def get(store: Store, name: str) -> StoredConsumer:
-    """Return the consumer `name` of the table. Raises PositionError if it does not exist."""
+    """Return a consumer of the table, or raise PositionError if it does not exist."""
     consumer = find(store, name)
     if consumer is None:
         raise PositionError(f"Consumer {printable(name)} does not exist. Register it first.", consumer=printable(name))

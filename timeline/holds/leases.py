@@ -29,7 +29,7 @@ _FUTURE_MS = 300_000  # a lease from further in the future is invalid
 
 
 class Lease:
-    """Lease on the snapshot at slot `seq`, which protects its files from cleaning.
+    """Lease that protects the files of a snapshot from cleaning.
 
     The duration starts when the lease is taken or renewed.
     """
@@ -40,7 +40,7 @@ class Lease:
         self.renew(hours)
 
     def renew(self, hours: float) -> None:
-        """Extend the lease, so that it ends `hours` from now. Raises OptionError for an invalid number of hours."""
+        """Extend the lease, so that it ends `hours` from now."""
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
@@ -80,7 +80,7 @@ class Lease:
 
 
 def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
-    """Protect the snapshot at slot `seq` from cleaning for some hours. Returns the lease and the view of the snapshot.
+    """Protect a snapshot from cleaning for some hours, and return the lease and the view.
 
     Raises SnapshotExpired if the snapshot was cleaned before.
     """
@@ -94,7 +94,7 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Return the slots whose snapshots are leased, and delete leases that ended more than an hour ago."""
+    """Return the slots (commit numbers) with leased snapshots, and delete old leases."""
     keys = [key for key, _ in store.list(LEASES) if key != _CLOCK]
     if not keys:
         return set()

@@ -27,11 +27,11 @@ _ZEROS = (
 )
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
-"""Key of an entry in the metadata of a log compaction: JSON list of the merged logs, which may be deleted."""
+"""Metadata key of a log compaction for the JSON list of merged logs, which may be deleted."""
 REACHED = "hoodoo.ingest"
-"""Key of an entry in commit metadata: JSON object with the application, its version and its source position."""
-PLACE = "streamer.checkpoint.key.v2"
-"""Key of the entry with the checkpoint of Apache Hudi's streamer. The value is never '', which means the beginning."""
+"""Commit metadata key for a JSON object with an application, its version and its source position."""
+PLACE = "streamer.checkpoint.key.v2"  # the value is never '', which means the beginning
+"""Commit metadata key for the checkpoint of Apache Hudi's streamer."""
 _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # operations that do not exist in Hudi
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
@@ -86,7 +86,7 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
 def commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
-    """Return Hudi's commit metadata for the completed file of a commit, deltacommit, replacecommit or compaction.
+    """Return Hudi's commit metadata for a completed write or compaction.
 
     Args:
         slot: The slot of the commit.
@@ -132,7 +132,7 @@ def _extra_metadata(slot: Slot) -> dict[str, str]:
 
 
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
-    """Return the commit metadata of a deltacommit in Hudi's metadata table that added `log`."""
+    """Return the commit metadata for a log that was added to Hudi's metadata table."""
     record: dict[str, Any] = {
         "partitionToWriteStats": {log.partition: [_write_stat(log, instant)]},
         "compacted": False,
@@ -189,7 +189,7 @@ def requested_replace(operation: str) -> bytes:
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Return the content of a compaction.requested file, which lists the file groups to compact with their files.
+    """Return the content of a compaction.requested file, which lists the files to compact.
 
     `sizes` maps the paths of these files to bytes.
     """
@@ -339,7 +339,7 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the content of a completed rollback file for the rollback `slot`, with the deleted files by partition."""
+    """Return the content of a completed rollback file, with the deleted files by partition."""
     record = {
         "startRollbackTime": instant_of_ms(slot.completed_at),
         "timeTakenInMillis": 0,

@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 
 class ExternalColumns:
-    """Column history of commits by other engines, which assigns column ids when a commit changes the schema.
+    """Column history of commits by other engines, with column ids.
 
     Columns are matched by name, or by the ids in Hudi's internal schema if a commit contains it.
 
@@ -38,7 +38,7 @@ class ExternalColumns:
     def __init__(
         self, created: TableSchema | None = None, before: View | None = None, store: Store | None = None
     ) -> None:
-        """Start a column history after the table state `before`.
+        """Start a column history after a state of the table.
 
         Args:
             created: The first columns of the table, if they are known.
@@ -52,7 +52,7 @@ class ExternalColumns:
 
     @property
     def now(self) -> TableSchema | None:
-        """Columns as of the newest commit that was passed to `add_commit`, or None before the first commit."""
+        """Columns after the newest added commit, or None before the first one."""
         return self.schemas.newest or self.first
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
@@ -106,7 +106,7 @@ class ExternalColumns:
         return self._with_schema_ids(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Return the newest schema of the table with the columns `schema`, or else the current schema."""
+        """Return the newest schema that has the given columns, or else the current schema."""
         candidates = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         types = _flat_types(schema)
         return next((candidate for candidate in candidates if _flat_types(candidate.arrow) == types), self.now)

@@ -54,16 +54,16 @@ class CompletedInstant:
     data: bytes | None = None
 
     def record(self, store: Store) -> dict[str, Any]:
-        """Return the decoded content of the instant's completed file. The file is read from `store` if necessary."""
+        """Return the decoded content of the instant's completed file."""
         return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
 
 
 DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
-"""Actions of Hudi that become slots. Other actions, such as rollbacks of pending instants, change no snapshot."""
+"""Hudi's actions that change a snapshot, and therefore become slots (commits)."""
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Return the names of Hudi's timeline files, except for instants that began over a day before the newest slot.
+    """Return the names of timeline files whose instants began at most a day before the newest commit.
 
     `view` is the view of the newest slot.
     """
@@ -97,7 +97,7 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """Return archived commits of other engines that an interrupted adoption has not recorded as slots, oldest first.
+    """Return archived commits of other engines that an interrupted adoption left out, oldest first.
 
     These commits are newer than the newest slot. `newest` is the newest archived instant, or None if it is unknown.
     """
@@ -110,7 +110,7 @@ def unfinished_adoptions(history: History, newest: str | None = None) -> list[Co
 
 
 def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
-    """Return the pending compactions that another engine planned, and that no slot of `view` describes."""
+    """Return pending compactions of another engine that no slot (commit file) describes."""
     return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
 
 
@@ -128,11 +128,11 @@ class Before(Protocol):
     """Interface to find slots that precede the slot of an external commit."""
 
     def newest_before(self, ms: int) -> int:
-        """Return the number of the newest slot that completed before `ms` (ms since 1970), or 0."""
+        """Return the newest slot (commit number) completed before a time, or 0."""
         ...
 
     def slot_of(self, instant: str) -> int:
-        """Return the number of the oldest slot whose instant is `instant` or later, or 0."""
+        """Return the oldest slot (commit number) whose instant is `instant` or later, or 0."""
         ...
 
 
@@ -145,7 +145,7 @@ def slot_of(
     record: dict[str, Any],
     before: Before,
 ) -> Slot:
-    """Convert an external instant to a slot.
+    """Convert an external instant to a slot (commit).
 
     Args:
         store: The store of the table.
@@ -237,7 +237,7 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(store: Store, more: str = "") -> str:
-    """Derive an id for a table that hoodoo did not create, from its location and the suffix `more`.
+    """Derive an id from the location of a table that hoodoo did not create.
 
     `more` distinguishes states of the table in which the same commits have different slot numbers.
     """
@@ -245,7 +245,7 @@ def digest_of(store: Store, more: str = "") -> str:
 
 
 class ExternalHistory(History):
-    """History of a table that hoodoo only reads. Its slots are derived from Hudi's timeline on each call of `head`."""
+    """History of a table that hoodoo only reads, derived from Hudi's timeline."""
 
     def __init__(self, store: Store, table: str = "") -> None:
         super().__init__(store)
@@ -326,21 +326,21 @@ class ExternalHistory(History):
 
 
 class Overlay(History):
-    """History of a hoodoo table that also includes later commits of another engine, before hoodoo adopts them.
+    """History of a hoodoo table, including later commits of another engine.
 
     The history consists of hoodoo's slots, followed by slots in memory for the later commits, which have the same
     numbers as after their adoption.
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """Create the history from the slots in `ours`. `created` contains the first columns of the table."""
+        """Create the history from hoodoo's slots in `ours` and the table's first columns."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []
         self._base = View()
 
     def head(self) -> View:
-        """Return the newest view, including later commits of another engine.
+        """Return the newest state of the table, including later commits of another engine.
 
         Raises UnsupportedTable if a slot cannot describe one of these commits.
         """
@@ -388,7 +388,7 @@ class Overlay(History):
 
 @dataclass(frozen=True)
 class ExistingSlots:
-    """Search for the slots that precede an external commit, among the existing slots of a table."""
+    """Search for the slots before an external commit, among the existing slots of a table."""
 
     history: History
 

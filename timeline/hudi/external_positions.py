@@ -27,7 +27,7 @@ class ExternalPositions:
     """Source positions of applications in a sequence of external commits."""
 
     def __init__(self, before: View) -> None:
-        """Start a sequence of external commits after the table state `before`."""
+        """Track external commits after a state of the table."""
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:

@@ -23,7 +23,7 @@ _OURS = b"hoodoo "
 
 @contextmanager
 def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iterator[None]:
-    """Hold Hudi's file system lock during the body. Raises LockHeld if it is not free within `patience_s` seconds."""
+    """Hold Hudi's file system lock during the body, or raise LockHeld after `patience_s` seconds."""
     content = _OURS + environment.token().encode()
     deadline = environment.elapsed() + patience_s
     while not _take(store, content):

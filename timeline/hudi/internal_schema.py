@@ -18,11 +18,11 @@ from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.table_schema import FIRST_ID, Column, TableSchema, rebuilt
 
 Path = tuple[str, ...]
-"""Column names from the top level down. The content of a list is named 'item', and that of a map 'key' and 'value'."""
+"""Column path from the top level down, with 'item' in lists, and 'key' and 'value' in maps."""
 
 
 def ids_by_path(text: str) -> dict[Path, int]:
-    """Parse the internal schema in commit metadata, and return the column ids by path, without meta columns.
+    """Return the column ids by path in Hudi's internal schema, without meta columns.
 
     Raises UnsupportedTable if the schema is invalid.
     """
@@ -48,7 +48,7 @@ def _fields(record: Mapping[str, Any], around: Path) -> Iterator[tuple[Path, int
 
 def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
     if type(number) is not int:
-        raise ValueError(f"{number!r} is not a valid id")
+        raise ValueError(f"Column id {number!r} is not valid.")
     yield path, number
     if not isinstance(kind, dict):
         return
@@ -61,11 +61,11 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
             yield from _column((*path, "key"), kind["key_id"], kind["key"])
             yield from _column((*path, "value"), kind["value_id"], kind["value"])
         case other:
-            raise ValueError(f"{other!r} is not a nested type")
+            raise ValueError(f"Type {other!r} is not a nested type.")
 
 
 def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
-    """Return the table's next schema, after Apache Hudi changed the columns to `schema` with the column ids `ids`.
+    """Return the table's schema after a change by Apache Hudi, matching columns by id.
 
     Columns are matched with the schema `before` by id, or by name if they have no id. All other columns are new.
     `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi numbered the columns in their order.
@@ -94,7 +94,7 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
 
 
 def hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
-    """Return the column ids that Hudi assigns to a schema for the first time, as pairs of hoodoo's id and Hudi's id.
+    """Return pairs of hoodoo's and Hudi's column ids, as Hudi first assigns them to a schema.
 
     Hudi numbers the columns of one level in order, then recursively the fields of the first column, and so on.
     """

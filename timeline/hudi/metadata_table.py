@@ -34,7 +34,7 @@ _TIMELINE = _ROOT + TIMELINE
 _FILE_GROUP = "files-0000-0"
 _BASE = re.compile(rf"^{_FILE_GROUP}_\d+-\d+-\d+_(\d{{17}})\.hfile$")
 _LOGS_MAX = 64
-"""Maximum number of log files after the newest base file. Readers read all of them, and hoodoo never compacts them."""
+"""Maximum number of log files after the newest base file, which hoodoo never compacts."""
 _VERSION = "9"
 _PROPERTIES = {
     "hoodie.table.version": _VERSION,
@@ -67,7 +67,7 @@ class MetadataTable:
 
 
 def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
-    """Return the data files that `slot` added (with their sizes) and deleted (None), by partition and file name.
+    """Return the sizes of added files, and None for deleted files, by partition and file name.
 
     As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
     """
@@ -84,7 +84,7 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
 
 
 def lists_files(values: Mapping[str, str]) -> bool:
-    """Return whether Hudi's readers use the partition `files`, according to the table properties `values`.
+    """Return whether Hudi's readers use the partition `files` of the metadata table.
 
     False if the properties do not enable it, or if any partition of the metadata table is being built.
     """
@@ -93,7 +93,7 @@ def lists_files(values: Mapping[str, str]) -> bool:
 
 
 def look(store: Store, instant: str) -> MetadataTable | None:
-    """Inspect Hudi's metadata table. Returns None if hoodoo cannot append to it.
+    """Inspect Hudi's metadata table, or return None if hoodoo cannot append to it.
 
     Args:
         store: The table's store.
@@ -161,7 +161,7 @@ def _record_schema(store: Store, completed: list[Instant]) -> str | None:
 
 
 def append(store: Store, slot: Slot, table: MetadataTable) -> None:
-    """Append the data files that `slot` added and deleted to Hudi's metadata table, with one log and its deltacommit.
+    """Append the data files of a slot (commit) to Hudi's metadata table.
 
     The log is only valid with the deltacommit. Another process may already have done some of the steps. The completion
     time of the deltacommit is later than all times in the metadata table, because readers ignore logs that are older
@@ -196,7 +196,7 @@ def _key(instant: Instant) -> str:
 
 
 def oldest_needed_instant(store: Store) -> str:
-    """Return the oldest instant that Hudi's metadata table needs in the timeline. It also needs all later instants.
+    """Return the oldest instant in the timeline that Hudi's metadata table needs.
 
     Readers ignore a log of the metadata table whose instant is not in the table's timeline, so these instants must not
     be archived.

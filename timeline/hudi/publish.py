@@ -46,7 +46,7 @@ def final_key(slot: Slot) -> str:
 
 
 class RolledBackExternally(Exception):
-    """Internal exception for a slot whose instant another engine rolled back before the slot was published."""
+    """Internal exception for a commit that another engine rolled back before its publication."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
@@ -54,7 +54,7 @@ class RolledBackExternally(Exception):
 
 
 def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
-    """Return whether another engine rolled back the instant of a slot before the slot was published.
+    """Return whether another engine rolled back a commit before its publication.
 
     A rollback deletes the inflight file, which hoodoo never does.
     """
@@ -67,7 +67,7 @@ def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Publisher that writes the slots of one table to Hudi's timeline. It remembers the last published slot."""
+    """Publisher that writes the slots (commits) of one table to Hudi's timeline."""
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
@@ -81,7 +81,7 @@ class Publisher:
         stands: bool = False,
         names: Collection[str] = (),
     ) -> None:
-        """Publish all unpublished slots up to slot `seq` in Hudi's timeline, in slot order.
+        """Publish all slots (commits) up to `seq` in Hudi's timeline, in order.
 
         Args:
             seq: The last slot to publish.
@@ -104,7 +104,7 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def has_unpublished(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Return whether slot `seq` or an earlier slot is not published in Hudi's timeline yet.
+        """Return whether a slot (commit) up to `seq` is missing in Hudi's timeline.
 
         `names` are names of files that exist in Hudi's timeline, to save requests.
         """
@@ -290,7 +290,7 @@ class Publisher:
 
 
 def markers_of(store: Store, instant: str) -> list[str]:
-    """Return the paths of Hudi's marker files for `instant`. Writers create a marker before each data file."""
+    """Return the paths of Hudi's marker files for an instant."""
     return [key for key, _ in store.list(f"{MARKERS}{instant}/")]
 
 
@@ -323,7 +323,7 @@ def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
 
 
 def instants(store: Store, after: str = "") -> list[Instant]:
-    """Return the instants in Hudi's active timeline whose file names sort after `after`, in name order."""
+    """Return the instants in Hudi's active timeline after a file name, in name order."""
     return [found for name in store.names(TIMELINE, after) if (found := parse_instant(name))]
 
 

@@ -55,7 +55,7 @@ def _pad_to_17_digits(time: str) -> str:
 
 @dataclass(frozen=True)
 class ActiveInstant(CompletedInstant):
-    """Instant in the active timeline of a version 6 table. Its timeline file is in `.hoodie/`."""
+    """Instant in the active timeline of a version 6 table."""
 
     def record(self, store: Store) -> dict[str, Any]:
         return timeline_avro.decode(self.in_avro(store))
@@ -180,7 +180,7 @@ class TimelineV1History(ExternalHistory):
         )
 
     def _merge_archived_commits(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
-        """Create one instant for all archived commits before `time`. Returns None if these commits left no files.
+        """Create one instant for all archived commits before `time`, or return None without any.
 
         The instant contains the newest slice of each file group. As in Hudi, instants before the timeline count as
         committed.

@@ -24,7 +24,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Write a slot that restores the table state before `first`, the oldest commit that another engine rolled back.
+    """Write a slot (commit) that undoes `first` and the later commits that another engine rolled back.
 
     If no commit was rolled back, create the inflight file of `first` again. Does nothing if another process is faster.
     Raises CorruptTable if files are missing without a rollback, or if a later commit depends on the missing commit.

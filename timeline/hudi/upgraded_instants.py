@@ -37,7 +37,7 @@ class UpgradedTimeline:
 
 
 def upgraded(history: TimelineV1History) -> UpgradedTimeline:
-    """Convert the timeline of a version 6 table to version 9. The table must not have pending instants.
+    """Convert the timeline of a version 6 table without pending instants to version 9.
 
     Raises:
         UnsupportedTable: An instant has the format of releases before Hudi 0.10.

@@ -19,5 +19,5 @@ def stored(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def to_properties(checks: Mapping[str, str]) -> dict[str, str]:
-    """Return the table properties that store the row checks `checks` (name -> condition)."""
+    """Return the table properties that store row checks."""
     return {PREFIX + name: text for name, text in checks.items()}

@@ -27,7 +27,7 @@ from hoodoo.timeline.slots.slot import DataFile
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 LAYOUT_OF = {"6": "1"}
-"""Version of the timeline layout by table version. All other table versions have layout 2."""
+"""Version of the timeline layout by table version, which is 2 for all other versions."""
 _GENERATORS = {
     "SimpleKeyGenerator": "SIMPLE",
     "ComplexKeyGenerator": "COMPLEX",
@@ -39,7 +39,7 @@ _PLAIN_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 TABLE_ID = table_options.PREFIX + "table_id"
 NOT_NULL = table_options.PREFIX + "not_null"
-"""Name of the property that lists the non-nullable columns. Other engines ignore it."""
+"""Name of the property that lists the non-nullable columns."""
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 """Name of the property that lists the enabled partitions of Hudi's metadata table."""
 
@@ -80,7 +80,7 @@ class TableConfig:
 
     @property
     def schema_id(self) -> int:
-        """The id of the current schema, as recorded in slots for new data files. 0 stands for the first schema."""
+        """The id of the current schema as recorded for new data files, or 0 for the first schema."""
         return 0 if self.columns.id == 1 else self.columns.id
 
     @property
@@ -100,7 +100,7 @@ class TableConfig:
 
     @property
     def logs_partial_rows(self) -> bool:
-        """True if an update of some columns writes only these columns to a log file, instead of whole rows.
+        """True if an update of some columns logs only these columns.
 
         Always False for tables with ordering columns. Merging partial rows would not be associative there, so the
         result would depend on the grouping of logs.
@@ -109,7 +109,7 @@ class TableConfig:
 
     @property
     def change_log(self) -> str:
-        """Hudi's supplemental logging mode, which determines the content of change logs, or '' without change logs."""
+        """Hudi's supplemental logging mode, or '' for a table without change logs."""
         return mode_of(self.raw)
 
     @property
@@ -146,7 +146,7 @@ class TableConfig:
 
     @property
     def key_generator(self) -> str:
-        """Hudi's key generator, such as SIMPLE, COMPLEX, NON_PARTITION, TIMESTAMP or CUSTOM. '' if it is not set."""
+        """Hudi's key generator, such as SIMPLE or COMPLEX, or '' if it is not set."""
         named = self.raw.get("hoodie.table.keygenerator.type", "").upper().removesuffix("_AVRO")
         class_ = self.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
         return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
@@ -158,7 +158,7 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """True if data files do not store all meta columns, so that record keys are computed from the key columns."""
+        """True if record keys are computed, because data files lack meta columns."""
         populated = "ALL" if self.raw.get("hoodie.populate.meta.fields", "true").lower() != "false" else "NONE"
         return self.raw.get("hoodie.meta.fields.mode", populated).upper() != "ALL"  # Hudi 1.3 writes the mode
 
@@ -179,7 +179,7 @@ class TableConfig:
             )
 
     def require_commit_times(self) -> None:
-        """Raise UnsupportedTable if rows do not record the commit that wrote them, which incremental reads need."""
+        """Raise UnsupportedTable if rows do not record the commit that wrote them."""
         if self.virtual_keys:
             raise UnsupportedTable(
                 "Table has no meta columns (hoodie.populate.meta.fields=false), which incremental reads and changes "
@@ -236,11 +236,11 @@ class TableConfig:
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
     def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
-        """Return a copy of the configuration with the schema history `schemas`, whose newest schema becomes current."""
+        """Return a copy of the configuration with another schema history."""
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
-        """Return a copy of the configuration that can also read files with the schemas of an older or newer snapshot.
+        """Return a copy of the configuration that can also read files of another snapshot.
 
         The current columns stay unchanged.
         """
@@ -253,7 +253,7 @@ class TableConfig:
 
     # ---- reading files of any of the table's schemas
     def columns_of(self, file: DataFile) -> TableSchema:
-        """Return the schema that a data file was written with. Raises CorruptTable if no slot contains this schema."""
+        """Return the schema that a data file was written with, or raise CorruptTable if it is missing."""
         number = file.schema or 1
         if number == self.columns.id:
             return self.columns

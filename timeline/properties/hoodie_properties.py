@@ -37,7 +37,7 @@ _PAYLOADS = {
     "EventTimeAvroPayload": BY_EVENT,
     "OverwriteWithLatestAvroPayload": BY_COMMIT,
 }
-"""Merge mode for each supported payload class. Properties of table version 6 do not contain the merge mode."""
+"""Merge mode by supported payload class, for properties without a merge mode."""
 _DATABASE = "default"
 
 
@@ -52,7 +52,7 @@ def new_properties(
     change_log: str | None = None,
     not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Create the table properties (hoodie.properties) of a new table, complete enough for Spark and hudi-rs.
+    """Create the table properties of a new table, complete enough for Spark and hudi-rs.
 
     See docs/format.md 3.3. `change_log` is a key of CHANGE_LOGS, or None. `not_null` contains the non-nullable columns.
     """
@@ -98,7 +98,7 @@ def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Apply changes to table properties. A change to '' removes the property."""
+    """Apply changes to table properties, where '' removes a property."""
     return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
@@ -124,7 +124,7 @@ def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: Sc
 
 
 def load(store: Store) -> TableConfig:
-    """Load the configuration of a table from its properties. Raises TableNotFound, UnsupportedTable or CorruptTable."""
+    """Load the configuration of a table from its properties."""
     return parse(read_properties(store))
 
 

@@ -22,12 +22,14 @@ def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties that disable Hudi's metadata table. Hudi then lists folders, and rebuilds the table."""
+    """Return table properties without Hudi's metadata table, which Hudi then rebuilds."""
     return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
 
 
 def remove_metadata_table(store: Store, now_ms: int) -> None:
-    """Disable Hudi's metadata table, and then delete its files. The reverse order would break the next Spark write.
+    """Disable Hudi's metadata table, and then delete its files.
+
+    The reverse order would break the next Spark write.
 
     If a concurrent commit enables the metadata table again with outdated properties, both steps are repeated. A later
     commit finds no files, and disables the metadata table itself.

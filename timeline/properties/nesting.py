@@ -53,7 +53,7 @@ def require_no_table_inside(store: Store) -> None:
 
 
 def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield (path, size) of all files of the table whose paths start with `prefix`, except files of inner tables."""
+    """Yield the path and size of each file of the table, without files of inner tables."""
     inner = tuple(inner_tables(key for key, _ in store.list(prefix)))
     for key, size in store.list(prefix):
         if not key.startswith(inner):

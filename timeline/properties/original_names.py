@@ -16,7 +16,7 @@ PROPERTY = PREFIX + "original_names"
 
 
 def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
-    """Return the table property that stores `originals` (column id -> original name), or {} without names."""
+    """Return the table property that stores original column names by column id."""
     return {PROPERTY: json.dumps(originals, separators=(",", ":"))} if originals else {}
 
 

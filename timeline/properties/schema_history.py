@@ -29,7 +29,7 @@ Entry = tuple[int, int, str]
 
 @dataclass(frozen=True, eq=False)
 class SchemaHistory:
-    """All schemas that a table has had, oldest first. Each schema applies from a given slot on.
+    """All schemas that a table has had, oldest first.
 
     The history is empty if the columns have not changed since the table was created. Otherwise the first entry, with
     slot 0, has the columns before the first change.
@@ -76,7 +76,7 @@ class SchemaHistory:
         return replace(newest, columns=columns)
 
     def up_to(self, seq: int) -> SchemaHistory:
-        """Return the schema history as of slot `seq`."""
+        """Return the schema history as of slot (commit number) `seq`."""
         if not self.recent or self.recent[-1][0] <= seq:
             return self
         return SchemaHistory(tuple(entry for entry in self.entries if entry[0] <= seq))
@@ -105,7 +105,7 @@ class SchemaHistory:
 
     # ---- growing, and forgetting
     def after(self, seq: int, columns: Mapping[str, Any], before: Mapping[str, Any]) -> SchemaHistory:
-        """Return the history with a schema change at slot `seq`, after which the table has the columns `columns`.
+        """Return the history with a schema change at slot (commit number) `seq`.
 
         `before` is the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
         """
@@ -115,9 +115,7 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """Return the history with a schema change of an earlier release, whose slots contain Avro schemas without
-        column ids.
-        """
+        """Return the history with a schema change of an earlier release, without column ids."""
         history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = history.newest
         assert newest is not None

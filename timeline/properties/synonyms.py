@@ -74,7 +74,7 @@ _MEANINGS = {_remove_separators(word): ours for ours, words in _WORDS.items() fo
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Return the option in `known` that corresponds to another system's option `name`, or '' if there is none."""
+    """Return the hoodoo option that corresponds to another system's option, or ''."""
     plain, same = _to_snake_case(name[:200]), {_remove_separators(one): one for one in known}
     while plain:
         joined = _remove_separators(plain)

@@ -205,7 +205,7 @@ def _typed(name: str, value: Any) -> Any:
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
-    """Validate the options in `given`, and combine them with the other options of `base` (None: the defaults).
+    """Validate options, and combine them with the other options of `base`.
 
     Raises OptionError for an invalid value or an unknown name, with a hint to the most similar name.
     """
@@ -222,13 +222,13 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
 
 
 def to_properties(options: Options) -> dict[str, str]:
-    """Return the table properties that store `options`. Defaults are omitted, so that old tables get new defaults."""
+    """Return the table properties that store options, without default values."""
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
 def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the table properties that change when the options in `given` are set, by name.
+    """Return the changed table properties for new option values, by name.
 
     '' removes a property, so that the default applies.
     """
@@ -242,5 +242,5 @@ def is_option(name: str) -> bool:
 
 
 def from_properties(properties: Mapping[str, str]) -> Options:
-    """Read the options of a table from its properties. Ignores unknown options of newer releases."""
+    """Read the options of a table from its properties, ignoring unknown options."""
     return with_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})

@@ -42,7 +42,7 @@ def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tup
 
 
 def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
-    """Load the key hashes that a slot refers to, as one sorted array. `of_entry` reads the hashes of an index entry."""
+    """Load the key hashes that a slot (commit file) refers to, as one sorted array."""
     parts = [_load(store, reference, of_entry) for reference in references]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 

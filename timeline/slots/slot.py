@@ -18,13 +18,15 @@ from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.slots.shape import fits
 
 VERSIONS = (1, 2, 3, 4)
-"""Format versions of slots that this release reads. Version 1 has no merged, sorted, origin and changes. Version 3 adds
-`needs`, a list of required features. Version 4 adds source positions of applications.
+"""Format versions of slots (commit files) that this release reads.
+
+Version 1 has no merged, sorted, origin and changes. Version 3 adds `needs`, a list of required features. Version 4 adds
+source positions of applications.
 """
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
 PLACED, PARTIAL, STREAMED = "placed", "partial", "streamed"
 KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL, STREAMED})
-"""Format features that this release supports. A slot lists the features that it uses in `needs`."""
+"""Format features that this release supports, as slots (commit files) list them in `needs`."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
@@ -122,7 +124,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """Content of a slot that the writer or table service sets before the slot number is known.
+    """Content of a slot (commit file) before its number is known.
 
     Attributes:
         inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
@@ -167,7 +169,7 @@ class SlotBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot(SlotBody):
-    """Numbered commit file of a table. A write is committed if its slot exists.
+    """Numbered commit file of a table, which exists if and only if the write is committed.
 
     Attributes:
         seq: The number of the slot.
@@ -230,7 +232,7 @@ class Slot(SlotBody):
 
     @property
     def has_current_schema(self) -> bool:
-        """True if the schema in the commit metadata is current. A table service may record an outdated schema."""
+        """True if the schema in the commit metadata is current, which table services do not ensure."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
@@ -248,7 +250,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def encode(slot: Slot) -> bytes:
-    """Encode a slot as the bytes of its file. Equal slots have equal bytes."""
+    """Encode a slot (commit file) as bytes, which are equal for equal slots."""
     has_version_2_fields = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
     lowest_version = (
         4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if has_version_2_fields else 1
@@ -277,16 +279,16 @@ def sha(data: bytes) -> str:
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """Parse the JSON in the file `key`. Raises CorruptTable for duplicate names, NaN and more than 64 levels."""
+    """Parse JSON without duplicate names, NaN or deep nesting, or raise CorruptTable."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name occurs twice")
+            raise ValueError("a name occurs twice in a JSON object")
         return found
 
     def refuse(text: str) -> Any:
-        raise ValueError(f"{text} is not allowed")
+        raise ValueError(f"the value {text} is not allowed")
 
     if len(data) > SIZE_MAX:
         raise CorruptTable(
@@ -342,7 +344,7 @@ def decode(data: bytes, key: str) -> Slot:
 
 
 def require_known(needs: Any, key: str) -> None:
-    """Raise UnsupportedTable if a slot or checkpoint requires a feature that this release does not support.
+    """Raise UnsupportedTable if a slot or checkpoint requires an unknown feature.
 
     `needs` lists the features, and `key` is the path of the file. Raises CorruptTable if `needs` is not a list of
     strings.
@@ -391,7 +393,7 @@ def _slot(body: dict[str, Any]) -> Slot:
 
 def _decode_streamed(said: Any) -> tuple[str, ...]:
     if said != [] and not (fits(said, (str, str, str)) and all(said)):
-        raise TypeError(f"streamed has the invalid value {str(said)[:50]!r}")
+        raise TypeError(f"the field streamed has the invalid value {str(said)[:50]!r}")
     return tuple(said)
 
 
@@ -405,7 +407,7 @@ def _require_declared_types(slot: Slot) -> None:
                 or isinstance(value, int)
                 and not 0 <= value < 1 << 63
             ):
-                raise TypeError(f"{name} has the invalid value {str(value)[:50]!r}")
+                raise TypeError(f"the field {name} has the invalid value {str(value)[:50]!r}")
     pairs, planned = (*slot.replaced, *slot.victims), (path for group in slot.plan for path in group.logs)
     texts = [*(text for pair in pairs for text in pair), *slot.overwritten, *slot.swept, *slot.merged, *planned]
     texts += [*slot.settings, *slot.settings.values(), *slot.all_reached.values()]

@@ -14,7 +14,7 @@ _KIND = "slots-"
 
 
 def deleted_up_to(store: Store) -> int:
-    """Return the number of the newest archived slot, or 0. All slots up to this number may be deleted."""
+    """Return the number of the newest archived slot (commit file), or 0."""
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 
@@ -28,7 +28,7 @@ def state_key(seq: int) -> str:
 
 
 def raise_to(store: Store, seq: int, checkpoint: bytes) -> None:
-    """Raise the watermark to slot `seq`, as the first step of archiving the slots up to `seq`.
+    """Record that slots (commit files) up to `seq` are archived, before they are deleted.
 
     `checkpoint` is the encoded checkpoint of slot `seq`, which replaces the archived slots.
     """

@@ -85,7 +85,7 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """Decode a small checkpoint, which is not divided into pages, and return the table state that it contains.
+    """Decode the table state in a checkpoint that is not divided into pages.
 
     Raises CorruptTable or UnsupportedTable with the path `key`.
     """
@@ -109,8 +109,7 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Return whether a table has enough new slots for another checkpoint. The distance between checkpoints grows with
-    it.
+    """Return whether a table has enough new slots (commits) for another checkpoint.
 
     Args:
         view: The view of the checkpoint.
@@ -122,7 +121,7 @@ def is_due(view: View, newest: int, every: int) -> bool:
 
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
-    """Read the checkpoints up to slot `up_to`, and yield their table states, newest first.
+    """Yield the table states in checkpoints up to a slot (commit number), newest first.
 
     Damaged checkpoints are skipped.
     """

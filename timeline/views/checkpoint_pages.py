@@ -1,4 +1,4 @@
-"""Checkpoints of large tables, divided into pages. A reader decodes only the pages of the partitions that it needs.
+"""Checkpoints of large tables, divided into pages that a reader decodes on demand.
 
 Layout: pages, each a Parquet file with the files of some adjacent partitions; pages of superseded files, each JSON
 compressed with zstd; the directory; digest of the directory (32 hex digits), its length (u64, little endian),
@@ -172,7 +172,7 @@ def is_paged(end: bytes) -> bool:
 
 
 def read(store: Store, key: str) -> View:
-    """Read the directory of a paged checkpoint, and return its view. Pages are read on demand.
+    """Read the directory of a paged checkpoint, and return its view (table state).
 
     Raises CorruptTable, UnsupportedTable or FileNotFoundError.
     """

@@ -86,7 +86,7 @@ def files_table(groups: Iterable[FileGroup]) -> pa.Table:
 
 
 def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
-    """Convert a checkpoint table back to file groups by partition and file id. This is the inverse of `files_table`.
+    """Convert a checkpoint table back to file groups by partition and file id.
 
     Raises ValueError for a table that `files_table` did not create.
     """
@@ -133,7 +133,7 @@ def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
 
 
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    """Convert JSON values in a checkpoint back to superseded files. This is the inverse of `superseded_rows`.
+    """Convert JSON values in a checkpoint back to superseded files.
 
     Raises ValueError for invalid values.
     """
@@ -175,7 +175,7 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
 
 
 def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
-    """Create the table state from the decoded parts of a checkpoint. Raises ValueError if a part is invalid."""
+    """Create the table state from the decoded parts of a checkpoint, or raise ValueError."""
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):

@@ -50,7 +50,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Replaced data file, which only the snapshots from slot `added` to before slot `dropped` need.
+    """Replaced data file, which only snapshots before its replacement need.
 
     Cleaning deletes the file when these snapshots have expired.
     """

@@ -21,7 +21,7 @@ _KEPT = 16  # number of decoded pages in the cache
 
 
 class Loader(Protocol):
-    """Interface of a reader for the pages of a checkpoint. Raises CorruptTable for a damaged page."""
+    """Interface of a reader for the pages of a checkpoint."""
 
     def __call__(self, number: int) -> Mapping[str, Groups]:
         """Return the file groups of each partition in a page."""
@@ -31,7 +31,7 @@ class Loader(Protocol):
 
 
 class Pages:
-    """Pages of one checkpoint, each with the file groups of some partitions. Safe to use from several threads.
+    """Pages of one checkpoint, each with the file groups of some partitions.
 
     Attributes:
         partitions: The partition paths, ascending.
@@ -69,11 +69,11 @@ class Pages:
         return "" if number < 0 else self.digests[number]
 
     def stored(self, number: int) -> bytes:
-        """Return the bytes of a page, to copy it to a new checkpoint. Raises CorruptTable if the page is damaged."""
+        """Return the bytes of a page, to copy it to a new checkpoint."""
         return self._load.stored(number)
 
     def groups(self, partition: str, seq: int) -> Groups:
-        """Return the file groups of a partition that did not change between the checkpoint and slot `seq`.
+        """Return the file groups of a partition that has not changed since the checkpoint.
 
         Raises:
             KeyError: No page contains the partition.
@@ -100,7 +100,7 @@ class Pages:
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """Lazy mapping from partition paths to file groups as of slot `seq`, which reads a checkpoint on demand.
+    """Mapping from partition paths to file groups, which reads a checkpoint on demand.
 
     `changed` contains the partitions that changed since the checkpoint, with None for a removed partition.
     """
@@ -139,7 +139,7 @@ Partitions = Mapping[str, Groups]
 
 
 def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int) -> Partitions:
-    """Return the file groups of all partitions after slot `seq`, which changed the partitions `changed`.
+    """Return the file groups of all partitions after some partitions changed.
 
     A changed partition without file groups is removed.
     """
@@ -156,7 +156,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
 
 
 def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Yield the partitions whose file groups may differ between two views, in order. Equal pages are not decoded."""
+    """Yield the partitions whose file groups may differ between two views, in order."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -174,7 +174,7 @@ def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]
 
 
 class PagedFiles(Sequence[Superseded]):
-    """Sequence of superseded files of a large table, which stores them compressed in pages to save memory.
+    """Sequence of superseded files, stored in compressed pages to save memory.
 
     `pages` contains the number of files in each page, and `load` returns the files of a page. `later` contains files
     that were superseded since the checkpoint.

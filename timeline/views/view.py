@@ -40,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """State of a table as of slot `seq`: its file groups, open plans, superseded files, savepoints and settings.
+    """State of a table at a slot (commit): file groups, open plans, savepoints and settings.
 
     `sha` is the digest of the slot, which the next slot must contain. `completed_at` is its time in ms since 1970.
     """
@@ -121,7 +121,7 @@ class View:
         return self.partitions.get(partition, {}).get(file_id)
 
     def planned_ids(self) -> set[str]:
-        """Return the ids of the file groups in open compaction plans. Writes only append logs to such file groups."""
+        """Return the ids of the file groups in open compaction plans."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
@@ -137,7 +137,7 @@ class View:
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """Return the state of the table after `slot`, from the state before it. `sha` is the digest of the slot."""
+    """Return the state of the table after a slot (commit), given the state before it."""
     change = _SlotChange(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
@@ -217,7 +217,7 @@ def _next_schema_history(
 
 
 def stays_sorted(file: DataFile) -> bool:
-    """Return whether a rewritten base file still counts as sorted, because at most a tenth of its rows were updated.
+    """Return whether a rewritten base file still counts as sorted.
 
     An update moves a row to the end of the file. Inserted rows also break the order.
     """

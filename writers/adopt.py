@@ -61,7 +61,7 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectFile:
-    """Task that inspects a file that Apache Hudi wrote, and writes its index entry. The task can be pickled."""
+    """Picklable task that inspects a file that Apache Hudi wrote, and writes its index entry."""
 
     store: Store
     config: TableConfig
@@ -151,7 +151,7 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Check that hoodoo encodes the record keys of a Hudi base file as Apache Hudi did, and return the key hashes.
+    """Return the key hashes of a Hudi base file, after checking that hoodoo encodes its record keys equally.
 
     Otherwise an upsert would not find the stored row, and would insert it again. Partition paths are checked in the
     same way. `rows` contains the record keys and the columns from which they are computed. Raises UnsupportedTable.
@@ -161,41 +161,42 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
         paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
     except DataError as problem:
         raise UnsupportedTable(
-            f"{file.path}: {problem.message} hoodoo can read this table, but not write to it.", file=file.path
+            f"File {file.path}: {problem.message} hoodoo can read this table, but not write to it.", file=file.path
         ) from None
     stored = rows[RECORD_KEY].combine_chunks()
     if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
         raise UnsupportedTable(
             (
-                f"{file.path} encodes record keys differently from hoodoo, maybe because of the table's key generator. "
-                "hoodoo can read this table, but not write to it."
+                f"File {file.path} encodes record keys differently from hoodoo, maybe because of the table's key "
+                "generator. hoodoo can read this table, but not write to it."
             ),
             file=file.path,
         )
     if len(rows) and not pc.all(pc.equal(paths, file.partition)).as_py():
         raise UnsupportedTable(
-            f"{file.path} contains rows that hoodoo would write to another partition. hoodoo can read this "
+            f"File {file.path} contains rows that hoodoo would write to another partition. hoodoo can read this "
             "table, but not write to it.",
             file=file.path,
         )
     hashes = hash64(rows[RECORD_KEY])
     if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(suspects):
         raise UnsupportedTable(
-            f"{file.path} contains a record key twice. Remove the duplicates with Apache Hudi first.", file=file.path
+            f"File {file.path} contains a record key twice. Remove the duplicates with Apache Hudi first.",
+            file=file.path,
         )
     return hashes
 
 
 @dataclass(frozen=True)
 class CheckKeys:
-    """Task that checks the record keys of a base file that Apache Hudi wrote. It writes nothing and can be pickled."""
+    """Picklable task that checks the record keys of a base file that Apache Hudi wrote."""
 
     store: Store
     config: TableConfig
     file: DataFile
 
     def __call__(self) -> None:
-        """Read the base file and check its record keys. Raises UnsupportedTable or CorruptTable."""
+        """Read the base file, and check its record keys."""
         names = list(dict.fromkeys([RECORD_KEY, *self.config.key, *self.config.partition_by]))
         schema = slices.schema_of(self.config, names)
         require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
@@ -212,7 +213,7 @@ class Adopter:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
     def adopt_table(self) -> None:
-        """Create all slots of a table that only has a Hudi timeline. Raises UnsupportedTable or TableNotFound."""
+        """Create all slots (commits) of a table that only has a Hudi timeline."""
         hudi_history = ExternalHistory(self.store)
         head = hudi_history.head()
         if not head.seq:
@@ -240,7 +241,7 @@ class Adopter:
         self.history.head()
 
     def adopt_commit(self, found: CompletedInstant) -> None:
-        """Adopt a Hudi commit that is newer than the newest slot, after the compaction plans that precede the commit.
+        """Adopt a new Hudi commit, after the compaction plans that precede it.
 
         The instant may also be a compaction plan. Does nothing if another process adopts the instant first.
         """

@@ -45,5 +45,5 @@ class Context:
     head: int | None = None
 
     def on_head(self, slot: int | None) -> Context:
-        """Return a copy of the context for a write that fails if rows were written after `slot`. None: no condition."""
+        """Return a copy of the context for a write that fails if rows were written after `slot`."""
         return self if slot is None else replace(self, head=slot)

@@ -103,10 +103,10 @@ def _attempt_commit(
         return _Attempt(context, state, operation, transaction).run(proposal or WritePlan())
     except UnderPlan:
         context.run_plans(state.view)
-        raise Conflict("a compaction plan stayed open") from None
+        raise Conflict("A compaction plan stayed open.") from None
     except CorruptTable:
         if _is_view_outdated(context, state):
-            raise Conflict("cleaning deleted files of the snapshot that the write read") from None
+            raise Conflict("Cleaning deleted files of the snapshot that the write read.") from None
         raise
 
 
@@ -140,7 +140,7 @@ def _config_with_batch_columns(context: Context, state: TableState) -> TableConf
         )
     if needed_rewrites.groups:
         context.alter(alterations)
-        raise Conflict("the table's columns were changed first")
+        raise Conflict("The table's columns were changed first.")
     return state.config.with_columns(after)
 
 
@@ -176,10 +176,10 @@ class _Attempt:
         from hoodoo.timeline.columns.rewrites import rewrites
 
         if view.schemas != self.state.view.schemas:
-            raise Conflict("the table's columns changed")
+            raise Conflict("The table's columns changed.")
         if not drafted.position and rewrites(self.state.config, view, columns).groups:
             # protocol rule S5
-            raise Conflict("another write changed file groups that the column change has to rewrite")
+            raise Conflict("Another write changed file groups that the column change has to rewrite.")
         return drafted
 
     def _run_write_tasks(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
@@ -323,7 +323,7 @@ def insert(
     transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert rows with new keys. Rows with existing keys raise an error or are left out.
+    """Insert rows with new keys, and reject or leave out rows with existing keys.
 
     With existing='fail', an existing key raises KeyExists. With 'keep', rows with existing keys are left out. If `bulk`
     is True, only new file groups are written, whose rows are sorted by the columns in `sort`, if there are any.
@@ -343,7 +343,7 @@ def overwrite(
     operation: str,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Replace all rows of partitions with the rows of `source`. If `partitions` is None, replace all partitions."""
+    """Replace all rows of some or all partitions with the rows of `source`."""
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         replaced_partitions = list(view.partitions if partitions is None else partitions)

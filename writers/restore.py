@@ -1,4 +1,4 @@
-"""Restore of an earlier snapshot by a new commit. Later commits stay readable in the history.
+"""Restore of an earlier snapshot by a new commit, so that later commits stay readable.
 
 Unchanged file groups stay. All other file groups are replaced by new ones with the earlier rows. Apache Hudi sees one
 replacecommit. Any concurrent write conflicts, because it could be neither completely undone nor completely kept.
@@ -55,7 +55,7 @@ class FormerRows:
 
 
 def restore(context: Context, seq: int) -> Committed:
-    """Write a commit that restores the rows and columns of the snapshot at slot `seq`.
+    """Commit the rows and columns of the snapshot at slot (commit number) `seq` again.
 
     The checks of the table stay, with the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and
     SchemaError if a check uses a column that was added later.

@@ -40,7 +40,7 @@ class Source(Protocol):
     """Interface of the rows of a write, which plan how they change a view of the table."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Plan an upsert, which inserts new keys, and replaces or deletes existing keys. None: no changes."""
+        """Plan an upsert, or return None if it changes nothing."""
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
@@ -66,7 +66,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """Batch of rows in the memory of this process, which a write reads from there.
+    """Batch of rows in the memory of this process.
 
     Attributes:
         batch: The batch.
@@ -177,7 +177,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class InEveryPartition(InProcess):
-    """Keys to delete in every partition of the table. The partitions in the batch are ignored."""
+    """Keys to delete in every partition of the table, whatever partition the batch names."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan the deletion of each key in every partition that contains it."""
@@ -238,7 +238,7 @@ def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
 
 
 def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
-    """Return the KeyExists error for an insert. `parts` are the existing keys in each part of the batch."""
+    """Return the KeyExists error for the existing keys of an insert."""
     count, keys = sum(part.count for part in parts), _smallest_keys(parts)
     return KeyExists(
         (
@@ -250,7 +250,7 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
 
 
 def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
-    """Return the KeyNotFound error for an update. `parts` are the missing keys in each part of the batch."""
+    """Return the KeyNotFound error for the missing keys of an update."""
     count, keys = sum(part.count for part in parts), _smallest_keys(parts)
     return KeyNotFound(
         f"{count} keys of the update are not in the table: {', '.join(map(printable, keys))}. Remove these rows, or "

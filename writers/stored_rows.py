@@ -32,7 +32,7 @@ from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _AT = "#at"
-"""Column of positions in the base file. No table column can have this name."""
+"""Column of positions in the base file, with a name that tables cannot have."""
 
 
 def update(
@@ -149,7 +149,7 @@ class _DeleteMatchingRows:
 
 
 def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
-    """Return deletes for stored rows that take effect regardless of ordering values.
+    """Return deletes for stored rows that ignore ordering values.
 
     `rows` contains the record key, and the key and partition columns.
     """

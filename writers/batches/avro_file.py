@@ -16,7 +16,7 @@ from hoodoo.errors import EngineError, HoodooError
 from hoodoo.format.avro.schema import arrow_schema
 
 _NO_CODEC = " codec is supported but you need to install"
-"""Part of fastavro's error for a codec whose package is missing. Each codec has an extra of fastavro with its name."""
+"""Part of fastavro's error for a codec whose package is missing."""
 _AVRO_HEADER = {
     "type": "record",
     "name": "header",

@@ -37,7 +37,7 @@ from hoodoo.writers.batches.write_options import WriteOptions
 PAYLOAD_MAX, PAYLOAD_CUT = 1 << 20, 64 << 10
 """Maximum bytes of an invalid row that is quarantined in full, and the bytes that are kept of a larger row."""
 BYTES_MAX = 64 << 20
-"""Maximum bytes of the invalid rows of one batch. One process collects them."""
+"""Maximum total bytes of the invalid rows of one batch, which one process collects."""
 KEPT = 100
 """Minimum number of invalid rows to collect, even if the limit on invalid rows is lower."""
 _DETAIL_MAX = 500
@@ -81,7 +81,7 @@ class BadRows:
 
 
 def none_of(rows: int) -> BadRows:
-    """Return an empty result for a batch of `rows` rows that are all valid."""
+    """Return the result for a batch without invalid rows."""
     return BadRows(FOUND.empty_table(), rows, 0)
 
 
@@ -173,7 +173,7 @@ def faults(
 
 
 def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return `data` without the rows at the sorted row numbers `rows`.
+    """Return a table without the rows at some sorted row numbers.
 
     Concatenates slices, because Arrow cannot filter every type.
     """
@@ -327,12 +327,12 @@ def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> byte
 
 
 def row_of(content: bytes) -> pa.Table:
-    """Deserialize a quarantined row that `row_bytes` wrote. Raises pa.ArrowInvalid for invalid bytes."""
+    """Deserialize a quarantined row that `row_bytes` wrote."""
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
         table = reader.read_all()
     table.validate()
     if len(table) != 1:
-        raise pa.ArrowInvalid(f"{len(table)} rows")
+        raise pa.ArrowInvalid(f"Quarantined payload has {len(table)} rows instead of one.")
     return table
 
 

@@ -198,7 +198,7 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """Check the column names of a batch. Returns the columns to write, and whether the batch has a delete flag column.
+    """Check the column names of a batch, and return the columns to write and whether it has a delete flag.
 
     The columns to write do not include a missing partition column that is generated from a column of the batch. Raises
     ColumnError for a missing, unknown or duplicate column.
@@ -274,7 +274,7 @@ def with_flag(names: Sequence[str], flagged: bool) -> list[str]:
 
 
 def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
-    """Convert the delete flag column of a batch to a boolean mask. A null flag means that the row is not a delete."""
+    """Convert the delete flag column of a batch to a mask, where null means no delete."""
     return pc.fill_null(values.cast(pa.bool_()), False).to_numpy().astype(bool)
 
 
@@ -303,7 +303,7 @@ def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
 
 
 def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, checks: Sequence[Check]) -> None:
-    """Raise CheckFailed for the first row that fails a check of the table. Deletes are not checked."""
+    """Raise CheckFailed for the first row, except deletes, that fails a check of the table."""
     for check in checks:
         failing = check.failing(rows)
         failed = failing[~deleted[failing]]
@@ -321,7 +321,7 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
 
 
 def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
-    """Raise ColumnError if a row has null in a column that was created with nullable=False. Deletes are not checked.
+    """Raise ColumnError if a row, except deletes, has null in a column that is not nullable.
 
     rows: rows with the key columns. Only columns in `rows` are checked.
     """
@@ -377,6 +377,6 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
 
 
 def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
-    """Return the smallest record keys, for an error message that does not depend on the order of rows."""
+    """Return the smallest record keys, for an error message."""
     positions = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
     return list(keys.take(positions).to_pylist()) if len(keys) else []

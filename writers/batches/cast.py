@@ -50,7 +50,7 @@ class _InexactValue(Exception):
 
 
 def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Cast a batch column to the type of the table's column. The values of `column` must be valid.
+    """Cast a batch column with valid values to the type of the table's column.
 
     Raises ColumnError with the dotted path of the column, and with the row if a value cannot be converted exactly.
 
@@ -96,7 +96,7 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
 
 
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
-    """Return the numbers of the rows whose values cannot be cast exactly to the type of the table's column, in order.
+    """Return the row numbers of values that cannot be cast exactly to the column's type, in order.
 
     The search ends after more than `most` rows. The values of `column` must be valid. Raises ColumnError if the type
     itself is incompatible.

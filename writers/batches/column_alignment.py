@@ -26,14 +26,14 @@ from hoodoo.writers.batches.arrow_layouts import is_list
 from hoodoo.writers.batches.generated_columns import to_make
 
 FAIL, NULL, KEEP = "fail", "null", "keep"
-"""Values of `missing=`, which decides about a column that a batch lacks and that has no default.
+"""Values of `missing=`: what to do about a missing column without a default.
 
 KEEP keeps the stored values of the column, and adds nothing to the batch.
 """
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the table columns that a batch lacks, with their default value or, if `missing` allows it, with null.
+    """Add the table columns that a batch lacks, with their default value or null.
 
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """
@@ -47,7 +47,7 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the struct fields that a batch lacks, and fill them with null. The values of `data` must be valid.
+    """Add the struct fields that a batch lacks, and fill them with null.
 
     Raises ColumnError, with the path of the field, for a missing field that is required.
     """
@@ -144,7 +144,7 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
 
 
 def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
-    """Convert batch rows from the table's earlier columns `was` to its current columns `now`.
+    """Convert batch rows from the table's earlier columns to its current columns.
 
     Renamed columns get the new name, values of columns with a wider type are converted, and added columns get their
     default.

@@ -33,7 +33,7 @@ from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 
 NEWER = "source"
-"""Prefix of the columns of the newer row that is merged with a stored row. A dot follows the prefix."""
+"""Prefix, before a dot, of the columns of the newer row that is merged with a stored row."""
 _OF_A_ROW = re.compile(r"(source|target)\.\w+")
 _DAY = re.compile(r"\d{4}-\d\d?-\d\d?")
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
@@ -155,7 +155,7 @@ class NewValues:
         return changed, frozenset(self.config.schema.names) - new_values.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Compute the new values of stored rows, as a dict of column name to values of the column's type.
+        """Compute the new values of stored rows, by column name.
 
         rows: rows with at least the key columns. Raises the same exceptions as `changed`.
         """

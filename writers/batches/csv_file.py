@@ -19,7 +19,7 @@ from hoodoo.writers.batches.text_blocks import block_size, parsed_as
 from hoodoo.writers.batches.text_times import times_of
 
 _CODE = r"^\s*(?:[+-]?0[0-9]+(?:\.[0-9]*)?|0[xX].*)\s*$"
-"""Numbers that begin with 0, such as a zip code, and hexadecimal numbers. Conversion would lose the 0 or 0x."""
+"""Pattern of numbers with a leading 0, such as a zip code, and of hexadecimal numbers."""
 _HEX, _HEX_TEXT = re.compile(rb"0[xX]"), r"^\s*0[xX]"
 _INTEGER = r"^\s*[+-]?[0-9]{16,}\s*$"
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")

@@ -84,7 +84,7 @@ class Evolution:
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Create the evolution for a batch in memory. A column is widened only if a value needs the wider type."""
+    """Create the evolution for a batch in memory, which widens a column only if a value needs it."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -97,7 +97,7 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Create the evolution for a Spark DataFrame. Columns are widened by their types, without reading values."""
+    """Create the evolution for a Spark DataFrame, which widens columns by their types."""
     return Evolution(schema, known, lambda name, field: False)
 
 

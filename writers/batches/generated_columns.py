@@ -24,7 +24,7 @@ from hoodoo.writers.batches.cast import cast
 
 
 def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
-    """Return the generated partition columns that a batch lacks, and whose source column is in the batch."""
+    """Return the generated partition columns that a batch lacks but can compute."""
     return {
         name: transform
         for name, transform in config.transforms.items()
@@ -33,7 +33,7 @@ def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return the source columns of a batch whose generated partition column is in the batch too and must be checked."""
+    """Return the source columns for the check of generated partition columns in a batch."""
     return [
         transform.column for name, transform in config.transforms.items() if name in names and transform.column in names
     ]
@@ -65,7 +65,7 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
 
 
 def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    """Return a boolean mask of the rows whose partition column differs from the value computed from its source column.
+    """Return a mask of the rows whose partition column differs from its computed value.
 
     The mask also selects rows whose source value cannot be transformed. For all selected rows, `with_generated` raises
     an error.
@@ -78,7 +78,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Add the missing generated partition columns to `rows`, and leave all other columns unchanged."""
+    """Add the missing generated partition columns to a batch."""
     for name, transform in to_make(rows.schema.names, config).items():
         column = cast(rows[transform.column], config.schema.field(transform.column)).combine_chunks()
         rows = rows.append_column(config.schema.field(name), transforms.values(transform, column))

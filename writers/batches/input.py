@@ -45,10 +45,7 @@ ArrowLike: TypeAlias = (
     " | Mapping[str, object] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
     " | str | os.PathLike[str]"
 )
-"""Input rows. A Spark DataFrame is evaluated by Spark; `to_arrow` converts all other inputs. A string or path names
-files.
-
-"""
+"""Input rows, such as a DataFrame, Arrow data, Python dicts, or the path of files."""
 
 _TAKEN = (
     "pass a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a DuckDB "

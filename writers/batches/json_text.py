@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 DEPTH_MAX = 64
-"""Maximum nesting depth of JSON values. Arrow reads unknown columns recursively without a limit."""
+"""Maximum nesting depth of JSON values, because Arrow's reader has no limit."""
 _AT_ONCE = 4 << 20
 _INFINITY = re.compile(rb"Inf")
 EXACT_BELOW = 2.0**53
@@ -94,7 +94,7 @@ def _max_nesting_depth(data: np.ndarray) -> int:
 
 
 def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if a JSON number is too large for its column. Arrow would convert it to infinity.
+    """Raise ArrowInvalid if a JSON number is too large for its column.
 
     The word Infinity is allowed, because many programs write it. `rows` are the rows that were read from `text`.
 
@@ -128,7 +128,7 @@ class _Integer(str):
 
 
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
-    """Raise ArrowInvalid if an integer in a JSON file would lose digits, in a column that the table does not have.
+    """Raise ArrowInvalid if an integer in a new column of a JSON file would lose digits.
 
     Arrow infers the type of such a column, so the user has not chosen to round its values to doubles.
 
@@ -158,7 +158,7 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
 
 
 def loses_digits(integer: str) -> bool:
-    """Return whether the conversion of an integer to a double changes its digits. `integer` contains its digits."""
+    """Return whether the conversion of an integer to a double changes its digits."""
     value = float(integer)
     return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
 

@@ -57,7 +57,7 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
 
 
 def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
-    """Return the names of the batch columns that an upsert with `columns=` uses, including key and ordering columns.
+    """Return the names of the batch columns that an upsert with `columns=` uses.
 
     Raises:
         ColumnError: The batch lacks one of `columns`.
@@ -79,7 +79,7 @@ def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
 
 
 def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
-    """Return the table's configuration reduced to the columns `names`, plus its key, partition and ordering columns.
+    """Reduce the table's configuration to some columns, plus key, partition and ordering columns.
 
     Raises:
         ColumnError: A partition column and the column from which it is generated are both missing.

@@ -1,4 +1,4 @@
-"""Renaming of stored columns, including nested fields, to their current names. Columns are matched by column id.
+"""Renaming of stored columns, including nested fields, to their current names by column id.
 
 Types stay unchanged; cast.py casts the values.
 
@@ -19,7 +19,7 @@ from hoodoo.format.table_schema import Column
 from hoodoo.writers.batches.arrow_layouts import is_list
 
 Ids: TypeAlias = dict[str, tuple[int, "Ids"]]
-"""Column ids by name: (id, ids of the nested fields). For lists and maps, these are the fields of their values."""
+"""Column ids by name, as pairs of an id and the ids of the nested fields."""
 _IDS = b"hoodoo.ids"
 
 
@@ -35,12 +35,12 @@ def _struct_fields(column: Column) -> Sequence[Column]:
 
 
 def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Store the column ids in the schema metadata of `rows`, so that `renamed` can match renamed columns later."""
+    """Store the column ids in the metadata of rows, so that `renamed` can match columns later."""
     return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
 
 
 def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
-    """Rename the columns of stored rows to the table's current names, by the column ids in the metadata of the rows.
+    """Rename the columns of stored rows to the table's current names, matching columns by id.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
     a column whose name another column now has. If `leave_out` is True, such values are left out instead.

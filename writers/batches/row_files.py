@@ -111,7 +111,7 @@ def _format_extension(file: str) -> str:
 
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Return the Arrow schema of a file. It is inferred unless the file is an uncompressed Parquet file.
+    """Return the Arrow schema of a file, which may be inferred from its rows.
 
     Raises the same exceptions as `rows_in`.
     """

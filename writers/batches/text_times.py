@@ -26,7 +26,7 @@ _SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" +
 
 
 def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Parse a column of strings as timestamps. The time zone of the column determines which UTC offsets are allowed.
+    """Parse a column of strings as timestamps.
 
     Args:
         texts: The strings.

@@ -28,12 +28,12 @@ from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, packed, pac
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH
-"""First and last date that can be stored, in days since 1970. They are in the years 1 and 9999."""
+"""First and last date that can be stored (in the years 1 and 9999), in days since 1970."""
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
-    """Validate the values of the columns `names` before they are cast, and return these columns of the batch.
+    """Validate the values of some batch columns before they are cast, and return these columns.
 
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
@@ -70,7 +70,7 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Find all bad positions from 0 to `count` - 1 by bisection, in order. Stops after more than `most` positions.
+    """Find all bad positions from 0 to `count` - 1 by bisection, in order.
 
     `is_good(begin, end)` returns whether all positions in a range are good.
 
@@ -165,10 +165,7 @@ def _is_known(zone: str) -> bool:
 
 
 def _without_hidden_values(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Drop the hidden values of a column: child values behind the nulls of structs, lists and maps, and without a row.
-    Fixed-size lists and list views become lists, and packed arrays become plain arrays. Returns None if the Arrow
-    structure of the column is broken.
-    """
+    """Drop child values of a column that are behind nulls or outside of all rows."""
     try:
         column.validate()
         parts = [_remove_hidden_values(part) for part in column.chunks]
@@ -237,7 +234,7 @@ def _require_ascending_offsets(array: pa.Array) -> None:
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
-    """Return the value of one row as an Arrow array in plain layout, so that equal values serialize to equal bytes.
+    """Return the value of one row as an Arrow array in plain layout.
 
     Raises pa.ArrowInvalid if the structure of the array is broken.
     """

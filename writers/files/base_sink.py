@@ -40,7 +40,7 @@ def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
-    """Write a file, unless an earlier attempt of the task already wrote it. Returns the stored bytes."""
+    """Write a file unless an earlier attempt already wrote it, and return the stored bytes."""
     try:
         store.create(key, data)
     except FileExistsError:
@@ -50,7 +50,7 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """Keys of a new base file that contains all keys of the previous base file, and the added keys.
+    """Keys of a new base file that contains all keys of the previous base file.
 
     Hudi's bloom filter is then derived from the filter of the previous file instead of from all keys.
     """
@@ -141,7 +141,9 @@ class BaseSink:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows to the base file. The rows have commit time, sequence number, record key and the table's columns.
+        """Append rows to the base file.
+
+        The rows have commit time, sequence number, record key and the table's columns.
 
         Call this at least once, if necessary without rows.
         """

@@ -9,7 +9,7 @@ from hoodoo.format.names import base_file_name, change_log_name, join, log_file_
 
 @dataclass(frozen=True)
 class FileTarget:
-    """File group and instant of a file that a write creates. They determine the file name.
+    """File group and instant that determine the name of a file that a write creates.
 
     Attributes:
         partition: The folder of the partition, relative to the table, or '' in a table without partitions.

@@ -69,7 +69,7 @@ class Rewriter:
     def rewrite(
         self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
     ) -> tuple[DataFile, PendingChanges]:
-        """Write the successor of the base file `old`, with `changes` applied to its rows.
+        """Apply changes to the rows of a base file, and write the result as a new base file.
 
         Args:
             old: The previous base file.

@@ -87,7 +87,7 @@ class WriteTask:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Paths of all files that a failed write task may leave behind and that must be cleaned up."""
+        """Paths of all files that a failed write task may leave behind."""
         return (
             self.path,
             entry_name(self.file_id, self.instant),
@@ -161,7 +161,7 @@ def _write_markers(task: WriteTask) -> None:
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
-    """Write Hudi's metadata file, which marks a folder as a partition, unless the file exists."""
+    """Mark a folder as a partition with Hudi's metadata file, unless the file exists."""
     depth = partition.count("/") + 1 if partition else 0
     try:
         store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))

@@ -1,4 +1,4 @@
-"""Clauses of a merge (SQL MERGE INTO). A clause selects rows, and defines the action for these rows.
+"""Clauses of a merge (SQL MERGE INTO), which select rows and define the action for them.
 
 A clause applies to one of three kinds of rows: pairs of a source row and the stored row with its key, source rows
 without a stored row, and stored rows without a source row. For each row, the first clause of its kind whose condition

@@ -116,7 +116,7 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
 
 
 class MergeRows(Protocol[S]):
-    """Interface to the source rows of a merge after routing. The rows are in memory or staged as files."""
+    """Interface to the source rows of a merge after routing."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
         """Return a sample of `count` new rows, so that the planner can estimate file sizes."""
@@ -201,9 +201,7 @@ def _mark_from_stored(assignment: Assignment) -> Assignment:
 
 @dataclass(frozen=True)
 class _GroupChunk(Generic[S]):
-    """Chunk of source rows for the planner, with the file group whose rows they match, or None for new rows. `rows` is
-    None if no source row matches a row of `group`.
-    """
+    """Chunk of source rows with the file group whose rows they match, or None for new rows."""
 
     rows: S | None
     group: FileGroup | None = None

@@ -36,7 +36,7 @@ class MergeSource:
 
     @staticmethod
     def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
-        """Compute the record keys of the source rows of a merge. Raises DuplicateKeys if a key occurs more than once.
+        """Compute the record keys of the source rows of a merge.
 
         Args:
             rows: The rows, with the key and partition columns of the table.

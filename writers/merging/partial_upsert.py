@@ -45,7 +45,7 @@ from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _ANEW = "#anew"
-"""Column that marks rows after a delete of their key. Tables cannot have a column with this name."""
+"""Column that marks rows after a delete of their key, with a name that tables cannot have."""
 
 
 @dataclass(frozen=True)

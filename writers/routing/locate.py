@@ -35,7 +35,7 @@ _KeySearch = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """Find the file group that contains each key of a batch. New keys have no file group.
+    """Find the file group that contains each key of a batch, except new keys.
 
     If `compare_all` is True, keys are compared for every hash match, not only for uncertain ones. Raises CorruptTable
     if a file is unreadable.

@@ -48,7 +48,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows of one partition that go to one known file group, or that the planner may divide among new file groups.
+    """Rows of one partition that go to one file group, or are divided among new file groups.
 
     Attributes:
         source: The object that identifies the rows in the methods of `ChunkRows`.
@@ -87,13 +87,13 @@ class ChunkRows(Protocol[S]):
     """Interface through which the planner accesses the rows of chunks, which are in memory or staged as files."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return a sample of the rows in chunks: the `count` rows with the smallest key hashes, sorted by hash.
+        """Return the `count` rows of chunks with the smallest key hashes, sorted by hash.
 
         The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
         """
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the rows of slices. The task that writes them calls the function."""
+        """Return a function that loads the rows of slices in the task that writes them."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,7 @@ class _GroupAssignment(Generic[S]):
 
 
 class UnderPlan(Exception):
-    """Internal exception for a file group that must be rewritten, but has an open compaction plan, which must run
-    first.
-    """
+    """Internal exception for a file group whose open compaction plan must run before a rewrite."""
 
 
 def new_file_id(token: Callable[[], str]) -> str:
@@ -173,7 +171,7 @@ def plan(
     token: Callable[[], str],
     fill: bool = True,
 ) -> list[Assignment]:
-    """Assign all rows of a write to existing and new file groups. Raises UnderPlan if a compaction must run first.
+    """Assign all rows of a write to existing and new file groups.
 
     If `fill` is True, new rows may join existing small file groups.
     """
@@ -202,7 +200,7 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_GroupAssignment[S] | Assignment], planned: set[str]) -> None:
-    """Raise UnderPlan if a file group to rewrite has an open compaction plan, which must run first.
+    """Raise UnderPlan if a file group to rewrite has an open compaction plan.
 
     This is protocol rule 6.
     """
@@ -223,7 +221,7 @@ def _share_of(
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
-    """Choose a small file group that new rows of a partition join. Returns None if a new file group is better.
+    """Choose a small file group that new rows of a partition join, or None for a new one.
 
     A file group that is `rewritten` anyway is preferred. Otherwise the smallest file group is chosen, if the new rows
     justify its rewrite.
@@ -264,7 +262,7 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
 
 
 def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
-    """Divide new rows among as few file groups as the target size allows. Returns the number of rows per file group."""
+    """Divide new rows among as few file groups as the target size allows."""
     if not rows:
         return []
     parts = min(rows, max(1, math.ceil(rows * bytes_per_row / (target * _OVERSHOOT))))

@@ -25,7 +25,7 @@ Positions = np.ndarray
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[Chunk[Positions]]:
-    """Divide a batch into chunks by file group and partition. Deletes of unknown keys are left out.
+    """Divide a batch into chunks by file group and partition, without deletes of unknown keys.
 
     `part_of_more` means that other rows also go to the same partitions, so that sizes are needed even for few rows.
 
@@ -133,7 +133,7 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Function that selects the rows at `positions` of a batch. It runs inside the task that writes them."""
+    """Function that selects rows of a batch in the task that writes them."""
 
     batch: Batch
     positions: Positions
@@ -150,7 +150,7 @@ class RowsOf:
 
 
 def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
-    """Sort the new rows of a chunk by `columns`, so that the resulting file groups hardly overlap in their values."""
+    """Sort the new rows of a chunk, so that the values of new file groups hardly overlap."""
     if not chunk.new or not columns:
         return chunk
     return replace(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """Plan of a write: the changes of each file group, the file groups to replace, and the keys for conflict checks.
+    """Plan of a write: changed file groups, replaced file groups, and keys for conflict checks.
 
     `inserted` and `updated` return sorted key hashes for the conflict check.
     """

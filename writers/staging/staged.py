@@ -55,7 +55,7 @@ _CHUNK_BYTES = 128 << 20  # bytes of rows that a task holds before staging them
 def staged(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
 ) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
-    """Prepare the rows of a Spark DataFrame for a write. Yields the context, the rows, and the invalid rows.
+    """Prepare the rows of a Spark DataFrame, and yield the context, the rows and the invalid rows.
 
     Deletes the staging folder at the end.
     """
@@ -82,7 +82,7 @@ def staged(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """Return the columns of a Spark DataFrame that is the source of a merge, after validating them.
+    """Validate the columns of a Spark DataFrame for a merge, and return them.
 
     Raises ColumnError for an invalid or missing column, before any task starts.
 
@@ -94,7 +94,7 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 @contextmanager
 def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
-    """Prepare the rows of a Spark DataFrame as the source of a merge. Yields the context and the source.
+    """Prepare a Spark DataFrame as the source of a merge, and yield the context and the source.
 
     Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
     """
@@ -133,10 +133,10 @@ class TaskJob(Protocol):
         """The Arrow schema of the input rows."""
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Prepare the rows of a task. Returns the rows to stage, the number of stale rows, and the invalid rows."""
+        """Prepare the rows of a task, and return rows to stage, a count of stale rows, and invalid rows."""
 
     def is_refused(self, bad: BadRows) -> bool:
-        """Return whether there are more invalid rows than the limits allow, so that the task can stop."""
+        """Return whether there are too many invalid rows, so that the task can stop."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,7 @@ class StagingJob:
         return cls(store, config, folder, schema, options, checks, empty.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        """Separate the valid rows of a task from the invalid rows. Returns a batch of the valid rows, and the invalid
-        rows.
-        """
+        """Separate the valid rows of a task from the invalid rows."""
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
@@ -264,7 +262,7 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
-    """Return the rows that Spark tasks prepared as a staged source. Stages the rows that were returned inline."""
+    """Return the rows that Spark tasks prepared as a staged source."""
     pieces = _stage_all(job.store, job.folder, collected)
     stale = sum(task_rows.stale for task_rows in collected)
     deletes = job.options.delete or IS_DELETED in job.schema.names

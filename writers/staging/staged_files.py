@@ -24,10 +24,10 @@ from hoodoo.writers.batches.batch import Batch, Terms
 # larger partitions are staged in ranges of hashes, so that each routing task only reads its own range
 _CUT_BYTES = 32 << 20
 CUTS = 64
-"""Number of hash ranges of a large partition. It is a power of two, like the number of routing tasks."""
+"""Number of hash ranges of a large partition, a power of two like the number of routing tasks."""
 _HASH_MAX = (1 << 64) - 1
 PARTITION, HASH, _DELETE = "#partition", "#hash", "#delete"
-"""Extra columns of staged rows. Tables cannot have columns with these names, because Avro does not allow `#`."""
+"""Extra columns of staged rows, with a `#` that names of table columns cannot contain."""
 KEY = "#key"
 """Extra column with the record key of a merge source row, whose other columns may have any name."""
 
@@ -111,7 +111,7 @@ def _partition_codes(table: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write rows to a staged Arrow file: one or more record batches per partition, sorted by key hash.
+    """Write rows to a staged Arrow file, by partition and sorted by key hash.
 
     A retried task writes a new file.
     """
@@ -133,7 +133,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
-    """Divide the 64-bit key hashes into `count` equal ranges. Both ends of a range are inclusive."""
+    """Divide the 64-bit key hashes into `count` equal ranges with inclusive ends."""
     edges = [(1 << 64) * i // count for i in range(count + 1)]
     return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
 

@@ -54,7 +54,7 @@ class StagedReading(Protocol):
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """Convert staged rows to the source of a merge. Also returns the number of stale rows.
+        """Convert staged rows to the source of a merge, and count the stale rows.
 
         Args:
             store: The store of the table.
@@ -112,7 +112,7 @@ class MergeRouted:
 
 
 def run_merge(task: MergeTask) -> MergeRouted:
-    """Route a part of the staged source rows to file groups and stage them again. Raises DataError, ExpressionError."""
+    """Route a part of the staged source rows to file groups, and stage them again."""
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
     routing = routed(task.store, index, view, task.rules, source, part_of_more=True)

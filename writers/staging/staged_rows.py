@@ -109,7 +109,7 @@ class RouteResult:
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Deduplicate a part of the staged rows, and stage them again by file group. Raises DuplicateKeys, CheckFailed."""
+    """Deduplicate a part of the staged rows, and stage them again by file group."""
     batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
@@ -208,7 +208,7 @@ class StagedRows:
     sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
-        """Return the first `count` rows. They are a random sample, because chunks and rows are sorted by key hash."""
+        """Return the first `count` rows by key hash, which are a random sample."""
         tables: list[pa.Table] = []
         for chunk in chunks:
             tables.append(chunk.source.read(self.store))
@@ -222,7 +222,7 @@ class StagedRows:
 
 @dataclass(frozen=True)
 class StagedSource:
-    """Rows of a write that are staged as Arrow files. They are routed by Spark tasks or in this process."""
+    """Rows of a write that are staged as Arrow files."""
 
     folder: str
     pieces: list[Piece]

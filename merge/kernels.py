@@ -58,7 +58,7 @@ class KeyedChanges:
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return the 64-bit record key hashes of the changes at the indices `positions` (int[m])."""
+        """Return the record key hashes of the changes at some indices."""
         if self.hashes is not None:
             return self.hashes[positions]
         return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
@@ -110,13 +110,13 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """Mask of the changes whose key is in the base rows. False for new keys."""
+        """Mask of the changes whose key is in the base rows."""
         mask: np.ndarray = self.partner >= 0
         return mask
 
 
 def upserts(rows: pa.Table) -> KeyedChanges:
-    """Create changes that insert or replace each of the rows `rows`."""
+    """Create changes that insert or replace rows."""
     no_deletes = np.zeros(len(rows), bool)
     return KeyedChanges(rows, no_deletes, no_deletes)
 
@@ -168,7 +168,7 @@ def _concat_unset_masks(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
-    """Return the indices of all values that occur more than once, ascending. `codes` are integers of any type."""
+    """Return the indices of all values that occur more than once, ascending."""
     ordered = np.sort(codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):
@@ -178,7 +178,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Rank rows by their ordering columns (int64). Rows with equal values have equal ranks.
+    """Return a number for each row that increases with its ordering values.
 
     Args:
         rows: Rows with the ordering columns.
@@ -209,7 +209,7 @@ def _column_ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """Keep only the winning change of each key. The changes are in order of arrival.
+    """Keep only the change that takes effect for each key.
 
     Partial updates of a key are combined. They must not have ordering columns.
     """
@@ -274,12 +274,12 @@ def _losing_changes(changes: KeyedChanges, positions: np.ndarray, order_by: tupl
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Encode values as int32 codes. Equal values have equal codes."""
+    """Encode values as int32 codes, which are equal for equal values."""
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
 def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Return a boolean mask of the rows that lose against another row with the same key.
+    """Return a mask of the rows that another row with the same key replaces.
 
     The row with the larger epoch wins. Among equal epochs, the larger rank wins, and the later row wins a tie.
 
@@ -310,7 +310,7 @@ def _count_unconditional_deletes(key: np.ndarray, unconditional: np.ndarray) -> 
 
 
 def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
-    """Compare new rows with the old rows at the same positions, and return a mask of the new rows that win.
+    """Return a mask of the new rows that replace the old rows at the same positions.
 
     Rows are compared by the ordering columns. The new row wins a tie.
 
@@ -340,14 +340,14 @@ def _is_at_least(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
 
 
 def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the index of each value in `keys` (int[n]), or -1 if `keys` does not contain it. Keys are distinct."""
+    """Return the index of each value in distinct `keys`, or -1 for a missing value."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
 
 
 def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> Merged:
-    """Apply changes (one per key) to base rows (one per key). The result has the columns of `base`."""
+    """Apply changes to base rows, both with one row per key."""
     change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # for each base row
     rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)
@@ -396,7 +396,7 @@ def _apply_winners(base: pa.Table, changes: KeyedChanges, positions: np.ndarray,
 
 
 def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply changes to the base rows at known positions. Unlike `merge`, this does not compare keys.
+    """Apply changes to the base rows at known positions, without comparing keys.
 
     The rows of `base` keep their order. New rows are at the end.
 
@@ -410,7 +410,7 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
 
 
 def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply a partial update to base rows. It changes only the columns that it sets.
+    """Apply a partial update to base rows, changing only the columns that it sets.
 
     With ordering columns, a row only changes if the update has the larger ordering value. An update that does not set
     all ordering columns wins, because it is later. Keys that are not in `base` become new rows.

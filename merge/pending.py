@@ -48,9 +48,7 @@ class PendingChanges:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """Columns of the base rows that the merge reads: ordering columns, and the record key unless positions are
-        known.
-        """
+        """Columns of the base rows that the merge reads."""
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
@@ -81,7 +79,7 @@ class PendingChanges:
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
-        """Apply the matching changes to the next batch of base rows. Rows keep their order."""
+        """Apply the matching changes to the next batch of base rows, and keep the row order."""
         rows, partner = self.meet(base)
         return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
@@ -113,5 +111,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a boolean mask of the upserts that won against the base rows. Their rows are in the merged result."""
+        """Return a mask of the upserts whose rows are in the merged result."""
         return self.won & ~self.changes.delete

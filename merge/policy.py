@@ -1,4 +1,4 @@
-"""Merge policy of a table, which decides which of several rows with one key wins. merge/kernels.py implements it.
+"""Merge policy of a table, which decides which of several rows with one key is current.
 
 `TableConfig.merge_policy` creates the policy. With the merge mode commit time, it leaves out the ordering columns, so
 that the later change wins even if the table has ordering columns.
@@ -40,12 +40,12 @@ class MergePolicy:
 
     @property
     def bounded(self) -> str | None:
-        """First ordering column, whose minimum and maximum may decide which row wins. None without ordering columns."""
+        """First ordering column, whose bounds may decide which row is current, or None."""
         return self.order_by[0] if self.order_by else None
 
     # ---- changes among themselves
     def collapse(self, changes: KeyedChanges) -> KeyedChanges:
-        """Keep only the winning change of each key. The changes are in order of arrival."""
+        """Keep only the change that takes effect for each key."""
         return kernels.collapse(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
@@ -59,7 +59,7 @@ class MergePolicy:
         return [self.collapse(kernels.concat(parts))] if parts else []
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Rank the rows at `positions` (int64). The row with the largest rank of its key wins.
+        """Return a number for each row, which is largest for the current row of a key.
 
         The later row wins a tie.
         """
@@ -67,11 +67,11 @@ class MergePolicy:
 
     # ---- changes and stored rows
     def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
-        """Apply changes (one per key) to base rows (one per key)."""
+        """Apply changes to base rows, both with one row per key."""
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        """Apply changes (one per key) to the base rows at known positions. Base rows keep their order.
+        """Apply changes to the base rows at known positions.
 
         `positions` (int64[n]) are the positions of the changes in `base`, or -1 for new rows.
         """
@@ -88,11 +88,11 @@ class MergePolicy:
         return base
 
     def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
-        """Prepare sets of changes, in order of arrival, to be merged with batches of base rows."""
+        """Prepare sets of changes to be merged with batches of base rows."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
 
     def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
-        """Prepare changes, one per key, to be merged with batches of base rows by position instead of by key.
+        """Prepare changes to be merged with batches of base rows by position.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
         """
@@ -103,7 +103,7 @@ class MergePolicy:
         return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Return whether column bounds prove that every change wins against the stored row of its key.
+        """Return whether column bounds prove that every change replaces the stored row of its key.
 
         The stored rows then need not be read. With several ordering columns, equal bounds of the first column prove
         nothing, because a later column decides.

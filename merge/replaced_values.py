@@ -13,7 +13,7 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 def replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
-    """Replace the value of a column at position at[i] by new[i]. Returns None if nothing would change.
+    """Replace values of a column at given positions, or return None if nothing would change.
 
     Values are compared bit by bit. Unused dictionary values are removed from the dictionary.
 
@@ -66,7 +66,7 @@ def _replace_codes(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray
 
 
 def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Remove unused values from the dictionary of a dictionary column. Other columns stay unchanged."""
+    """Remove unused values from the dictionary of a dictionary column."""
     if not pa.types.is_dictionary(column.type):
         return column
     unified = column.unify_dictionaries().combine_chunks()

@@ -407,7 +407,7 @@ class LocalStore(Store):
             folder = os.path.dirname(folder)
 
     def remove_empty_folders(self, folder: str) -> None:
-        """Remove `folder` and its subfolders unless they contain files. '' is the store's folder."""
+        """Remove a folder and its subfolders unless they contain files."""
         for path, _, _ in os.walk(self._path(folder), topdown=False):
             with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Detection of network file systems, which are not safe for tables. It only works on Linux."""
+"""Detection of network file systems on Linux, which are not safe for tables."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _conforming: set[str] = set()  # identities and file systems of stores that pass
 
 
 class PromiseResult(NamedTuple):
-    """Result of the test of one store guarantee. `name` describes the guarantee."""
+    """Result of the test of one store guarantee."""
 
     name: str
     passed: bool
@@ -227,7 +227,7 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
 
 
 def require_conforming(store: Store, briefly: bool = False) -> None:
-    """Raise StoreRefused if the store lacks a guarantee that commits depend on. The error names the guarantee.
+    """Raise StoreRefused if the store lacks a guarantee that commits depend on.
 
     If another store on the same file system has passed all tests in this process, only a brief test is run.
     """
@@ -244,7 +244,7 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
 
 
 def require_conforming_once(store: Store) -> None:
-    """Test a storage server before the first write of this process. Raises StoreRefused if a test fails.
+    """Test a storage server before the first write of this process.
 
     The server may have been replaced, or put behind a proxy, after the table was created. A local disk is not tested
     again.

@@ -87,7 +87,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """Return the S3 endpoint if it is valid. Raises OptionError otherwise.
+    """Return the S3 endpoint if it is valid, or raise OptionError.
 
     An endpoint must use https, except on this machine or with `allow_http`, and must not contain a user or a password.
     """
@@ -135,7 +135,7 @@ def _request_body(data: BytesLike) -> Any:
 
 
 class _Clients:
-    """S3 clients for one set of options. They are created on first use, because creating a client is slow."""
+    """S3 clients for one set of options, which are created on first use."""
 
     def __init__(self) -> None:
         self.lock, self.pid = threading.Lock(), os.getpid()
@@ -423,7 +423,7 @@ class S3Store(Store):
             yield from ((item["Key"][cut:], item) for item in page.get("Contents", ()))
 
     def _pages(self, key: str, **arguments: Any) -> Iterator[Mapping[str, Any]]:
-        """Yield the responses of a listing. `key` is the key to name in errors."""
+        """Yield the responses of a listing."""
         while True:
             page = self._call("list_objects_v2", key, **arguments)
             yield page
@@ -455,7 +455,7 @@ class S3Store(Store):
         return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
     def through_arrow(self, key: str, call: Callable[[], T]) -> T:
-        """Call a function that reads with Arrow's S3 client, with retries. Returns the result.
+        """Call a function that reads with Arrow's S3 client, with retries.
 
         Arrow's client itself does not retry after a 429 or an interrupted response.
         """
@@ -475,7 +475,7 @@ class S3Store(Store):
 
 
 class _S3File(io.RawIOBase):
-    """File object for an S3 object. A small object is read completely when it is opened."""
+    """File object for an S3 object, which reads a small object completely when it is opened."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()

@@ -54,7 +54,7 @@ class Spool:
         return False
 
     def buffer(self) -> pa.Buffer:
-        """Return all written bytes as one buffer, which is memory-mapped if it is large, and end the writing."""
+        """Return all written bytes as one buffer, and end the writing."""
         if self._file is None:
             return pa.py_buffer(b"".join(self._pieces))
         self._file.flush()

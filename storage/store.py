@@ -24,7 +24,7 @@ from hoodoo.storage.spool import IN_MEMORY, Spool
 _ATTEMPTS = 5
 _PIECE = 16 << 20  # bytes per request of a large download
 SCRATCH = ".hoodie/.hoodoo/tmp"
-"""Folder for incomplete files, below the table's folder on a local disk. Readers never list it."""
+"""Folder for incomplete files on a local disk, which readers never list."""
 
 
 REFUSALS = (StoreFull, StoreDenied, BucketNotFound, CredentialsError)
@@ -35,7 +35,7 @@ BytesLike: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def digest(data: BytesLike) -> str:
-    """Return the XXH3-128 digest of bytes as 32 hex digits. The digest detects damage, but not attacks."""
+    """Return the XXH3-128 digest of bytes as 32 hex digits, which detects damage."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
@@ -51,7 +51,7 @@ class Store(ABC):
 
     @property
     def identity(self) -> str:
-        """Identifier of the store. It is equal for stores with the same location on the same server."""
+        """Identifier of the store, which is equal for the same location on the same server."""
         return self.uri
 
     @property
@@ -70,11 +70,11 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: BytesLike) -> None:
-        """Create or replace a file atomically. Readers see either the old or the new bytes."""
+        """Create or replace a file atomically."""
 
     @abstractmethod
     def get(self, key: str) -> bytes:
-        """Return all bytes of a file. Raises FileNotFoundError."""
+        """Return all bytes of a file, or raise FileNotFoundError."""
 
     @abstractmethod
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -82,7 +82,7 @@ class Store(ABC):
 
     @abstractmethod
     def size(self, key: str) -> int:
-        """Return the size of a file in bytes. Raises FileNotFoundError."""
+        """Return the size of a file in bytes, or raise FileNotFoundError."""
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
@@ -110,7 +110,7 @@ class Store(ABC):
                 yield key, version
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
-        """Return the sorted names of files directly in `folder` that are greater than `after`. Cheaper than `list`.
+        """Return the sorted names of files directly in a folder that are greater than `after`.
 
         `folder` ends in "/". Names of subfolders may be included.
         """
@@ -123,22 +123,22 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Delete a file. A missing file is not an error."""
+        """Delete a file if it exists."""
 
     def prune_folders(self, key: str) -> None:
-        """Remove empty parent folders of a deleted file. Does nothing in a bucket, which has no folders."""
+        """Remove empty parent folders of a deleted file, if the store has folders."""
         return
 
     def remove_empty_folders(self, folder: str) -> None:
-        """Remove `folder` and its subfolders unless they contain files. Does nothing in a bucket."""
+        """Remove a folder and its subfolders unless they contain files."""
         return
 
     @abstractmethod
     def open_input(self, key: str) -> pa.NativeFile:
-        """Open a file for random access by Arrow. Raises FileNotFoundError."""
+        """Open a file for random access by Arrow, or raise FileNotFoundError."""
 
     def mapped(self, key: str, in_memory: int = IN_MEMORY) -> pa.Buffer:
-        """Return all bytes of a file as a buffer. A file larger than `in_memory` bytes is memory-mapped.
+        """Return all bytes of a file as a buffer, which is memory-mapped for a large file.
 
         Raises FileNotFoundError.
         """
@@ -160,11 +160,11 @@ class Store(ABC):
         """Return the modification time of a file in ms since 1970 by the store's clock, or None for a missing file."""
 
     def settle(self, key: str) -> None:
-        """Make an existing file durable, so that a power failure cannot remove it. Raises StoreUnavailable."""
+        """Make an existing file durable, so that a power failure cannot remove it."""
         return
 
     def require_private(self) -> None:
-        """Raise StoreRefused if every user of this machine may write to the table. Bucket policies are not checked."""
+        """Raise StoreRefused if every user of this machine may write to the table."""
         return
 
     def clock_ms(self) -> int | None:
@@ -172,7 +172,7 @@ class Store(ABC):
         return None
 
     def pause(self, seconds: float) -> None:
-        """Wait `seconds` before a retry. A simulated store advances its own clock instead."""
+        """Wait before a retry."""
         time.sleep(seconds)
 
     def exists(self, key: str) -> bool:

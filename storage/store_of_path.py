@@ -1,4 +1,4 @@
-"""Selection of the store for the path or URL of a table. Only this module depends on every kind of store."""
+"""Selection of the store for the path or URL of a table."""
 
 from __future__ import annotations
 

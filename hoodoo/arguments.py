@@ -196,7 +196,7 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def meant(value: object, allowed: Sequence[str]) -> str:
-    """Return the hint " Did you mean ...?" for an invalid argument value, or '' if no allowed value is similar."""
+    """Return the hint " Did you mean ...?" for an invalid argument value, or ''."""
     near = value_meant(value, allowed) if isinstance(value, str) else None
     return f" Did you mean {near!r}?" if near else ""
 

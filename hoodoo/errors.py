@@ -135,7 +135,7 @@ class CommitUnknown(TryAgainError):
 
 
 class LockHeld(TryAgainError):
-    """Error raised when a writer of Apache Hudi holds the lock of the table, so that hoodoo cannot commit."""
+    """Error raised when a writer of Apache Hudi holds the lock of the table."""
 
     code = "LOCK_HELD"
 
@@ -150,7 +150,7 @@ class PurgeBlocked(TryAgainError):
 
 
 class SourceChanged(TryAgainError):
-    """Error raised when data of an ingestion source, such as a file, was deleted or rewritten during the read."""
+    """Error raised when data of an ingestion source was deleted or rewritten during the read."""
 
     code = "SOURCE_CHANGED"
 
@@ -213,7 +213,7 @@ class TableNotFound(CallError):
 
 
 class PositionError(CallError):
-    """Error raised when a position, such as a slot number or an instant, is invalid or does not exist in the table."""
+    """Error raised when a position, such as a slot number, is invalid or does not exist in the table."""
 
     code = "POSITION"
 
@@ -242,7 +242,7 @@ class ForeignExport(CallError):
 
 
 class CatalogRefused(CallError):
-    """Error raised when a catalog rejects the entry of the table, for example because a different table has this name.
+    """Error raised when a catalog rejects the entry of the table, such as a name in use.
 
     If an export raises it, the exported metadata is complete. `details` has `identifier`, the name in the catalog.
     """
@@ -391,7 +391,7 @@ class TableError(HoodooError):
 
 
 class CorruptTable(TableError):
-    """Error raised when a file of the table is missing or damaged: its content differs from what the table recorded."""
+    """Error raised when a file of the table is missing, or differs from what the table recorded."""
 
     code = "CORRUPT_TABLE"
 
@@ -415,7 +415,7 @@ class StoreFull(TableError):
 
 
 class StoreDenied(TableError):
-    """Error raised when the process is not permitted to read or write the store, or the file system is read-only."""
+    """Error raised when the process is not permitted to read or write the store."""
 
     code = "STORE_DENIED"
 

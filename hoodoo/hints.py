@@ -245,7 +245,7 @@ _ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("precombine", "precombine_field", "ordering"), "order_by"),
     **dict.fromkeys(("columns", "z_order_columns", "by", "sort"), "sort_by"),
 }
-"""Equivalent hoodoo arguments by argument name in other libraries. The first one that the call accepts is suggested."""
+"""Equivalent hoodoo arguments by argument name in other libraries, best first."""
 
 
 def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> str:

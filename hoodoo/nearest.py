@@ -29,7 +29,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return a hint for an error about an unknown name: 'did you mean ...?', or a list of the existing names."""
+    """Return a hint for an unknown name: a similar name, or a list of the existing names."""
     there = list(known)
     near = nearest(name, there, likeness)
     if near:

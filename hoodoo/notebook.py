@@ -13,7 +13,7 @@ _CELL = 200  # maximum number of characters
 
 
 def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
-    """Return an HTML table with a title and at most `rows_max` rows. The number of omitted rows is shown below it."""
+    """Return an HTML table with a title, at most `rows_max` rows, and the number of omitted rows."""
     left = iter(rows)
     shown = list(islice(left, rows_max))
     more = sum(1 for _ in left)

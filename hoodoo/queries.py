@@ -167,7 +167,7 @@ def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
 
 
 def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
-    """Raise OptionError if a DuckDB query does not use one of the tables passed to it, which is probably a typo."""
+    """Raise OptionError if a DuckDB query does not use one of the tables passed to it."""
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
     except sqlglot.errors.SqlglotError:

@@ -1,4 +1,4 @@
-"""Merge functions, which decide whether a change replaces an earlier change or the stored row of the same record key.
+"""Merge functions, which decide whether a change replaces an earlier row of the same record key.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 

@@ -466,7 +466,9 @@ class S3Store(Store):
             except FileNotFoundError:
                 raise FileNotFoundError(key) from None
             except OSError as problem:
-                raise StoreUnavailable(f"Cannot read {key!r} from S3: {redact(str(problem))[:200]}", key=key) from None
+                raise StoreUnavailable(
+                    f"Cannot read {key!r} from S3: {redact(str(problem))[:200]}. Try again.", key=key
+                ) from None
 
         return self._retry_unavailable(once)
 

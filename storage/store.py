@@ -40,7 +40,7 @@ def digest(data: BytesLike) -> str:
 
 
 class Store(ABC):
-    """Interface of a folder or bucket prefix that contains files. The key of a file is its relative path."""
+    """Interface of a folder or bucket prefix with files, whose keys are relative paths."""
 
     uri: str
     lists_by_prefix: bool = False
@@ -86,7 +86,7 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        """Yield key and size of every file whose key starts with `prefix` and is greater than `after`, in order."""
+        """Yield key and size of the files with a prefix, whose keys are greater than `after`, in order."""
 
     def above(self) -> Iterator[Store]:
         """Yield the stores of the parent folders, nearest first."""
@@ -97,7 +97,7 @@ class Store(ABC):
         return None
 
     def version(self, key: str) -> str:
-        """Return a string that changes with each write of a file, such as an ETag, or '' for a missing file."""
+        """Return a string that changes with each write of a file, or '' for a missing file."""
         try:
             return digest(self.get(key))
         except FileNotFoundError:
@@ -157,7 +157,7 @@ class Store(ABC):
 
     @abstractmethod
     def modified_ms(self, key: str) -> int | None:
-        """Return the modification time of a file in ms since 1970 by the store's clock, or None for a missing file."""
+        """Return the modification time of a file in ms since 1970, or None for a missing file."""
 
     def settle(self, key: str) -> None:
         """Make an existing file durable, so that a power failure cannot remove it."""
@@ -168,7 +168,7 @@ class Store(ABC):
         return
 
     def clock_ms(self) -> int | None:
-        """Return the time of the store's clock in ms since 1970, or None if unknown, as before the first response."""
+        """Return the time of the store's clock in ms since 1970, or None if it is unknown."""
         return None
 
     def pause(self, seconds: float) -> None:

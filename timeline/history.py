@@ -1,4 +1,4 @@
-"""Read access to the slots of a table (its numbered commit files), and to the state of the table as of any slot.
+"""Read access to the slots (commit files) of a table, and to its state as of any slot.
 
 Every read verifies the chain of slots: each slot contains the digest of the previous slot. The cost does not grow with
 the number of commits, because a reader loads the newest checkpoint and then only the slots after it. On a local disk,

@@ -42,7 +42,7 @@ POSITIONS = OURS + "positions/"
 
 
 def position_key(position: str) -> str | None:
-    """Return the path of the file that stores a long source position, or None if `position` is the position itself."""
+    """Return the path of the file that stores a long source position, or None for a short one."""
     name, colon, digest = position.partition(":")
     return POSITIONS + digest if name == "sha256" and colon else None
 

@@ -218,7 +218,7 @@ class Adopter:
         head = hudi_history.head()
         if not head.seq:
             raise TableNotFound(
-                f"{self.store.uri} has properties but no commits. If its creation was interrupted, call create "
+                f"Path {self.store.uri} has properties but no commits. If its creation was interrupted, call create "
                 "again. If another engine truncated the table, open it after that engine's next write.",
                 path=self.store.uri,
             )

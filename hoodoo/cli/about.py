@@ -31,7 +31,7 @@ def about(table: Table) -> dict[str, Any]:
 
 
 def info(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo info PATH`: show the key, columns and size of a table, and the table services that are due."""
+    """Run `hoodoo info PATH`, which shows the key, columns and size of a table, and due services."""
     scan = table.scan()
     with out.working("counting rows"):
         rows = scan.count()

@@ -158,8 +158,8 @@ def _insert(given: argparse.Namespace, out: Out) -> None:
     for file, part in zip(given.files, parts, strict=True):
         if set(part.column_names) != set(names):
             raise DataError(
-                f"{printable(file)} has the columns {', '.join(part.column_names)}: expected {', '.join(names)}, as in "
-                f"{printable(given.files[0])}. Insert files with different columns one by one."
+                f"File {printable(file)} has the columns {', '.join(part.column_names)}: expected {', '.join(names)}, "
+                f"as in {printable(given.files[0])}. Insert files with different columns one by one."
             )
     rows = pa.concat_tables([part.select(names) for part in parts], promote_options="permissive")
     with out.working(f"inserting {len(rows):,} rows"):

@@ -99,7 +99,7 @@ class _JsonLines:
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield each row of a batch as a line of JSON in ASCII, so that control characters do not reach a terminal."""
+    """Yield each row of a batch as a line of ASCII JSON, without control characters."""
     for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
         yield json_text(row)
 

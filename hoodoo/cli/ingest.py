@@ -184,7 +184,7 @@ def _add_job_to_errors(given: argparse.Namespace, number: int, job: argparse.Nam
 
 
 def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
-    """Run `hoodoo ingest --check`: show what each job would do, and return exit code 1 if a row would be bad."""
+    """Run `hoodoo ingest --check`, and return exit code 1 if a row would be bad."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
         with _add_job_to_errors(given, number, one):

@@ -1,4 +1,4 @@
-"""Definition of the arguments of `hoodoo ingest`. The arguments of a job are also valid as keys of a jobs file."""
+"""Definition of the arguments of `hoodoo ingest`, which are also the keys of a jobs file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of jobs files, which define several `hoodoo ingest` jobs in TOML. Keys are argument names of the command.
+"""Reading of jobs files, which define several `hoodoo ingest` jobs in TOML.
 
     [[job]]
     source = "kafka://broker:9092/shop.orders"
@@ -63,7 +63,7 @@ def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
     jobs = said.pop("job", [])
     if said or not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
         raise CallError(
-            f"{printable(file)} is not a valid jobs file. Start each job with [[job]], and remove keys outside of "
+            f"File {printable(file)} is not a valid jobs file. Start each job with [[job]], and remove keys outside of "
             "jobs.",
             file=file,
         )

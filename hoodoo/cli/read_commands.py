@@ -91,7 +91,7 @@ def get(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _keys(given: list[str], table: Table) -> Any:
-    """Parse the KEY arguments of `hoodoo get`: values of a single key column, or JSON objects with the key columns."""
+    """Parse the KEY arguments of `hoodoo get`, which are plain values or JSON objects."""
     if not any(text.startswith("{") for text in given):
         if len(table.key) > 1:
             raise DataError(
@@ -108,12 +108,14 @@ def _keys(given: list[str], table: Table) -> Any:
     except ValueError as problem:
         raise DataError(f"A key is not valid JSON: {problem}.") from None
     if not all(isinstance(row, dict) for row in rows):
-        raise DataError("Some keys are JSON objects, but others are plain values. Pass only plain values, or only JSON objects.")
+        raise DataError(
+            "Some keys are JSON objects, but others are plain values. Pass only plain values, or only JSON objects."
+        )
     return rows
 
 
 def duplicates(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """Run `hoodoo duplicates PATH`: show keys with more than one row, and return exit code 1 if there are any."""
+    """Run `hoodoo duplicates PATH`, and return exit code 1 if a key has more than one row."""
     with out.working("reading the keys of the whole table"):
         found = table.inspect.duplicates(given.as_of)
     _show(given, out, found.schema, found.to_batches(), table.cursor)

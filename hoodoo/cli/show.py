@@ -49,7 +49,7 @@ class Out:
         return not self.machine and sys.stderr.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
-        """Print a single result with named fields: as a JSON object, or as one line for each field below a title."""
+        """Print a single result as a JSON object, or as one line per field."""
         if self.machine:
             print(json_text(dict(fields)))
             return
@@ -89,7 +89,7 @@ class Out:
         )
 
     def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-        """Print rows of a table as JSON lines or as a table for people, and return the number of rows."""
+        """Print rows as JSON lines or as a table, and return the number of rows."""
         if self.machine:
             shown = 0
             for batch in batches:

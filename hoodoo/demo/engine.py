@@ -80,7 +80,7 @@ def _groups(names: Any, counts: Any, means: Any) -> Groups:
 
 
 class Spark:
-    """Engine that runs the demo on PySpark: in the active session, or in a new local session with two cores.
+    """Engine that runs the demo on PySpark, in the active session or a new local one.
 
     Only a new session is stopped at the end.
     """

@@ -98,7 +98,9 @@ def _folder(path: str, keep: bool) -> str:
     if not os.path.exists(path) or not os.listdir(path):
         return path
     if not _is_demo_table(path):
-        raise CallError(f"{safe(path)} exists and is not a demo table. Choose another path: hoodoo demo --path DIR")
+        raise CallError(
+            f"Path {safe(path)} exists and is not a demo table. Choose another path: hoodoo demo --path DIR"
+        )
     if not keep:
         shutil.rmtree(path)
         return path
@@ -142,7 +144,7 @@ def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """Stop the worker process with SIGTERM, or with SIGKILL if it does not exit in time, and return its exit code."""
+    """Stop the worker process with SIGTERM, or else with SIGKILL, and return its exit code."""
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(_WORKER_ENDS_S)

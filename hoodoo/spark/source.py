@@ -190,7 +190,7 @@ class HoodooReader(DataSourceReader):
         return [*self.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one Spark partition. Spark calls this method in a task.
+        """Read the rows of one Spark partition, in a Spark task.
 
         Args:
             partition: The partition.

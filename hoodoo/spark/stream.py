@@ -1,4 +1,4 @@
-"""Spark stream reads. Each micro-batch reads a range of slots, or some file groups of the initial snapshot.
+"""Spark stream reads, whose micro-batches read slots (commits) or file groups of the first snapshot.
 
 A micro-batch is determined by its two offsets. An offset is a table and a slot. Within the initial snapshot, it also
 contains the number of file groups read so far, in the order of partition and file id. Spark stores offsets in its
@@ -271,7 +271,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return IncrementalRows(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one Spark partition. Spark calls this method in a task.
+        """Read the rows of one Spark partition, in a Spark task.
 
         Args:
             partition: The partition.

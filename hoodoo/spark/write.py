@@ -1,4 +1,4 @@
-"""Batch writer for `df.write.format("hoodoo")`. Tasks prepare and stage rows, and one process merges and commits them.
+"""Batch writer for `df.write.format("hoodoo")`, whose tasks stage rows for a single commit.
 
 Spark starts this process next to the driver, without a session. It loads a small batch into memory as a whole. For a
 large batch, it loads the rows of a few file groups at a time. `table.upsert(df)` is faster for large batches, because

@@ -95,7 +95,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
         tell = hook
     else:
         raise OptionError(
-            f"on_commit must be a function or an http:// or https:// address, got {printable(redact(str(hook)))}.",
+            f"on_commit needs a function or an http:// or https:// address, got {printable(redact(str(hook)))}.",
             option="hook",
         )
     if path is not None and not isinstance(path, (str, os.PathLike)):

@@ -88,8 +88,8 @@ def _require_table(store: Store) -> None:
     """Raise TableNotFound if `store` contains no part of a table."""
     if not any(map(store.exists, (PROPERTIES, PROPERTIES_BACKUP))) and not create_table.exists(store):
         raise TableNotFound(
-            f"{store.uri} is not a table: expected the file {PROPERTIES}, found none. Correct the path. If the table "
-            "was deleted before, nothing is left to delete.",
+            f"Path {store.uri} is not a table: expected the file {PROPERTIES}, found none. Correct the path. If the "
+            "table was deleted before, nothing is left to delete.",
             path=store.uri,
         )
 

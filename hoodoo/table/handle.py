@@ -1,4 +1,4 @@
-"""Internal handle of an open table: its store, its timeline, and the newest table state that this process has read.
+"""Internal handle of an open table: its store, its timeline and its newest known state.
 
 `Table`, Spark's data source and the command line are built on this module, and tests inspect stored bytes through it.
 It is internal: use `hoodoo.Table`, because names in this module may change with any release. It does not check user
@@ -189,7 +189,7 @@ class TableHandle:
             return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
             raise TableNotFound(
-                f"{self.store.uri} has properties but no commits. If its creation was interrupted, call create "
+                f"Path {self.store.uri} has properties but no commits. If its creation was interrupted, call create "
                 "again. If another engine truncated the table, its next write makes it a table again.",
                 path=self.store.uri,
             )

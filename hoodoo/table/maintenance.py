@@ -44,7 +44,7 @@ _RESTORES = (
 
 @explained
 class Maintained:
-    """Base class with the `Table` methods `compact` and `verify`. Other services are in `table.maintenance`."""
+    """Base class with the `Table` methods `compact` and `verify`."""
 
     handle: TableHandle
 

@@ -1,4 +1,4 @@
-"""Builder for a merge of source rows into a table, with clauses named as in Delta Lake, executed in one commit.
+"""Builder for a merge of source rows into a table, with clauses named as in Delta Lake.
 
 This module is part of `hoodoo.table.Table`. It checks arguments and calls `hoodoo.writers.merging`, which does the
 merge.
@@ -72,7 +72,7 @@ class Merge:
     """
 
     def __init__(self, handle: TableHandle, source: ArrowLike) -> None:
-        """Create a merge. Use `Table.merge` instead of this constructor.
+        """Create a merge, as `Table.merge` does for users.
 
         Args:
             handle: The table.
@@ -129,7 +129,7 @@ class Merge:
         return self._with(Kind.MATCHED, None, where, "when_matched_delete")
 
     def when_not_matched_insert(self, values: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Add a clause that inserts a row with the given values for each source row without a matching stored row.
+        """Add a clause that inserts a row for each source row without a matching stored row.
 
         Key and partition columns are always taken from the source or derived from its columns. Other columns missing
         from `values` get their default or null.

@@ -86,7 +86,7 @@ class Partitioning:
         for one in self.transforms:
             if one.made in schema.names:
                 raise SchemaError(
-                    f"{one} creates column {one.made!r}, which is already in the schema. Remove that column "
+                    f"Transform {one} creates column {one.made!r}, which is already in the schema. Remove that column "
                     "from the schema, or rename it.",
                     column=one.made,
                 )

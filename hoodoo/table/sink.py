@@ -54,7 +54,7 @@ class Sink:
     def __init__(
         self, table: SinkTable, name: str, operation: str = "upsert", positions: bool = False, **arguments: Any
     ) -> None:
-        """Create a sink. Use `Table.sink` instead of this constructor.
+        """Create a sink, as `Table.sink` does for users.
 
         Args:
             table: The table that the sink writes to.

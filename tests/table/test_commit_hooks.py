@@ -182,13 +182,13 @@ def test_a_url_gets_the_event_as_json(table: hoodoo.Table, hooked: Callable[...,
 
 @pytest.mark.parametrize("hook", [None, 7, "ftp://host/", "commits", ["http://host/"]])
 def test_what_cannot_be_told_is_refused(hook: Any) -> None:
-    with pytest.raises(hoodoo.OptionError, match="on_commit must be a function or an http"):
+    with pytest.raises(hoodoo.OptionError, match="on_commit needs a function or an http"):
         hoodoo.on_commit(hook)
 
 
 @pytest.mark.parametrize("hook", ["http://", "https:///path", "http:// host/"])
 def test_an_address_without_a_host_is_refused(hook: str) -> None:
-    with pytest.raises(hoodoo.OptionError, match="on_commit must be a function or an http"):
+    with pytest.raises(hoodoo.OptionError, match="on_commit needs a function or an http"):
         hoodoo.on_commit(hook)
 
 

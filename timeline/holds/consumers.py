@@ -1,4 +1,4 @@
-"""Consumers: named readers with a position in the table, so that cleaning keeps the files that they have yet to read.
+"""Consumers: named readers whose unread files cleaning keeps.
 
 A position is a file in the consumer's folder, whose name is the slot. It contains the first digits of the slot's
 digest. The highest position is valid, so concurrent updates can only move a consumer forward. Cleaning reads the

@@ -56,7 +56,7 @@ class ExternalColumns:
         return self.schemas.newest or self.first
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the column changes of a commit, and the schema id of each file, to the slot of the commit.
+        """Add column changes and the schema ids of files to the slot (commit file) of a commit.
 
         `record` is the metadata of the commit.
         """

@@ -32,7 +32,7 @@ def stored(properties: Mapping[str, str]) -> dict[int, str]:
     try:
         names = json.loads(text)
         if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-            raise ValueError("expected a JSON object of column names")
+            raise ValueError("the value is not a JSON object of column names")
         return {int(number): name for number, name in names.items()}
     except (ValueError, RecursionError) as problem:
         raise CorruptTable(

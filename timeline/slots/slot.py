@@ -1,4 +1,4 @@
-"""Slots: the numbered commit files of a table. A write is committed if and only if its slot exists.
+"""Slots: the numbered commit files of a table, which exist if and only if a write is committed.
 
 A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
 slot, so that a forged, forked or truncated sequence is detected.
@@ -38,7 +38,7 @@ ALTER = "ALTER_SCHEMA"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Base file or log file as recorded in a slot, with the metadata to open, verify and skip the file.
+    """Base file or log file as recorded in a slot (commit file), with its metadata.
 
     Attributes:
         rows: Number of rows of a base file, or of records of a log.
@@ -114,7 +114,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """File group of a compaction plan, with the base file and the log files that become one new base file."""
+    """File group of a compaction plan, whose files become one new base file."""
 
     partition: str
     file_id: str
@@ -414,16 +414,16 @@ def _require_declared_types(slot: Slot) -> None:
     if not all(isinstance(text, str) for text in texts) or not all(
         isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)
     ):
-        raise TypeError("a list contains a value that is not a string")
+        raise TypeError("a list in the slot contains a value that is not a string")
 
 
 def check_changes(file: DataFile) -> None:
     """Raise ValueError unless the `changes` of a data file are change logs in the same folder."""
     if not fits(file.changes, {str: (int, str)}):
-        raise ValueError(f"changes of {file.path} have the invalid value {str(file.changes)[:50]}")
+        raise ValueError(f"the changes of file {file.path} have the invalid value {str(file.changes)[:50]}")
     for path in file.changes:
         if not is_change_log(check_data_path(path)) or path.rpartition("/")[0] != file.partition:
-            raise ValueError(f"{path} is not a change log of {file.path}")
+            raise ValueError(f"file {path} is not a change log of file {file.path}")
 
 
 def _require_valid_paths(slot: Slot) -> None:
@@ -431,7 +431,7 @@ def _require_valid_paths(slot: Slot) -> None:
     for file in slot.files:
         check_data_path(file.path)
         if file.path.rpartition("/")[0] != file.partition:
-            raise ValueError(f"{file.path} is not in its partition {file.partition!r}")
+            raise ValueError(f"file {file.path} is not in its partition {file.partition!r}")
         if file.index:
             check_below(file.index, INDEX)
         if file.previous:

@@ -1,4 +1,4 @@
-"""Checkpoints: files with the state of a table as of a slot, so that opening the table does not read its history.
+"""Checkpoints: files with the state of a table, so that opening it does not read its history.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
@@ -92,7 +92,7 @@ def decode(data: bytes, key: str) -> View:
     try:
         body, stored_digest = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != stored_digest:
-            raise ValueError("the digest does not match")
+            raise ValueError("the digest of the checkpoint does not match")
         table = read_small(body)
         state = known_state((table.schema.metadata or {})[_STATE], key)
         return view_of(state, partitions_of(table), superseded_of(state["superseded"]))

@@ -184,7 +184,7 @@ def read(store: Store, key: str) -> View:
                 raise ValueError("the file is not a paged checkpoint")
             directory = bytes(source.read_at(length, size - TRAILER.size - length))
             if digest(directory).encode() != stored_digest:
-                raise ValueError("the digest does not match")
+                raise ValueError("the digest of the checkpoint does not match")
             return _view(store, key, source, read_small(directory))
     except FileNotFoundError:
         raise
@@ -197,11 +197,11 @@ def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) ->
     spans, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
     is_known = fits(spans, [_PAGE_SPAN]) and fits(old, [_PAGE_SPAN]) and fits(counts, [int]) and len(old) == len(counts)
     if not is_known or directory.schema.remove_metadata() != _DIRECTORY:
-        raise ValueError("the directory is invalid")
+        raise ValueError("the directory of the checkpoint is invalid")
     columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
     names, numbers = columns["partition"], columns["page"]
     if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
-        raise ValueError("the partitions of a page are not sorted")
+        raise ValueError("the partitions of a checkpoint page are not sorted")
     pages = Pages(names, numbers, [span[2] for span in spans], _PageLoader(store, key, spans))
     partitions = PagedPartitions(pages, {}, state["seq"])
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)

@@ -66,7 +66,7 @@ unless they are in `needs`.
 
 
 def files_table(groups: Iterable[FileGroup]) -> pa.Table:
-    """Convert file groups to a checkpoint table with one row per data file, sorted by partition and file group."""
+    """Convert file groups to a sorted checkpoint table with one row per data file."""
     entries = sorted(
         (entry for group in groups for entry in group.files()),
         key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
@@ -91,7 +91,7 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
     Raises ValueError for a table that `files_table` did not create.
     """
     if not _is_checkpoint_schema(table.schema.remove_metadata()):
-        raise ValueError("the columns are not those of a checkpoint")
+        raise ValueError("the table does not have the columns of a checkpoint")
     partitions: dict[str, dict[str, FileGroup]] = {}
     folders = set[str]()
     for row in table.to_pylist():

@@ -29,7 +29,7 @@ def is_packed(kind: pa.DataType) -> bool:
 
 
 def packed_type(kind: pa.DataType) -> pa.DataType:
-    """Return the value type of a dictionary or run-end encoded type, or the storage type of an extension type."""
+    """Return the value type of an encoded type, or the storage type of an extension type."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
 
 
@@ -96,7 +96,7 @@ def unpacked(array: pa.Array) -> pa.Array:
         return _take_any_layout(array.values.slice(first, count), pa.array(np.repeat(np.arange(count), lengths)))
     bounds, values = pc.min_max(array.indices), array.dictionary
     if bounds["min"].as_py() is not None and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(values):
-        raise pa.ArrowInvalid("an index is outside of the dictionary")
+        raise pa.ArrowInvalid("an index of an array is outside of its dictionary")
     return _take_any_layout(values, array.indices)
 
 

@@ -54,7 +54,7 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
     with _convert_fastavro_errors():
         header: Any = fastavro.schemaless_reader(source, _AVRO_HEADER)
         if header["magic"] != b"Obj\x01":
-            raise ValueError("it is not an Avro file")
+            raise ValueError("the file is not an Avro file")
         writer_schema = json.loads(header["meta"]["avro.schema"])
         schema = arrow_schema(json.dumps(writer_schema))
         header["meta"]["avro.schema"] = json.dumps(_without_logical_types(writer_schema)).encode()

@@ -1,4 +1,4 @@
-"""Search for the invalid rows of a batch, so that the valid rows can be written and the invalid rows quarantined.
+"""Search for the invalid rows of a batch, so that they can be quarantined.
 
 `prepare` (batch.py) decides whether a row is invalid. If it accepts a batch, no search is necessary. Otherwise the
 search follows the steps of `prepare`. It uses a mask over a whole column, or bisects a column if a step can only check
@@ -160,7 +160,7 @@ def bad_rows(
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Return the row numbers of the invalid rows in a batch, with the reason why each row is invalid.
+    """Return the row numbers of the invalid rows in a batch, with a reason for each row.
 
     The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
     """

@@ -198,7 +198,7 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """Check the column names of a batch, and return the columns to write and whether it has a delete flag.
+    """Check the column names of a batch, and return the columns to write and a flag for deletes.
 
     The columns to write do not include a missing partition column that is generated from a column of the batch. Raises
     ColumnError for a missing, unknown or duplicate column.
@@ -297,7 +297,7 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
 
 
 def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return a boolean mask of the rows with null or NaN in the ordering column, or None if it cannot contain any."""
+    """Return a mask of the rows with null or NaN in an ordering column, or None without any."""
     values = rows[column]
     return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
 

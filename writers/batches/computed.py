@@ -38,7 +38,7 @@ _OF_A_ROW = re.compile(r"(source|target)\.\w+")
 _DAY = re.compile(r"\d{4}-\d\d?-\d\d?")
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
 SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
-"""Types of `set`: a mapping from column to SQL expression or literal, or a function from rows to changed columns."""
+"""Type of `set`: a mapping from column to value, or a function from rows to columns."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord
 
 
 def objects_in(text: pa.Buffer) -> int:
-    """Return the number of JSON lines, or -1 if any line does not begin and end like an object.
+    """Return the number of JSON lines, or -1 if a line does not look like an object.
 
     If the result equals the number of parsed rows, each line is one object. The line count alone is not enough, because
     an object may span two lines, and a line may contain two objects.
@@ -63,7 +63,7 @@ def require_shallow(text: pa.Buffer) -> None:
             return
         data = np.concatenate([data[starts[line] : last[line] + 1] for line in many.tolist()])
     if _max_nesting_depth(data) > DEPTH_MAX:
-        raise pa.ArrowInvalid(f"it has more than {DEPTH_MAX} nested levels")
+        raise pa.ArrowInvalid(f"the JSON has more than {DEPTH_MAX} nested levels")
 
 
 def _max_nesting_depth(data: np.ndarray) -> int:

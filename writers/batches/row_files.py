@@ -129,7 +129,7 @@ def _files(path: str) -> list[str]:
         )
     if os.path.isdir(path):
         raise CallError(
-            f"{printable(path)} is a folder. Pass its files, such as "
+            f"Path {printable(path)} is a folder. Pass its files, such as "
             f"{printable(os.path.join(path, '*.parquet'))}. If it is a table, pass hoodoo.open(...).scan().",
             file=path,
         )
@@ -226,7 +226,7 @@ def _first_message_line(problem: BaseException) -> str:
 def rows_of(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
-    """Parse the contents of a file in the format `kind` ('parquet', 'csv', 'json' or 'avro') into an Arrow table.
+    """Parse the contents of a file in a given format into an Arrow table.
 
     `rows_in` describes the other arguments.
 

@@ -1,4 +1,4 @@
-"""Validation of the values of a batch before any cast, so that every value that is written can be read again.
+"""Validation of the values of a batch before any cast, so that written values can be read again.
 
 Arrow accepts some invalid values: invalid UTF-8 from a CSV file or a cast, a time of 24:00, or decimals with too many
 digits. Arrow's own validation finds most of them. This module also checks time zone names, and that years are in the
@@ -230,7 +230,7 @@ def _require_ascending_offsets(array: pa.Array) -> None:
     stored = np.frombuffer(buffer, np.int64 if wide else np.int32)
     offsets = stored[array.offset : array.offset + len(array) + 1].astype(np.int64)
     if offsets[0] < 0 or (np.diff(offsets) < 0).any():
-        raise pa.ArrowInvalid("an offset is smaller than the offset before it")
+        raise pa.ArrowInvalid("an array offset is smaller than the offset before it")
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:

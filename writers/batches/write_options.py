@@ -14,7 +14,7 @@ _SHARE_FROM = 100  # the share of invalid rows is limited only in batches of at 
 
 
 class NewKeys(StrEnum):
-    """Options for batch rows whose key is not in the table: insert the rows, raise an error, or ignore the rows."""
+    """Options for batch rows with new keys: insert the rows, raise an error, or ignore the rows."""
 
     INSERT = "insert"
     FAIL = "fail"

@@ -180,7 +180,7 @@ def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], 
 
 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
-    """Add the digest of the row order to the footer entries of a base file, if its index entry has one.
+    """Add the digest of the row order to the footer entries of a base file, if it is known.
 
     Readers compare the digests to check that the file and its index entry match.
 
@@ -233,7 +233,7 @@ def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] 
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Copy the sort order of the previous base file to a rewritten base file, if its rows are still sorted.
+    """Copy the sort order of the previous base file to a base file that is still sorted.
 
     The sort order is given in the current column names.
     """

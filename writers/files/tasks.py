@@ -1,4 +1,4 @@
-"""Write tasks. Each task writes one file of one file group: a new base file, a rewritten base file, or a log file.
+"""Write tasks, each of which writes one base file or log file of one file group.
 
 File names are fixed before a task starts. A retried task therefore finds its own file and keeps it (protocol rule 14).
 """
@@ -127,7 +127,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Result of a write task that wrote no file, because no stored row changes or the assumed keys were wrong.
+    """Result of a write task that wrote no file.
 
     `stale` is the number of changes that lost against stored rows.
     """
@@ -137,7 +137,7 @@ class Unwritten:
 
 
 def run(task: WriteTask) -> Written | Unwritten:
-    """Run a write task: write the data file, its marker and index entry, and the metadata file of a new partition.
+    """Run a write task, which writes a data file with its marker, index entry and partition metadata.
 
     Writes nothing if the changes are computed from stored rows and there are none.
 
@@ -227,7 +227,7 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
-"""New base file, mask of the changes with a stored row, and mask of the changes that did not lose against it."""
+"""New base file, mask of the changes with a stored row, and mask of the changes that took effect."""
 
 
 def _rewrite_in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:

@@ -22,7 +22,7 @@ SOURCE, TARGET = NEWER, "target"
 
 
 class Kind(StrEnum):
-    """Kind of rows that a merge clause applies to: matched rows, rows only in the source, or rows only in the table."""
+    """Kind of rows that a merge clause applies to: matched rows, source rows, or stored rows."""
 
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
@@ -54,7 +54,7 @@ class Clause:
 
 
 def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Return for each row the index of the first merge clause whose condition is true, or -1 if none is true."""
+    """Return for each row the index of the first merge clause that applies, or -1."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)

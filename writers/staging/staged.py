@@ -133,7 +133,7 @@ class TaskJob(Protocol):
         """The Arrow schema of the input rows."""
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Prepare the rows of a task, and return rows to stage, a count of stale rows, and invalid rows."""
+        """Prepare the rows of a task, and return valid rows, a count of stale rows, and invalid rows."""
 
     def is_refused(self, bad: BadRows) -> bool:
         """Return whether there are too many invalid rows, so that the task can stop."""

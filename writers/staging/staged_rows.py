@@ -165,7 +165,7 @@ def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[C
 
 
 def piece_rows(table: pa.Table, target: int) -> int:
-    """Return the maximum number of rows in a staged piece, so that a piece does not exceed the target file size."""
+    """Return the maximum number of rows in a staged piece, by the target file size."""
     return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 

@@ -1,4 +1,4 @@
-"""Purge of quarantine rows by key: permanent deletion of the bad rows that belong to purged rows of a table."""
+"""Purge of quarantine rows: permanent deletion of the bad rows with given keys."""
 
 from __future__ import annotations
 

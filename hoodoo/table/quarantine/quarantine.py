@@ -57,7 +57,7 @@ class Quarantine(Generic[T]):
         if table := opened(self._target):
             return table
         raise TableNotFound(
-            f"{self._target.path} has no quarantine yet. The first write with on_bad_rows='quarantine' that "
+            f"Table {self._target.path} has no quarantine yet. The first write with on_bad_rows='quarantine' that "
             "finds a bad row creates it.",
             path=self.path,
         )
@@ -118,7 +118,7 @@ class Quarantine(Generic[T]):
         return table.scan(None, where=f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
-        """Return a bad row with its original columns and types, or a source message that could not be decoded.
+        """Return a bad row with its original columns and types, or an undecodable message.
 
         Args:
             position: The `position` of the row, as `rows` shows it.

@@ -38,7 +38,7 @@ _NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the
 
 @dataclass(frozen=True)
 class Replayed:
-    """Result of a replay: how many quarantine rows were written to the table, and why the others were not.
+    """Result of a replay: the numbers of written, bad and skipped quarantine rows.
 
     Attributes:
         replayed: The number of rows that are now in the table.
@@ -194,7 +194,7 @@ class Replay(Generic[T]):
         same &= ~wanted.delete[found]
         if not same.all():
             key = take(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
-            raise _refused(f"{int((~same).sum())} of these keys exist (the first: {printable(key)})")
+            raise _refused(f"{int((~same).sum())} of the quarantined keys exist (the first: {printable(key)})")
         rest = np.setdiff1d(np.arange(len(wanted)), found)
         return rows.slice(0, 0) if not len(rest) else take(wanted.rows, rest).drop_columns([RECORD_KEY])
 
@@ -206,7 +206,7 @@ class Replay(Generic[T]):
             if len(rest := self._absent(rows, self.missing)):
                 self.target.insert(rest, missing=self.missing)
         except KeyExists as problem:
-            raise _refused(f"one of these keys was written meanwhile: {problem.message}") from None
+            raise _refused(f"one of the quarantined keys was written meanwhile: {problem.message}") from None
 
     def _note(self, rows: pa.Table) -> None:
         """Mark quarantine rows as replayed, after they were written to the table."""

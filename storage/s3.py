@@ -413,17 +413,16 @@ class S3Store(Store):
 
     def folders(self) -> Sequence[str]:
         prefix = self._key("")
-        pages = self._pages("", Prefix=prefix, Delimiter="/")
+        pages = self._listing_pages("", Prefix=prefix, Delimiter="/")
         return sorted(one["Prefix"][len(prefix) : -1] for page in pages for one in page.get("CommonPrefixes", ()))
 
     def _items(self, prefix: str, after: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         cut = len(self._key(""))
         start = {"StartAfter": self._key(after)} if after else {}
-        for page in self._pages(prefix, Prefix=self._key(prefix), **start):
+        for page in self._listing_pages(prefix, Prefix=self._key(prefix), **start):
             yield from ((item["Key"][cut:], item) for item in page.get("Contents", ()))
 
-    def _pages(self, key: str, **arguments: Any) -> Iterator[Mapping[str, Any]]:
-        """Yield the responses of a listing."""
+    def _listing_pages(self, key: str, **arguments: Any) -> Iterator[Mapping[str, Any]]:
         while True:
             page = self._call("list_objects_v2", key, **arguments)
             yield page

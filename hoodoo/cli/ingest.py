@@ -56,12 +56,12 @@ def run(
     _require_one_task(given)
     if given.infer:
         return _infer(given, out, storage)
-    asked = _asked(given)
+    asked = _arguments_per_job(given)
     jobs = list[Job]()
     for number, one in enumerate(asked, 1):
         with _add_job_to_errors(given, number, one):
             jobs.append(_job(one, open_table, storage))
-    _require_different(jobs)
+    _require_distinct_jobs(jobs)
     _require_alone(given, jobs)
     if given.check:
         try:
@@ -160,8 +160,7 @@ def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
         )
 
 
-def _require_different(jobs: Sequence[Job]) -> None:
-    """Raise CallError if two jobs of a jobs file have the same name and the same table."""
+def _require_distinct_jobs(jobs: Sequence[Job]) -> None:
     seen = set[tuple[str, str]]()
     for job in jobs:
         if (key := (job.name, str(job.table.path))) in seen:
@@ -223,8 +222,7 @@ def _commit_reporter(job: Job, out: Out, count: Callable[[str], None], began: fl
     return tell
 
 
-def _asked(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """Return the arguments of each job, from the command line or from a jobs file."""
+def _arguments_per_job(given: argparse.Namespace) -> list[argparse.Namespace]:
     if given.path is not None:
         return [given]
     if not given.source.endswith(".toml"):
@@ -238,7 +236,7 @@ def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage:
         open_table(given.path),
         given.name,
         given.operation,
-        _transform(given.transform),
+        _imported_transform(given.transform),
         given.new_columns,
         given.missing,
         given.max_rows,
@@ -257,7 +255,7 @@ def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Sou
     """
     every = (*_OF_FILES, *_OF_TOPICS, *_OF_TABLES)
     named = {name: getattr(given, name) for name in every if getattr(given, name) is not None}
-    settings = {**_settings(given.settings_from), **dict(given.settings or [])}
+    settings = {**_settings_in_file(given.settings_from), **dict(given.settings or [])}
     if given.source.startswith("kafka:"):
         _require_of(named, _OF_TOPICS)
         named |= _format(given.format, _FORMATS_OF_TOPICS, "a folder of files")
@@ -349,8 +347,7 @@ def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]
     return {"format": name}
 
 
-def _settings(file: str | None) -> dict[str, str]:
-    """Read the settings of a Kafka client from a file with NAME=VALUE lines."""
+def _settings_in_file(file: str | None) -> dict[str, str]:
     if file is None:
         return {}
     try:
@@ -363,8 +360,7 @@ def _settings(file: str | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in said)}
 
 
-def _transform(text: str | None) -> RowTransform | None:
-    """Import the function that --transform names as MODULE:FUNCTION."""
+def _imported_transform(text: str | None) -> RowTransform | None:
     if text is None:
         return None
     module, _, name = text.partition(":")

@@ -471,7 +471,7 @@ def _reading(command: Command) -> None:
     )
     query.add_argument("query", metavar="QUERY", help='such as "SELECT count(*) FROM t"')
     query.add_argument("tables", metavar="NAME=PATH", type=pair, nargs="*", help="tables that the query reads")
-    _rows_shown(query)
+    _limit_and_output(query)
     changed = command(
         "incremental",
         "read the newest version of the rows changed since a position",
@@ -565,11 +565,10 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
         )
     if meta:
         reading.add_argument("--meta", action="store_true", help="include Hudi's five meta columns")
-    _rows_shown(reading)
+    _limit_and_output(reading)
 
 
-def _rows_shown(reading: argparse.ArgumentParser) -> None:
-    """Add the arguments for the output of rows: `--limit` and `--output`."""
+def _limit_and_output(reading: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--limit", type=amount, metavar="N", help="show at most N rows (default: 20 at a terminal, otherwise all)"
     )

@@ -52,7 +52,7 @@ def _alteration(given: argparse.Namespace) -> Alteration:
     match given.change:
         case "add":
             kind = parse_type(given.type, given.name)
-            default = NO_DEFAULT if given.default is None else _default(given.default, kind, given.name)
+            default = NO_DEFAULT if given.default is None else _default_value(given.default, kind, given.name)
             return hoodoo.AddColumn(given.name, kind, default, given.after, given.first)
         case "drop":
             return hoodoo.DropColumn(given.name)
@@ -67,8 +67,7 @@ def _alteration(given: argparse.Namespace) -> Alteration:
     return hoodoo.MakeNullable(given.name)
 
 
-def _default(text: str, kind: pa.DataType, column: str) -> object:
-    """Parse the value of `--default` with the type of the column."""
+def _default_value(text: str, kind: pa.DataType, column: str) -> object:
     if text == "null":
         return None
     try:

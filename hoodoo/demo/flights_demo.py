@@ -137,14 +137,13 @@ def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
         try:
             yield records
         finally:
-            code = _end(process)
+            code = _stop_worker(process)
             said.seek(0)
             records += [json.loads(line) for line in said if line.endswith("\n")]
             records.append({"event": "exit", "code": code})
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """Stop the worker process with SIGTERM, or else with SIGKILL, and return its exit code."""
+def _stop_worker(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(_WORKER_ENDS_S)

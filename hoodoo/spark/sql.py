@@ -88,7 +88,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     register(spark)
     names, found = names_of(spark), references(statement, names_of(spark))
     tree = statement.tree
-    if isinstance(tree, exp.Create) and _is_ours(tree, names):
+    if isinstance(tree, exp.Create) and _creates_hoodoo_table(tree, names):
         return _create(spark, statement, names)
     if not found:
         return spark.sql(text)
@@ -151,8 +151,7 @@ def _not_there(statement: Statement) -> OptionError:
 
 
 # ---- tables
-def _is_ours(tree: Node, names: dict[str, str]) -> bool:
-    """Return whether a CREATE statement creates a hoodoo table: CREATE TABLE hoodoo.`path`, or with USING hoodoo."""
+def _creates_hoodoo_table(tree: Node, names: dict[str, str]) -> bool:
     if tree.args["kind"].upper() != "TABLE":
         return False
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

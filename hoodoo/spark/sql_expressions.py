@@ -211,7 +211,7 @@ class _Writer:
             plain.set("this", inner)
             return plain
         if isinstance(inner, exp.Literal) and inner.is_string and to in ("TIMESTAMPTZ", "TIMESTAMPLTZ"):
-            plain.set("this", exp.Literal.string(self._moment(inner.name, node)))
+            plain.set("this", exp.Literal.string(self._moment_in_utc(inner.name, node)))
             return plain
         from_ = self._type(inner)
         plain.set("this", self.written(inner))
@@ -230,8 +230,7 @@ class _Writer:
         side, name, fields = self._scope.found(node)
         return side.schema.field(name).type if not fields else None
 
-    def _moment(self, text: str, node: Node) -> str:
-        """Convert a timestamp literal from the session's time zone to UTC, as DuckDB expects it."""
+    def _moment_in_utc(self, text: str, node: Node) -> str:
         try:
             moment = dt.datetime.fromisoformat(text.strip())
         except ValueError:

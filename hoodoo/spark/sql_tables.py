@@ -148,14 +148,14 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
         if isinstance(one, exp.LocationProperty):
             location = one.this.name
         elif isinstance(one, exp.PartitionedByProperty):
-            found["partition_by"] = [_partition(part) for part in one.this.expressions]
+            found["partition_by"] = [_column_or_transform(part) for part in one.this.expressions]
         elif isinstance(one, exp.FileFormatProperty):
             if one.this.name.lower() != "hoodoo":
                 raise OptionError(
                     f"A table at hoodoo.`path` must be USING hoodoo, got {one.this.name}.", option="using"
                 )
         elif type(one) is exp.Property:
-            found |= _property(one)
+            found |= _table_property(one)
         else:
             raise refusal(
                 f"{printable(one.sql('spark'))} of CREATE TABLE",
@@ -164,8 +164,7 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
     return location, found
 
 
-def _partition(node: Node) -> str | Transform:
-    """Convert one entry of PARTITIONED BY to a column name, or to a transform such as `days(ts)`."""
+def _column_or_transform(node: Node) -> str | Transform:
     if isinstance(node, (exp.Identifier, exp.Column)):
         return str(node.name)
     text = node.sql("spark")
@@ -178,8 +177,7 @@ def _partition(node: Node) -> str | Transform:
     return transform_of(f"{said[1].lower()}({number}{said[3]})")
 
 
-def _property(node: Node) -> dict[str, str]:
-    """Return a TBLPROPERTIES entry as a dict, without the prefix 'hoodoo.' of its name."""
+def _table_property(node: Node) -> dict[str, str]:
     name = ".".join(_parts(node.this))
     return {name.removeprefix("hoodoo."): node.args["value"].name}
 
@@ -210,7 +208,7 @@ def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bo
             if not listed or not all(type(part) is exp.Property for part in listed):
                 raise _unknown(one)
             for part in listed:
-                given |= _property(part)
+                given |= _table_property(part)
         target.table.set_options(**given)
         return None
     schema = target.table.schema

@@ -136,7 +136,9 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         raise refusal("INSERT ... PARTITION", "write partition columns as ordinary columns with values.")
     listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
     by_name = bool(tree.args.get("by_name"))
-    frame = frame_of(spark, _before(statement, "INSERT") + statement.after(_end_of_target(statement, target, listed)))
+    frame = frame_of(
+        spark, _with_clause(statement, "INSERT") + statement.after(_last_token_before_query(statement, target, listed))
+    )
     given = listed if listed is not None else list(frame.columns) if by_name else table.schema.names
     named = [_column(name, table.schema) for name in given]
     if twice := next((name for name in named if named.count(name) > 1), None):
@@ -181,8 +183,8 @@ def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteRes
     using, on = statement.names("USING")[0], statement.names("ON")
     begin = statement.tokens[using].end + 1
     end = statement.tokens[next(index for index in on if index > using)].start
-    frame = _named_as(
-        frame_of(spark, f"{_before(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
+    frame = _renamed_in_table_case(
+        frame_of(spark, f"{_with_clause(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
     )
     alias = str(tree.args["using"].alias_or_name).lower()
     if getattr(tree.args["using"], "db", "") and not tree.args["using"].alias and "/" in alias:
@@ -351,8 +353,7 @@ def _flat(node: Node) -> list[Node]:
     return [node]
 
 
-def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Rename source columns to the upper and lower case of the table's columns."""
+def _renamed_in_table_case(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     ours: Mapping[str, str] = {name.lower(): name for name in reversed(schema.names)}
     names = [name if name in schema.names else ours.get(name.lower(), name) for name in frame.columns]
     return frame if names == frame.columns else frame.toDF(*names)
@@ -365,14 +366,12 @@ def _column(name: str, schema: pa.Schema) -> str:
     return found
 
 
-def _before(statement: Statement, word: str) -> str:
-    """Return the WITH clause of a statement, which is the text before its keyword."""
+def _with_clause(statement: Statement, word: str) -> str:
     index = statement.names(word)[0]
     return statement.text[: statement.tokens[index].start]
 
 
-def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] | None) -> int:
-    """Return the index of the last token before the query of an INSERT."""
+def _last_token_before_query(statement: Statement, target: Target, listed: Sequence[str] | None) -> int:
     index, tokens = target.last, statement.tokens
     if [token.text.upper() for token in tokens[index + 1 : index + 3]] == ["BY", "NAME"]:
         index += 2

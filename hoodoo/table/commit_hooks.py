@@ -90,7 +90,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
     """
     global _registered
     if isinstance(hook, str) and _URL.match(hook):
-        tell: Callable[[CommitEvent], object] = _Posted(hook)
+        tell: Callable[[CommitEvent], object] = _PostToUrl(hook)
     elif callable(hook):
         tell = hook
     else:
@@ -143,9 +143,7 @@ def _tell(one: _Registered, event: CommitEvent) -> None:
 
 
 @dataclass(frozen=True)
-class _Posted:
-    """Callable that sends commit events as JSON to a URL."""
-
+class _PostToUrl:
     url: str
 
     def __call__(self, event: CommitEvent) -> None:

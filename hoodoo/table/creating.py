@@ -186,8 +186,8 @@ def _opened(store: Store, properties: Mapping[str, str]) -> Table:
         found, expected = getattr(there, name), getattr(wanted, name)
         if found != expected or name == "partition_by" and _transform_texts(there) != _transform_texts(wanted):
             raise TableExists(
-                f"The table at {store.uri} has {name} {_shown(there, found)}: expected {_shown(wanted, expected)}. "
-                f"Pass its {name}, or choose another path.",
+                f"The table at {store.uri} has {name} {_for_error(there, found)}: expected "
+                f"{_for_error(wanted, expected)}. Pass its {name}, or choose another path.",
                 path=store.uri,
                 option=name,
             )
@@ -198,8 +198,7 @@ def _transform_texts(config: TableConfig) -> dict[str, str]:
     return {name: str(transform) for name, transform in config.transforms.items()}
 
 
-def _shown(config: TableConfig, value: str | tuple[str, ...]) -> str:
-    """Format a table property for an error message, with derived columns as transforms."""
+def _for_error(config: TableConfig, value: str | tuple[str, ...]) -> str:
     if isinstance(value, str):
         return repr(value)
     names = [_transform_texts(config).get(name, name) for name in value]
@@ -207,7 +206,6 @@ def _shown(config: TableConfig, value: str | tuple[str, ...]) -> str:
 
 
 def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:
-    """Map the names of renamed columns to their original names."""
     columns = TableSchema.first(schema).columns
     return NameMapping(columns, originals_of(given, columns))
 

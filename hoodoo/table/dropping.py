@@ -71,7 +71,7 @@ def drop(path: str | os.PathLike[str], *, storage: Mapping[str, object] | None =
     store.delete(PROPERTIES_BACKUP)  # fails before any other file is deleted if .hoodie is a symbolic link
     for _ in range(_PASSES):
         sizes = dict(store.list(""))
-        owned = _owned(store, sizes) - {PROPERTIES}
+        owned = _table_files(store, sizes) - {PROPERTIES}
         result.kept = sorted(sizes.keys() - owned - {PROPERTIES})
         _delete_with_empty_folders(store, [key for key in sorted(owned) if not key.startswith(HOODIE)])
         _delete_with_empty_folders(store, [key for key in sorted(owned) if key.startswith(HOODIE)])
@@ -85,7 +85,6 @@ def drop(path: str | os.PathLike[str], *, storage: Mapping[str, object] | None =
 
 
 def _require_table(store: Store) -> None:
-    """Raise TableNotFound if `store` contains no part of a table."""
     if not any(map(store.exists, (PROPERTIES, PROPERTIES_BACKUP))) and not create_table.exists(store):
         raise TableNotFound(
             f"Path {store.uri} is not a table: expected the file {PROPERTIES}, found none. Correct the path. If the "
@@ -94,12 +93,11 @@ def _require_table(store: Store) -> None:
         )
 
 
-def _owned(store: Store, keys: Collection[str]) -> set[str]:
-    """Return the files that belong to the table, including their Hadoop checksum files."""
+def _table_files(store: Store, keys: Collection[str]) -> set[str]:
     inner = tuple(inner_tables(keys))
     exported = exported_files(store, keys)
     found = {key for key in keys if key in exported or not key.startswith(inner) and _is_table_file(key)}
-    return found | {key for key in keys if _checked(key) in found}
+    return found | {key for key in keys if _file_of_checksum(key) in found}
 
 
 def _is_table_file(key: str) -> bool:
@@ -107,8 +105,7 @@ def _is_table_file(key: str) -> bool:
     return key.startswith(HOODIE) or name.startswith(PARTITION_METADATA) or parse_data_file(name) is not None
 
 
-def _checked(key: str) -> str:
-    """Return the path of the file that a checksum file belongs to, or '' for other files."""
+def _file_of_checksum(key: str) -> str:
     folder, slash, name = key.rpartition("/")
     return folder + slash + name[1:-4] if name.startswith(".") and name.endswith(".crc") else ""
 

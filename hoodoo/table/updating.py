@@ -83,7 +83,7 @@ class Updatable:
 
         parameters = checked_parameters(where, params)
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
-        context = self._conditional(if_head)
+        context = self._context_on_head(if_head)
         values, condition = partial(_values, set, now), partial(_condition, where, parameters, now)
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
 
@@ -114,11 +114,10 @@ class Updatable:
         from hoodoo.writers import stored_rows
 
         condition = partial(_condition, where, parameters, dt.datetime.now(dt.timezone.utc))
-        context = self._conditional(if_head)
+        context = self._context_on_head(if_head)
         return self.handle.finished(context, stored_rows.delete(context, condition, transaction))
 
-    def _conditional(self, if_head: PositionLike | None) -> Context:
-        """Return a write context whose commit fails if rows were written after a position."""
+    def _context_on_head(self, if_head: PositionLike | None) -> Context:
         context = self.handle.context()
         return context.on_head(None if if_head is None else self.handle.slot_of(context.timeline.history, if_head))
 

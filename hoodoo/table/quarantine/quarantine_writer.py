@@ -62,9 +62,9 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
     too_many = bad.partial or limits.exceeded(bad.count, bad.rows)
     beside = store_beside(target.store)
     kept = bad.found.slice(0, KEPT) if too_many else bad.found
-    quarantine = _opened_or_made(beside, target)
+    quarantine = _open_or_create(beside, target)
     positions = _identities(kept, options.transaction)
-    rows = _as_rows(kept, positions, target, options.transaction)
+    rows = _quarantine_rows(kept, positions, target, options.transaction)
     if options.transaction is None:
         rows = _with_new_ids(quarantine, rows)
     _keep(quarantine, rows)
@@ -114,7 +114,7 @@ def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: Applica
         }
     )
     places = [_key_value(place) for place in bad["place"].to_pylist()]
-    _keep(_opened_or_made(store_beside(target.store), target), _as_rows(found, places, target, transaction))
+    _keep(_open_or_create(store_beside(target.store), target), _quarantine_rows(found, places, target, transaction))
 
 
 def _key_value(text: str) -> str:
@@ -155,10 +155,9 @@ def _with_new_ids(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
     raise AssertionError
 
 
-def _as_rows(
+def _quarantine_rows(
     found: pa.Table, positions: Sequence[str], target: TableHandle, transaction: ApplicationVersion | None
 ) -> pa.Table:
-    """Convert bad rows to the schema of quarantine tables, in state 'new'."""
     application, number = transaction[:2] if transaction else ("", None)
     now = dt.datetime.fromtimestamp(target.environment.now_ms() / 1000, dt.timezone.utc)
 
@@ -184,8 +183,7 @@ def _keep(quarantine: TableHandle, rows: pa.Table) -> None:
     quarantine.finished(context, operations.insert(context, InProcess(batch), "keep", False))
 
 
-def _opened_or_made(beside: Store, target: TableHandle) -> TableHandle:
-    """Open the quarantine table, or create it if it does not exist."""
+def _open_or_create(beside: Store, target: TableHandle) -> TableHandle:
     for attempt in range(_TRIES):
         try:
             return TableHandle(beside, target.environment)

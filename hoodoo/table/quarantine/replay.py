@@ -87,13 +87,13 @@ class Replay(Generic[T]):
         for mine, good, details in self._tried(keys):
             if len(good):
                 self._write(good)
-                self._note(mine)
+                self._mark_replayed(mine)
             done = done._and(len(mine), details)
         for mine, changes in self._changes(keys):
             if len(changes.rows):
                 self._write_changes(changes)
             if len(mine):
-                self._note(mine)
+                self._mark_replayed(mine)
             done = done._and(len(mine), changes.details)
         return done
 
@@ -208,8 +208,7 @@ class Replay(Generic[T]):
         except KeyExists as problem:
             raise _refused(f"one of the quarantined keys was written meanwhile: {problem.message}") from None
 
-    def _note(self, rows: pa.Table) -> None:
-        """Mark quarantine rows as replayed, after they were written to the table."""
+    def _mark_replayed(self, rows: pa.Table) -> None:
         try:
             mark(self.table, rows, REPLAYED)
         except CommitUnknown:

@@ -40,14 +40,14 @@ _READS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 _WRITES = {exp.Merge: sql_writes.merge, exp.Update: sql_writes.update, exp.Delete: sql_writes.delete}
 _WRITES |= {exp.Insert: sql_writes.insert}
 _INSTEAD = {
-    "ANALYZE": "every write maintains statistics.",
-    "DROP": "a table is its folder; delete the folder.",
-    "OPTIMIZE": "hoodoo.open(path).compact() merges logs, maintenance.cluster(...) sorts and packs files.",
-    "REFRESH": "each query reads the newest snapshot.",
-    "RESTORE": "use hoodoo.open(path).restore(to).",
-    "SHOW": "use DESCRIBE, DESCRIBE HISTORY, or hoodoo.open(path).options.",
-    "TRUNCATE": "use DELETE FROM without a condition.",
-    "VACUUM": "use hoodoo.open(path).maintenance.clean().",
+    "ANALYZE": "Every write maintains statistics.",
+    "DROP": "A table is its folder. Delete the folder.",
+    "OPTIMIZE": "Use hoodoo.open(path).compact() to merge logs, or maintenance.cluster(...) to sort and pack files.",
+    "REFRESH": "Each query reads the newest snapshot.",
+    "RESTORE": "Use hoodoo.open(path).restore(to).",
+    "SHOW": "Use DESCRIBE, DESCRIBE HISTORY, or hoodoo.open(path).options.",
+    "TRUNCATE": "Use DELETE FROM without a condition.",
+    "VACUUM": "Use hoodoo.open(path).maintenance.clean().",
 }
 """Alternatives for unsupported statements, by their first word."""
 
@@ -133,10 +133,10 @@ def _without_tree(spark: SparkSession, statement: Statement, found: list[Referen
     if words[:2] == ["MERGE", "WITH"]:
         raise refusal(
             "MERGE WITH SCHEMA EVOLUTION",
-            "use ALTER TABLE ... ADD COLUMNS first, then MERGE INTO.",
+            "Use ALTER TABLE ... ADD COLUMNS first, then MERGE INTO.",
         )
     if words[0] == "EXPLAIN":
-        raise refusal("EXPLAIN", "use hoodoo.sql(spark, query).explain() to show the plan of a query.")
+        raise refusal("EXPLAIN", "Use hoodoo.sql(spark, query).explain() to show the plan of a query.")
     if words[0] in ("MERGE", "INSERT", "UPDATE", "DELETE", "CREATE"):
         raise unreadable(statement)
     raise _not_there(statement)
@@ -146,7 +146,7 @@ def _not_there(statement: Statement) -> OptionError:
     word = statement.words[0]
     return refusal(
         f"{word} of a hoodoo table",
-        _INSTEAD.get(word, "use the methods of hoodoo.open(path)."),
+        _INSTEAD.get(word, "Use the methods of hoodoo.open(path)."),
     )
 
 
@@ -177,7 +177,7 @@ def _view(spark: SparkSession, statement: Statement) -> DataFrame:
     if not any(isinstance(one, exp.TemporaryProperty) for one in held) or len(held) > 1 or columns or tree.this.db:
         raise refusal(
             "a view of a hoodoo table that is not CREATE [OR REPLACE] TEMPORARY VIEW name AS SELECT ...",
-            "permanent views cannot refer to hoodoo.`path`, and columns are named in the SELECT.",
+            "Permanent views cannot refer to hoodoo.`path`, and columns are named in the SELECT.",
         )
     frame = frame_of(spark, statement.after(sql_tables.query_begins_after(statement)))
     if tree.args.get("replace"):
@@ -200,7 +200,7 @@ def _describe(spark: SparkSession, statement: Statement, path: str) -> DataFrame
     if style == "HISTORY":
         return _history(spark, path, None)
     if style not in ("", "EXTENDED", "FORMATTED") or statement.tree.args.get("as_json"):
-        raise refusal(f"DESCRIBE {style}", "use DESCRIBE [EXTENDED] or DESCRIBE HISTORY.")
+        raise refusal(f"DESCRIBE {style}", "Use DESCRIBE [EXTENDED] or DESCRIBE HISTORY.")
     return _frame(spark, sql_tables.described(open_table(path), bool(style)))
 
 

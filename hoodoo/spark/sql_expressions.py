@@ -25,7 +25,7 @@ from hoodoo.spark.sql_reading import is_utc
 from hoodoo.spark.sql_text import Node
 
 _INSTEAD = "Compute it in the source of a MERGE, which Spark evaluates."
-_NOT_KNOWN = "may have another meaning in DuckDB"
+_NOT_KNOWN = "The expression may have another meaning in DuckDB."
 _SAME = (
     *(exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
     *(exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Between, exp.Is, exp.Like, exp.Null, exp.Boolean, exp.Literal),
@@ -131,13 +131,13 @@ def duckdb_text(node: Node, scope: Scope) -> str:
     try:
         return str(_Writer(scope).written(node.copy()).sql("duckdb", unsupported_level=ErrorLevel.RAISE))
     except UnsupportedError as problem:
-        raise _refused(node, str(problem).splitlines()[0].rstrip(".")) from None
+        raise _refused(node, f"{str(problem).splitlines()[0].rstrip('.')}.") from None
 
 
 def _refused(node: Node, why: str = _NOT_KNOWN) -> ExpressionError:
     text = node.sql("spark")
     return ExpressionError(
-        f"DuckDB evaluates the expressions of this statement, and {printable(text)} {why}. {_INSTEAD}",
+        f"DuckDB cannot evaluate {printable(text)} of this statement in the same way as Spark. {why} {_INSTEAD}",
         expression=text[:1000],
     )
 
@@ -161,15 +161,15 @@ class _Writer:
             self._require_plain(node)
         elif form in (exp.Floor, exp.Ceil):
             if any(value for name, value in node.args.items() if name != "this"):
-                raise _refused(node, "has digits, which DuckDB does not support")
+                raise _refused(node, "DuckDB does not support a number of digits in floor() and ceil().")
             whole: Node = exp.Cast(this=form(this=self.written(node.this)), to=exp.DataType.build("BIGINT"))
             return whole  # as in Spark, except that NaN raises an error instead of becoming 0
         elif form in _BY_DAY:
             self._require_utc(node)
         elif form not in _SAME or form is exp.In and node.args.get("query"):
-            raise _refused(node, "reads more than one row" if node.find(exp.Query) else _NOT_KNOWN)
+            raise _refused(node, "The expression reads more than one row." if node.find(exp.Query) else _NOT_KNOWN)
         if form is exp.Like and "\\" in node.expression.name:
-            raise _refused(node, "has a backslash in its pattern, which is not an escape character in DuckDB")
+            raise _refused(node, "The pattern has a backslash, which is not an escape character in DuckDB.")
         if form in _COMPARISONS:
             self._require_times(node)
         if form in (exp.Add, exp.Sub) and node.find(exp.Interval) and ZONED in self._clocks(node):
@@ -207,7 +207,7 @@ class _Writer:
         if isinstance(inner, exp.Literal) and to in ("DATE", "DOUBLE", "BIGINT", "SMALLINT", "TINYINT", "TIMESTAMP"):
             exact = inner.is_string or to not in ("BIGINT", "SMALLINT", "TINYINT") or inner.name.isdigit()
             if not exact:
-                raise _refused(node, "is truncated by Spark, but rounded by DuckDB")
+                raise _refused(node, "Spark truncates the value, but DuckDB rounds it.")
             plain.set("this", inner)
             return plain
         if isinstance(inner, exp.Literal) and inner.is_string and to in ("TIMESTAMPTZ", "TIMESTAMPLTZ"):
@@ -216,10 +216,10 @@ class _Writer:
         from_ = self._type(inner)
         plain.set("this", self.written(inner))
         if to in ("INT", "BIGINT") and (from_ is None or not (_is_whole(from_) or pa.types.is_boolean(from_))):
-            raise _refused(node, "is truncated by Spark, but rounded by DuckDB: use floor()")
+            raise _refused(node, "Spark truncates the value, but DuckDB rounds it. Use floor().")
         known = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_boolean)
         if to in ("TEXT", "VARCHAR") and (from_ is None or not any(test(from_) for test in known)):
-            raise _refused(node, "may be written in other words")
+            raise _refused(node, "DuckDB may format the value differently.")
         if to not in ("INT", "BIGINT", "TEXT", "VARCHAR", "DOUBLE", "DECIMAL"):
             raise _refused(node)
         return plain
@@ -234,7 +234,7 @@ class _Writer:
         try:
             moment = dt.datetime.fromisoformat(text.strip())
         except ValueError:
-            raise _refused(node, "is not a valid time such as 2026-01-31 12:00:00") from None
+            raise _refused(node, "The literal is not a valid time such as 2026-01-31 12:00:00.") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=dt.timezone.utc if self._scope.in_utc else ZoneInfo(self._scope.zone))
         return moment.astimezone(dt.timezone.utc).isoformat(" ")
@@ -246,12 +246,13 @@ class _Writer:
                 divisor = divisor.this
             kinds = [self._type(column) for column in node.find_all(exp.Column)]
             if isinstance(node, exp.Div) and any(kind is not None and pa.types.is_decimal(kind) for kind in kinds):
-                raise _refused(node, "divides decimals, which DuckDB converts to double")
+                raise _refused(node, "The expression divides decimals, which DuckDB converts to double.")
             number = isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
             if not number and not isinstance(divisor, exp.Nullif):
                 text = divisor.sql("spark")
                 raise _refused(
-                    node, f"may divide by zero, which is an error in Spark and null in DuckDB: write nullif({text}, 0)"
+                    node,
+                    f"The divisor may be zero, which is an error in Spark and null in DuckDB. Write nullif({text}, 0).",
                 )
         elif isinstance(node, exp.Trim):
             if any(value for name, value in node.args.items() if name != "this"):
@@ -259,17 +260,19 @@ class _Writer:
         else:
             start = node.args.get("start")
             if not isinstance(start, exp.Literal) or start.is_string or start.name == "0":
-                raise _refused(node, "needs a start that is a number from 1, because DuckDB counts from 0")
+                raise _refused(node, "The start of a substring must be a number from 1, because DuckDB counts from 0.")
             length = node.args.get("length")
             if length is not None and (not isinstance(length, exp.Literal) or length.is_string):
                 raise _refused(
-                    node, "needs a length that is a number from 0, because DuckDB counts backwards otherwise"
+                    node,
+                    "The length of a substring must be a number from 0, because DuckDB counts backwards otherwise.",
                 )
 
     def _require_utc(self, node: Node) -> None:
         if not self._scope.in_utc:
             raise _refused(
-                node, f"uses days of the session's time zone {self._scope.zone}, but DuckDB uses days of UTC"
+                node,
+                f"The expression uses days of the session's time zone {self._scope.zone}, but DuckDB uses days of UTC.",
             )
 
     def _clocks(self, node: Node) -> set[str]:
@@ -298,14 +301,16 @@ class _Writer:
         if ZONED in clocks and len(clocks) > 1:
             raise _refused(
                 node,
-                f"compares a time with a date or with a time without time zone, which is in {self._scope.zone} "
-                "only in Spark",
+                f"The expression compares a time with a date or with a time without time zone, which only Spark "
+                f"reads in {self._scope.zone}.",
             )
         operands = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
         texts = [value for value in operands if isinstance(value, exp.Literal) and value.is_string]
         kinds = [self._type(value) for value in operands if isinstance(value, exp.Column)]
         if texts and any(kind is not None and pa.types.is_timestamp(kind) and kind.tz for kind in kinds):
-            raise _refused(node, f"compares a time with a string: write TIMESTAMP {texts[0].sql('spark')}")
+            raise _refused(
+                node, f"The expression compares a time with a string. Write TIMESTAMP {texts[0].sql('spark')}."
+            )
 
 
 def _is_node(value: object) -> bool:

@@ -86,7 +86,7 @@ def created(spark: SparkSession, statement: Statement, path: str | None) -> tupl
     declared = list(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if tree.args.get("replace"):
-        raise refusal("CREATE OR REPLACE TABLE", "delete the folder of the old table first, or write to the table.")
+        raise refusal("CREATE OR REPLACE TABLE", "Delete the folder of the old table first, or write to the table.")
     location, given = _properties(tree)
     name = "" if path else node.name
     if bool(path) == bool(location) or node.db and not path:
@@ -128,14 +128,14 @@ def _query_of(spark: SparkSession, statement: Statement) -> Any:
 def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
     for node in declared:
         if not isinstance(node, exp.ColumnDef) or node.args.get("kind") is None:
-            raise refusal(printable(node.sql("spark")), "a column needs a name, a type and optionally NOT NULL.")
+            raise refusal(printable(node.sql("spark")), "A column needs a name, a type and optionally NOT NULL.")
         kinds = [one.args["kind"] for one in node.args.get("constraints") or []]
         required = any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
         for kind in kinds:
             if not isinstance(kind, exp.NotNullColumnConstraint) or kind.args.get("allow_null"):
                 raise refusal(
                     f"{printable(kind.sql('spark'))} of column {node.name}",
-                    "CREATE TABLE accepts names, types and NOT NULL; ALTER TABLE ... ADD COLUMN also accepts a "
+                    "CREATE TABLE accepts names, types and NOT NULL. ALTER TABLE ... ADD COLUMN also accepts a "
                     "DEFAULT.",
                 )
         yield pa.field(node.name, type_of(spark, node.args["kind"]), not required)
@@ -159,7 +159,7 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
         else:
             raise refusal(
                 f"{printable(one.sql('spark'))} of CREATE TABLE",
-                "use columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
+                "Use columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
             )
     return location, found
 
@@ -171,7 +171,7 @@ def _column_or_transform(node: Node) -> str | Transform:
     if (said := _TRANSFORM.fullmatch(text)) is None:
         raise refusal(
             f"PARTITIONED BY {printable(text)}",
-            "use columns, years(c), months(c), days(c), hours(c), bucket(n, c) and truncate(n, c).",
+            "Use columns, years(c), months(c), days(c), hours(c), bucket(n, c) and truncate(n, c).",
         )
     number = f"{said[2]}, " if said[2] else ""
     return transform_of(f"{said[1].lower()}({number}{said[3]})")
@@ -235,7 +235,7 @@ def moved(statement: Statement, target: Target) -> Any:
         if words[at + 1 : at + 2] == ["AFTER"] and len(words) == at + 3:
             name, after = (_known(rest[index].text, target.table.schema) for index in (at, at + 2))
             return target.table.alter([MoveColumn(name, after, False)])
-    raise refusal("this form of ALTER TABLE", f"use {_KNOWN}.")
+    raise refusal("this form of ALTER TABLE", f"Use {_KNOWN}.")
 
 
 def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator[Alteration]:
@@ -264,7 +264,7 @@ def _added(spark: SparkSession, node: Node, schema: pa.Schema) -> AddColumn:
         said = one.args["kind"]
         if not isinstance(said, exp.DefaultColumnConstraint):
             raise refusal(
-                f"{printable(said.sql('spark'))} of a new column", "use a name, a type, DEFAULT, FIRST and AFTER."
+                f"{printable(said.sql('spark'))} of a new column", "Use a name, a type, DEFAULT, FIRST and AFTER."
             )
         default = _constant(spark, said.this, kind)
     position = node.args.get("position")
@@ -279,7 +279,7 @@ def _constant(spark: SparkSession, node: Node, kind: pa.DataType) -> Any:
 
 
 def _unknown(node: Node) -> OptionError:
-    return refusal(f"{printable(node.sql('spark'))} of ALTER TABLE", f"use {_KNOWN}.")
+    return refusal(f"{printable(node.sql('spark'))} of ALTER TABLE", f"Use {_KNOWN}.")
 
 
 def _path(node: Node, schema: pa.Schema) -> str:

@@ -169,7 +169,7 @@ def refusal(what: str, instead: str) -> OptionError:
         what: The unsupported statement or clause.
         instead: The alternative that the error suggests.
     """
-    return OptionError(f"hoodoo.sql does not support {what}: {instead}", option="text")
+    return OptionError(f"hoodoo.sql does not support {what}. {instead}", option="text")
 
 
 def unreadable(statement: Statement) -> ExpressionError:

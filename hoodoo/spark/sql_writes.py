@@ -69,7 +69,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     """
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
-        raise refusal("UPDATE ... FROM", "use MERGE INTO, which can read another table.")
+        raise refusal("UPDATE ... FROM", "Use MERGE INTO, which can read another table.")
     _require_nothing_else(statement, "UPDATE", ("this", "expressions", "where"))
     _require_alike(statement)
     row = Side(target.alias, "", target.table.schema)
@@ -129,11 +129,11 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     if tree.args.get("overwrite") or tree.args.get("where"):
         raise refusal(
             "INSERT OVERWRITE",
-            "it is ambiguous, because it could replace the table or some partitions. Use "
+            "The statement is ambiguous, because it could replace the table or some partitions. Use "
             "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows.",
         )
     if target.node.args.get("partition"):
-        raise refusal("INSERT ... PARTITION", "write partition columns as ordinary columns with values.")
+        raise refusal("INSERT ... PARTITION", "Write partition columns as ordinary columns with values.")
     listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
     by_name = bool(tree.args.get("by_name"))
     frame = frame_of(
@@ -221,12 +221,12 @@ class _Clause:
             else:
                 merging.when_matched_delete(where)
         else:
-            raise refusal(f"the clause {printable(self.when.sql('spark'))}", "use UPDATE, DELETE or INSERT.")
+            raise refusal(f"the clause {printable(self.when.sql('spark'))}", "Use UPDATE, DELETE or INSERT.")
 
     def _update(self, merging: Merge, then: Node, where: str | None) -> None:
         if any(isinstance(part, exp.Star) for part in then.expressions):
             if self._by_source:
-                raise refusal("UPDATE SET * without a source row", "name the columns and their values.")
+                raise refusal("UPDATE SET * without a source row", "Name the columns and their values.")
             merging.when_matched_update_all(where)
             return
         values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
@@ -305,7 +305,7 @@ def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope:
                 )
             names = names[1:]
         if len(names) > 1:
-            raise refusal(f"SET {'.'.join(names)}", "a single struct field cannot be set; set the whole column.")
+            raise refusal(f"SET {'.'.join(names)}", "A single struct field cannot be set. Set the whole column.")
         name = _column(names[0], row.schema)
         if name in found:
             raise ColumnError(f"SET names column {name!r} more than once.", column=name)
@@ -390,9 +390,9 @@ def _require_alike(statement: Statement) -> None:
     if texts := statement.unlike_texts():
         raise refusal(
             f"the string {printable(texts[0])} in an expression that DuckDB evaluates",
-            r"write one string in single quotes, with no escapes except \\, \', \n, \r and \t.",
+            r"Write one string in single quotes, with no escapes except \\, \', \n, \r and \t.",
         )
     words = statement.words
     named: Any = [index for index, word in enumerate(words[:-1]) if word == "TRY_CAST" and words[index + 1] == "("]
     if named:
-        raise refusal("TRY_CAST in an expression that DuckDB evaluates", "compute it in the source of a MERGE.")
+        raise refusal("TRY_CAST in an expression that DuckDB evaluates", "Compute it in the source of a MERGE.")

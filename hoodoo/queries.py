@@ -118,7 +118,7 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
 
 
 def _require_distinct(names: Iterable[str]) -> None:
-    """Raise OptionError if two table names differ only in case, because DuckDB ignores case in names."""
+    """Raise OptionError if two table names differ only in case."""
     found: dict[str, str] = {}
     for name in names:
         if (other := found.setdefault(name.lower(), name)) != name:

@@ -12,7 +12,7 @@ _VISIBLE = 200
 
 
 def redact(text: str) -> str:
-    """Replace logins in URLs, and values after names such as 'password', with *** in a string."""
+    """Replace passwords and other secrets in a string with ***."""
     if "://" in text:
         text = _USERINFO.sub("***@", text)
     return _PAIR.sub(r"\1***", text) if "=" in text or ":" in text else text

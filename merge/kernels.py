@@ -141,7 +141,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
 
 
 def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
-    """Extend a partial update to all columns of the table, so that it can be combined with other changes.
+    """Extend a partial update to all columns of the table.
 
     Columns that it does not set are null and marked in `unset`.
     """

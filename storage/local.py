@@ -170,7 +170,7 @@ class LocalStore(Store):
 
     @property
     def medium(self) -> str:
-        """Id of the device that contains the store, or '' on a network file system, whose server may change."""
+        """Id of the device that contains the store, or '' on a network file system."""
         folder = self.root
         while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)

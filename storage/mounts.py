@@ -13,7 +13,7 @@ _NETWORK = re.compile(
 
 
 def network_file_system(path: str) -> str:
-    """Return the type of the network file system that contains `path`, such as 'nfs4', or '' on a local disk.
+    """Return the type of the network file system of a path, such as 'nfs4', or ''.
 
     `path` need not exist.
     """

@@ -189,7 +189,7 @@ _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _
 
 
 def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
-    """Test the store guarantees that commits depend on, and delete all test keys.
+    """Test whether a store meets the guarantees that commits depend on.
 
     Args:
         store: The store to test.

@@ -1,4 +1,4 @@
-"""Buffer for bytes that may not fit into memory, which are written once and then read as one buffer.
+"""Buffer for bytes that may not fit into memory.
 
 A small buffer is in memory, and a large buffer in an unnamed temporary file in $TMPDIR. The operating system deletes
 the file even if the process is killed.

@@ -44,10 +44,10 @@ class Store(ABC):
 
     uri: str
     lists_by_prefix: bool = False
-    """True if listing the keys after a given key costs the same, regardless of the number of earlier keys."""
+    """True if the cost of listing keys does not depend on the number of earlier keys."""
     travels_once = True  # tasks of a job share one pickled copy (engine/task_pickling)
     changes_unseen: bool = False
-    """True for a storage server, which may be upgraded, replaced or put behind a proxy while a table exists."""
+    """True for a storage server, which may be replaced while a table exists."""
 
     @property
     def identity(self) -> str:

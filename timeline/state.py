@@ -1,4 +1,4 @@
-"""State of a table at one moment: its configuration, its newest slot, and commits of other engines after that slot.
+"""State of a table at one moment, as read from its store.
 
 `look` is the only function that reads this state from the store. All other code receives the state as a value.
 """

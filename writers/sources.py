@@ -81,7 +81,7 @@ class InProcess:
     evolution: Evolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Convert the batch to the table's current columns, and check its rows again if the table has new checks.
+        """Convert the batch to the table's current columns, and run new checks on its rows.
 
         Raises ColumnError if the batch has values for a column that was dropped. Raises CheckFailed if a row fails a
         check that was added after the batch was prepared.
@@ -200,7 +200,7 @@ def _repeat_per_partition(context: Context, view: View, batch: Batch) -> Batch:
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
-    """Return the table's checks that are not in `passed` and therefore still have to be run on a batch."""
+    """Return the table's checks that a batch has not passed yet."""
     return tuple(check for check in checks.of(config) if check not in passed)
 
 

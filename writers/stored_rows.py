@@ -1,4 +1,4 @@
-"""Updates and deletes by condition, which compute the changed rows from stored rows.
+"""Updates and deletes of stored rows by condition.
 
 Each file group is one task. The task reads the rows, computes the changes and writes them to the file group: into a log
 (merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.

@@ -45,7 +45,7 @@ class Out:
 
     @property
     def at_terminal(self) -> bool:
-        """Whether the output is for people at a terminal, where a progress line can be updated."""
+        """Whether the output goes to a terminal and is not JSON."""
         return not self.machine and sys.stderr.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:

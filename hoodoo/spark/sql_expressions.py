@@ -45,7 +45,7 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class Side:
-    """Row that an SQL expression can refer to, such as the source or the target row of a MERGE.
+    """Row that an SQL expression can refer to, such as the source row of a MERGE.
 
     Attributes:
         alias: The name of the row in the statement, in lower case, or '' without a name.

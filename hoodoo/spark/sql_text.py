@@ -154,7 +154,7 @@ def references(statement: Statement, names: Mapping[str, str]) -> list[Reference
 
 
 def path_of(node: Node, names: Mapping[str, str]) -> str | None:
-    """Return the path of the hoodoo table that a syntax tree node refers to, or None for any other node."""
+    """Return the path of the hoodoo table that a syntax tree node refers to, or None."""
     if not isinstance(node, exp.Table) or node.catalog:
         return None
     if _is_ours(node):

@@ -162,7 +162,7 @@ class Alter:
         return self([MoveColumn(name, after, flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
-        """Change the type of a column to a wider type that can store all values of the current type.
+        """Change the type of a column to a wider type that can store all its values.
 
         Supported changes are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to
         float64; and decimals to decimals with more digits. This call compacts log files into base files. It rewrites

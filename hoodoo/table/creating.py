@@ -223,7 +223,7 @@ def _table_name(name: str | None, store: Store) -> str:
 
 
 def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
-    """Return the values of a renamed column in sample rows, which still have the original column names.
+    """Return the values of a renamed column in the sample rows.
 
     Args:
         rows: The sample rows that were passed to `create` as the schema, or None.

@@ -160,7 +160,7 @@ class Exportable:
     def register(
         self, name: str, *, catalog: object = None, catalog_properties: Mapping[str, str] | None = None
     ) -> RegisterResult:
-        """Create or refresh the table's entry in a Hive metastore or in Glue, for engines that read Apache Hudi.
+        """Create or refresh the table's entry in a Hive metastore or in Glue.
 
         The entry is equivalent to that of Apache Hudi's own catalog sync: it has the columns, the partitions with their
         locations, and the properties for Spark. A merge-on-read table gets three entries: `<name>` and `<name>_rt`

@@ -1,4 +1,4 @@
-"""Preparation of a write: checks its arguments, and converts its rows to Arrow with the table's names and types.
+"""Preparation of a write: checks its arguments, and converts its rows to Arrow.
 
 This module does not commit anything.
 """
@@ -96,7 +96,7 @@ def as_partial(source: Source) -> PartialRows:
 
 
 def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
-    """Validate the rows of a write, and split them into a batch of valid rows and the bad rows.
+    """Split the rows of a write into a batch of valid rows and the bad rows.
 
     The batch has the columns of `config`. With the option `evolve`, it also has the columns that the write adds.
     """

@@ -114,7 +114,7 @@ class Readable:
         return self.count()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export the rows of the newest snapshot as an Arrow C stream, for example to DuckDB, polars or pyarrow."""
+        """Export the rows of the newest snapshot as an Arrow C stream."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:

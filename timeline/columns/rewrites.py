@@ -168,7 +168,7 @@ def changes_values(before: TableSchema, after: TableSchema) -> bool:
 
 
 def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
-    """Describe the changes between two schemas of a table, such as 'add n int64' and 'rename b to c'."""
+    """Describe the changes between two schemas, such as 'add n int64' or 'rename b to c'."""
     if before is None:
         return [f"create {', '.join(column.name for column in after.columns)}"]
     changes = []

@@ -124,7 +124,7 @@ class Transaction:
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
-        """Write Hudi's marker for a data file before the file itself, so that a rollback by Hudi finds the file."""
+        """Write Hudi's marker for a data file, so that a rollback by Hudi finds the file."""
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft) -> Slot:

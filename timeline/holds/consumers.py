@@ -61,7 +61,7 @@ def all_of(store: Store) -> list[StoredConsumer]:
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of the digest of the slot (commit file) that a consumer has read up to.
+    """Return the first digits of the slot digest at the position of a consumer.
 
     Returns '' if an older release stored the position, or if the consumer has advanced or was dropped.
     """

@@ -1,4 +1,4 @@
-"""Column history of a table that another engine wrote: the current schema with column ids, and the schema of each file.
+"""Column history of a table that another engine wrote.
 
 The history is derived from commit metadata. From files, only column names and types are read (docs/format.md 11.4).
 """

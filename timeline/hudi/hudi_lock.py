@@ -79,7 +79,7 @@ def _release(store: Store, content: bytes) -> None:
 
 
 class Heartbeat:
-    """Thread that updates the heartbeat file of a pending instant, so that Hudi does not roll the instant back."""
+    """Thread that updates a heartbeat file, so that Hudi does not roll an instant back."""
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"

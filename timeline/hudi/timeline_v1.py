@@ -29,7 +29,7 @@ _ARCHIVED = "ARCHIVED"
 
 
 def instants(store: Store) -> list[Instant]:
-    """Return the instants in the active timeline of a version 6 table, in the order of their file names.
+    """Return the active instants of a version 6 table, in the order of their file names.
 
     The start time is used as the completion time.
     """

@@ -1,4 +1,4 @@
-"""Conversion of a version 6 timeline to version 9, which changes the file name and the content of every instant.
+"""Conversion of a version 6 timeline to version 9.
 
 The archived instants become one archived instant. This module only reads the old timeline. Completion times are derived
 from the old order, so that an upgrade that is repeated after a crash creates the same files.

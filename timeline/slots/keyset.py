@@ -57,11 +57,11 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
             data = store.get(check_below(reference["file"], KEYS, STAGING))
         except FileNotFoundError:
             raise CorruptTable(
-                f"Key set {reference['file']} is missing. Restore the file from a backup.", file=reference["file"]
+                f"Key set file {reference['file']} is missing. Restore the file from a backup.", file=reference["file"]
             ) from None
         if digest(data) != reference.get("digest"):
             raise CorruptTable(
-                f"Key set {reference['file']} is damaged: its digest does not match. Restore the file from a backup.",
+                f"Key set file {reference['file']} is damaged: its digest does not match. Restore it from a backup.",
                 file=reference["file"],
             )
     return np.frombuffer(data, "<u8").astype(np.uint64)

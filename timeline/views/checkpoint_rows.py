@@ -1,4 +1,4 @@
-"""Encoding of a view in a checkpoint: its data files as rows of a table, and everything else as JSON."""
+"""Encoding of a view (table state) in a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File groups as of a slot, each with a base file and log files that contain the rows of some keys.
+"""File groups, each with a base file and log files for some keys.
 
 A `FileGroup` contains the current files. A `Superseded` file is only needed by earlier snapshots.
 """
@@ -21,7 +21,7 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """File group as of a slot: a base file and the log files that change its rows, in slot order.
+    """Base file and log files with the rows of some keys, in slot (commit) order.
 
     Only file groups of other engines may have no base file.
     """

@@ -57,7 +57,7 @@ class Totals:
         return sum(self.by_logs.values())
 
     def below(self, size: int) -> tuple[int, int]:
-        """Return a lower and an upper bound for the number of base files that are smaller than `size` bytes."""
+        """Return bounds for the number of base files smaller than `size` bytes."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
         greatest = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
         return least, greatest

@@ -1,4 +1,4 @@
-"""Conversion of the records of an Avro file to Arrow tables."""
+"""Reading of Avro files as Arrow tables."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_fields_once(kind: pa.DataType, path: str) -> None:
-    """Raise ColumnError if a struct type at any level of a column has two fields with the same name.
+    """Raise ColumnError if a struct in a column has two fields with the same name.
 
     The error is the one that `cast` raises.
     """

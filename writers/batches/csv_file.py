@@ -1,4 +1,4 @@
-"""Conversion of a CSV file to an Arrow table.
+"""Reading of CSV files as Arrow tables.
 
 An empty unquoted field is null, and a quoted empty field ("") is an empty string.
 """

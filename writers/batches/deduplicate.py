@@ -1,4 +1,4 @@
-"""Deduplication of a batch: rows with the same key become one row, as if they were written one after the other.
+"""Deduplication of a batch: rows with the same key become one row.
 
 A row with a smaller ordering value than an earlier row of its key is stale, and is ignored. A row after a delete of its
 key does not inherit stored values. Deduplication reads only the batch, not the stored rows.

@@ -75,7 +75,7 @@ class Evolution:
         return columns
 
     def of(self, config: TableConfig) -> TableConfig:
-        """Return the table's configuration with the new columns and wider types that a batch requires.
+        """Return the table's configuration after the column changes of a batch.
 
         Returns `config` itself if the batch requires no changes.
         """

@@ -61,7 +61,7 @@ _PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeE
 def to_arrow(
     data: ArrowLike, columns: pa.Schema = NO_COLUMNS, whole: Callable[[str], bool] = lambda name: True
 ) -> pa.Table:
-    """Convert input rows of any supported type, such as a DataFrame or a list of dicts, to a pyarrow Table.
+    """Convert input rows, such as a DataFrame or a list of dicts, to a pyarrow Table.
 
     Args:
         data: The input rows.

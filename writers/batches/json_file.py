@@ -1,4 +1,4 @@
-"""Conversion of a JSON lines file to an Arrow table.
+"""Reading of JSON lines files as Arrow tables.
 
 Bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is missing in
 the result. A column that is missing in some lines is null there, unless the caller requires it in every line.

@@ -1,4 +1,4 @@
-"""Reading of rows from local Parquet, CSV, JSON lines and Avro files, plain or compressed, by path or glob pattern.
+"""Reading of rows from local Parquet, CSV, JSON lines and Avro files.
 
 The extension determines the format: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, optionally followed by
 `.gz`, `.bz2`, `.zst` or `.lz4`.

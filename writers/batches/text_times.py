@@ -50,7 +50,7 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Raise ColumnError if JSON text has a time with a UTC offset for a column without a time zone.
+    """Raise ColumnError if JSON has a UTC offset in a column without a time zone.
 
     Arrow would silently shift such a time.
 

@@ -37,7 +37,7 @@ class FileTarget:
         return join(self.partition, change_log_name(self.file_id, self.instant))
 
     def log_path(self, version: int = 1) -> str:
-        """Return the path of a log file that the instant writes to the file group, relative to the table.
+        """Return the path of a log file of the file group, relative to the table.
 
         `version` counts the logs of the instant in this file group.
         """

@@ -1,4 +1,4 @@
-"""Writer for log files of a file group, with an index entry for the keys that a log deletes."""
+"""Writer for log files of a file group."""
 
 from __future__ import annotations
 

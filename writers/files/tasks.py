@@ -108,7 +108,7 @@ class WriteTask:
 
 @dataclass(frozen=True)
 class Written:
-    """Result of a write task: the written file, the keys that it inserted and deleted, and its row counts.
+    """Result of a write task: the written file, its keys and its row counts.
 
     `inserted` and `deleted` are references to the key sets that the slot stores. docs/semantics.md defines how rows are
     counted. `exact` is True if the counts are exact.

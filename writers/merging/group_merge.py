@@ -1,4 +1,4 @@
-"""Merge of one file group: matches source rows with stored rows, and applies the merge clauses to the pairs.
+"""Merge of one file group: matches rows by key, and applies the merge clauses.
 
 The code runs in the task that writes the file group.
 

@@ -1,4 +1,4 @@
-"""Routing of merge source rows: finds the file groups of the matching stored rows, and creates the new rows.
+"""Routing of merge source rows to the file groups of their keys.
 
 Routing creates the new rows, because the planner needs their number. It writes nothing.
 
@@ -93,7 +93,7 @@ class Routed:
 def routed(
     store: Store, index: KeyIndex, view: View, rules: MergeRules, source: MergeSource, part_of_more: bool = False
 ) -> Routed:
-    """Route the source rows of a merge to the file groups of their keys, and create the new rows.
+    """Route the source rows of a merge to the file groups of their keys.
 
     Args:
         store: The store of the table.

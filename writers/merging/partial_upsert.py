@@ -71,7 +71,7 @@ class PartialRows(Protocol):
     """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Match the batch with the stored rows of the table, and return the write plan of the partial upsert.
+        """Return the write plan of a partial upsert of these rows.
 
         Args:
             context: The context of the write.
@@ -114,7 +114,7 @@ class PartialInMemory:
     batch: Batch
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Match the batch with the stored rows of the table, and return the write plan of the partial upsert."""
+        """Return the write plan of a partial upsert of these rows."""
         rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
         flags = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
         rules = rules_of(rows.batch.rows.schema.names, config, how, **flags)
@@ -125,7 +125,7 @@ class PartialInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Convert a batch to the table's current columns, and merge its rows so that each key has one row.
+    """Merge the rows of a batch, in the table's current columns, so that each key has one row.
 
     Raises:
         ColumnError: The batch has values for a column that was dropped.
@@ -189,7 +189,7 @@ def _batch_merge_function(config: TableConfig, mode: MergeMode) -> MergeRows | N
 
 
 def source_of(rows: DeduplicatedBatch) -> MergeSource:
-    """Convert a deduplicated batch to the source of a merge, with a column for the delete flag."""
+    """Convert a deduplicated batch to the source of a merge."""
     table = rows.batch.rows.select(
         [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]
     )
@@ -200,7 +200,7 @@ def source_of(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate a partial upsert into merge rules, with one clause each for updates, deletes and inserts.
+    """Translate a partial upsert into the rules of a merge.
 
     Args:
         names: The columns of the batch.

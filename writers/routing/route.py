@@ -39,7 +39,7 @@ S = TypeVar("S")
 
 
 class Mode(StrEnum):
-    """Effect of a write on a file group: create the group, rewrite its base file, or append a log file."""
+    """Kind of a write to a file group: a new group, a new base file, or a log file."""
 
     NEW = "new"
     REWRITE = "rewrite"
@@ -98,7 +98,7 @@ class ChunkRows(Protocol[S]):
 
 @dataclass(frozen=True)
 class Assignment:
-    """Changes that a write plan assigns to one file group, and how they are written to it.
+    """Changes of one file group in a write plan.
 
     Attributes:
         mode: The kind of write: a new file group, a rewritten base file or a log file.

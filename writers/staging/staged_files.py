@@ -68,7 +68,7 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """Convert a batch to a table for staging, with extra columns for the partition, key hash and delete flag.
+    """Convert a batch to a table for staging, with extra columns for other batch data.
 
     The table contains neither the terms of the batch nor the number of stale rows.
 

@@ -70,7 +70,7 @@ class StagedReading(Protocol):
 
 @dataclass(frozen=True)
 class MergeRowsStaged:
-    """Conversion of staged rows to the source of a merge, for rows that are already in their final form.
+    """Conversion of staged rows, which are already final, to the source of a merge.
 
     Attributes:
         config: The table's configuration when the rows were staged.
@@ -99,7 +99,7 @@ class MergeTask:
 
 @dataclass
 class MergeRouted:
-    """Result of a routing task of a merge: staged source rows by file group, and new rows sorted by key hash."""
+    """Result of a routing task of a merge: staged source rows and new rows."""
 
     met: list[Chunk[Piece]] = field(default_factory=list)
     new: list[Chunk[Piece]] = field(default_factory=list)

@@ -97,7 +97,7 @@ class RouteTask:
 
 @dataclass
 class RouteResult:
-    """Result of a routing task: staged rows by file group, key sets, and new rows sorted by key hash."""
+    """Result of a routing task: staged rows by file group, with their keys."""
 
     chunks: list[Chunk[Piece]] = field(default_factory=list)
     stale: int = 0

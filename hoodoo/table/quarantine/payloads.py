@@ -18,7 +18,7 @@ from hoodoo.writers.batches.row_files import rows_of
 
 
 def is_change(content: bytes | None) -> bool:
-    """Return whether a quarantine payload is a change event, or a row that was derived from a change event."""
+    """Return whether a quarantine payload is or comes from a change event."""
     row = row_in(content)
     return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
 
@@ -95,7 +95,7 @@ def message_in(content: bytes) -> pa.Table:
 
 
 def row_in(content: bytes | None) -> pa.Table | None:
-    """Decode a payload in Arrow format as a table with one row, or return None for any other payload."""
+    """Decode a payload in Arrow format as a table with one row, or return None."""
     try:
         return row_of(content) if content else None
     except (pa.ArrowException, OSError, ValueError):

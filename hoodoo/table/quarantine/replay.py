@@ -1,4 +1,4 @@
-"""Replay of quarantine rows: another attempt to write them, with the current columns and checks of the table."""
+"""Replay of quarantine rows: another attempt to write them to the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column changes of a table: adds, drops, renames, moves or retypes columns in one commit.
+"""Column changes: adds, drops, renames, moves or retypes columns of a table in one commit.
 
 The commit rewrites the file groups that engines would read incorrectly because they match columns by name. Most changes
 write no data files. Like any write, a column change starts again after a conflicting commit. Rewritten rows keep their
@@ -97,7 +97,7 @@ def alter(
         if retypes := retyped_columns(state.config.columns, after):
             if any(group.logs for group in attempt.needed.groups):  # values of rows that logs replace need not match
                 plans.compact(context)
-                raise Conflict("logs are compacted first")
+                raise Conflict("Log files must be compacted before the columns can change")
             require_fit(context, state, attempt.needed.groups, retypes)
         return attempt.run()
 
@@ -106,8 +106,6 @@ def alter(
 
 
 class _AlterAttempt:
-    """Attempt at a column change: rewrites file groups with the columns `after`, and then commits the slot."""
-
     def __init__(
         self, context: Context, state: TableState, after: TableSchema, settings: Mapping[str, str], limits: Limits
     ) -> None:
@@ -120,7 +118,9 @@ class _AlterAttempt:
     def run(self) -> Altered:
         if self.needed.groups and self._state.view.plans:
             self._context.run_plans(self._state.view)
-            raise Conflict("open plans are run first")  # protocol rule S4: their output has the columns of the plan
+            raise Conflict(
+                "Open compaction plans must run before the columns can change"
+            )  # protocol rule S4: their output has the columns of the plan
         timeline, action = self._context.timeline, self._state.config.write_action
         inflight = commit_metadata.inflight(ALTER)
         with timeline.attempt(action, inflight=inflight, state=self._state, mends=True) as attempt:
@@ -146,7 +146,7 @@ class _AlterAttempt:
         for file in merged_files:
             if isinstance(file, CorruptTable):
                 self._require_damage(file)
-                raise Conflict("cleaning deleted files of the snapshot")
+                raise Conflict("Cleaning deleted files that the column change needs")
             files.append(file)
         return files
 
@@ -158,17 +158,14 @@ class _AlterAttempt:
             raise problem
 
     def _draft(self, view: View, files: Sequence[DataFile]) -> SlotDraft:
-        """Return the content of the column change's slot, based on the newest view of the table.
-
-        Raises Conflict if the columns or the file groups to rewrite have changed, or if a compaction plan is open.
-        """
+        # Raises Conflict if the columns or the file groups to rewrite have changed, or if a compaction plan is open.
         if view.schemas != self._state.view.schemas:
-            raise Conflict("the table's columns changed")
+            raise Conflict("Another write changed the columns of the table")
         if rewrites(self._state.config, view, self._after, self._everything) != self.needed:
             # protocol rules S5, S6
-            raise Conflict("another write changed file groups that the column change has to rewrite")
+            raise Conflict("Another write changed file groups that the column change has to rewrite")
         if self.needed.groups and view.plans:
-            raise Conflict("a compaction was planned")
+            raise Conflict("Another process planned a compaction")
         touches = WriteSet(rewrites={group.file_id for group in self.needed.groups}, alters=True)
         needs = (SETTINGS,) if self._settings else ()
         columns, settings = self._after.to_json(), self._settings

@@ -1,4 +1,4 @@
-"""Backpressure: a writer that is faster than the compacting workers waits after each commit, so that reads stay fast.
+"""Backpressure: writers wait after a commit while compaction lags behind them.
 
 docs/semantics.md contains the rule. If a commit adds a log to a file group that then has at least `slow_after_logs`
 logs, the writer waits 50 ms for this log and for each log above that number, at most 5 s. It stops waiting when the
@@ -22,7 +22,9 @@ HUNG = 2  # workers count as hung if a file group has this many times `slow_afte
 
 
 def throttle(context: Context, config: TableConfig, seq: int) -> float:
-    """Slow down a writer after its commit if compaction lags. Returns the seconds spent waiting.
+    """Slow down a writer after its commit if compaction lags.
+
+    Returns the seconds spent waiting.
 
     The writer waits, or compacts, if workers are alive and the commit added logs to file groups with too many logs.
     """

@@ -1,4 +1,4 @@
-"""Entries of tables in a catalog, such as Glue or a Hive metastore, which a worker keeps up to date.
+"""Updates of a table's entries in catalogs such as Glue or a Hive metastore.
 
 A catalog may be unavailable, refuse a request or hang. Each request therefore runs in its own thread, and the caller
 polls for the response. A slow catalog does not delay other work. A request fails after a minute without a response.
@@ -19,15 +19,14 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 OF_ICEBERG, OF_HUDI = "register ", "register-hudi "
-"""Name prefixes of the tasks that update a catalog entry. The name of the entry follows."""
+"""Prefixes in the names of tasks that update a catalog entry."""
 _TIMEOUT_S = 60.0
 _AT_ONCE_S = 1.0
-"""Seconds to wait for a response while other work waits. Most catalogs respond faster."""
+# Seconds to wait for a response while other work waits. Most catalogs respond faster.
 
 
-class _Question:
-    """Request to a catalog in its own thread. `again` is True if the table has changed, so that it must be repeated."""
-
+class _CatalogRequest:
+    # `again` is True if the table has changed, so that the request must be repeated.
     def __init__(self, ask: Callable[[], str]) -> None:
         self.again, self.until = False, time.monotonic() + _TIMEOUT_S
         self._answer: list[str | BaseException] = []
@@ -53,7 +52,7 @@ class _Question:
 
 @dataclass
 class CatalogEntries:
-    """Catalog entries of one table: for its Iceberg export, and for the Hudi table.
+    """Catalog entries of one table: one for its Iceberg export, and one for the Hudi table.
 
     Attributes:
         iceberg: The name of the entry of the exported Iceberg table, or '' if there is no such entry.
@@ -66,15 +65,15 @@ class CatalogEntries:
     hudi: str
     opened: Callable[[], Any]
     lock: threading.Lock
-    _asked: dict[str, _Question] = field(default_factory=dict)
+    _asked: dict[str, _CatalogRequest] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
-        """Return the name of the task that updates the entry of a kind. Empty if there is no such entry."""
+        """Return the name of the task that updates an entry, or an empty list without an entry."""
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
     def unanswered(self) -> set[str]:
-        """Return the names of the update tasks whose response from the catalog has not been fetched yet."""
+        """Return the names of the update tasks that still wait for a response from the catalog."""
         return set(self._asked)
 
     def bring(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
@@ -107,12 +106,12 @@ class CatalogEntries:
             self._ask(part, context)
         return asked.answer()
 
-    def _ask(self, part: str, context: Context) -> _Question:
+    def _ask(self, part: str, context: Context) -> _CatalogRequest:
         def ask() -> str:
             with self.lock:
                 return (_update_hudi_entry if part.startswith(OF_HUDI) else _update_iceberg_entry)(self, context)
 
-        self._asked[part] = _Question(ask)
+        self._asked[part] = _CatalogRequest(ask)
         return self._asked[part]
 
 
@@ -159,7 +158,9 @@ def given_entries(
     catalog: object,
     catalog_properties: object,
 ) -> dict[str, CatalogEntries]:
-    """Return the catalog entries of each table, by table path, from the arguments of a worker.
+    """Return the catalog entries of each table from the arguments of a worker.
+
+    The keys are table paths. The result is empty if both `register` and `register_hudi` are None.
 
     The result is empty if both `register` and `register_hudi` are None.
 

@@ -1,4 +1,4 @@
-"""Table service that exports the table to Delta or Iceberg, and updates a worker's catalog entries.
+"""Table service that exports the table to Delta or Iceberg, and updates catalog entries.
 
 The option `export_formats` selects the formats. The service runs before cleaning, so that the newest exported snapshot
 does not refer to files that cleaning deletes. A catalog entry that fails is retried separately, and delays neither the
@@ -62,34 +62,31 @@ def _is_full_export_due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Export the table and update its catalog entries. Always returns False, because no work is left."""
+    """Export the table and update its catalog entries.
+
+    Returns False, because no work is left.
+    """
     duty = turn.duty
     is_whole = duty is None or duty.backoff.failures > 0 or _is_full_export_due(turn)  # else only open entries
-    _bring_entries(turn, OF_HUDI, is_whole)
+    _update_catalog_entries(turn, OF_HUDI, is_whole)
     if is_whole:
         _export(turn)
-    _bring_entries(turn, OF_ICEBERG, is_whole)
+    _update_catalog_entries(turn, OF_ICEBERG, is_whole)
     return False
 
 
-def _bring_entries(turn: Turn, kind: str, whole: bool) -> None:
-    """Update the catalog entries of a kind, except entries in backoff.
-
-    If `whole` is False, only entries that failed or wait for a response are updated.
-    """
+def _update_catalog_entries(turn: Turn, kind: str, whole: bool) -> None:
+    # If `whole` is False, only entries that failed or wait for a response are updated.
     duty = turn.duty
     if duty is None or turn.table not in duty.worker.entries:
         return
     for part in duty.worker.entries[turn.table].parts(kind):
         if (whole or part in _open_entries(turn)) and not duty.waits(part):
-            _bring(turn, duty, part, whole)
+            _update_catalog_entry(turn, duty, part, whole)
 
 
-def _bring(turn: Turn, duty: ServiceState, part: str, anew: bool) -> None:
-    """Update a catalog entry, or fetch the response of a running update.
-
-    A failure is logged, and starts the backoff of the entry.
-    """
+def _update_catalog_entry(turn: Turn, duty: ServiceState, part: str, anew: bool) -> None:
+    # Fetches the response of a running update. A failure is logged, and starts the backoff of the entry.
     began, name = turn.seconds(), part.partition(" ")[2]
     try:
         change = duty.worker.entries[turn.table].bring(part, turn.context, anew, duty.worker.once)
@@ -117,7 +114,7 @@ def _export(turn: Turn) -> None:
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:
-    """Export a view of the table to the formats that the option `export_formats` selects."""
+    """Export the table in the given state to the formats that the option `export_formats` selects."""
     from hoodoo.exports import export as exporting
 
     timeline = context.timeline
@@ -134,7 +131,10 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
 
 
 def before_clean(context: Context, config: TableConfig, view: View) -> None:
-    """Export the table before a user's clean operation. A failure is only logged, so that cleaning continues."""
+    """Export the table before a user's clean operation.
+
+    A failure is only logged, so that cleaning continues.
+    """
     if config.options.export_formats == NO_FORMAT:
         return
     try:

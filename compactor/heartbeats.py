@@ -1,4 +1,4 @@
-"""Hints that workers store in a table for other processes: heartbeats, the plans that they run, and their errors.
+"""Files that tell other processes about workers: heartbeats, running plans and errors.
 
 Hints avoid duplicate work and are not reliable. A worker writes no hint after the table was dropped or renamed, because
 the file would recreate the table's folders.
@@ -89,12 +89,12 @@ def delete_heartbeat(store: Store, worker: str) -> None:
 
 
 def plan_hint(instant: str) -> str:
-    """Return the path of the hint that a worker is running the compaction plan of `instant`."""
+    """Return the path of the file that shows that a worker runs a compaction plan."""
     return f"{HEARTBEATS}plan-{instant}"
 
 
 def holder(store: Store, instant: str) -> str:
-    """Return the name of the worker that runs a compaction plan according to its hint, or '' if there is no hint."""
+    """Return the name of the worker that runs a compaction plan, or '' if no worker runs it."""
     try:
         return store.get(plan_hint(instant)).decode(errors="replace")
     except FileNotFoundError:
@@ -102,13 +102,13 @@ def holder(store: Store, instant: str) -> str:
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Return whether a worker runs a compaction plan: the hint of the plan was renewed within the last 30 seconds."""
+    """Return whether a worker has shown within the last 30 seconds that it runs a compaction plan."""
     renewed_ms = store.modified_ms(plan_hint(instant))
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 
 
 def worker_is_alive(store: Store, now_ms: int, timeout_s: float) -> bool:
-    """Return whether any worker of this table has sent a heartbeat within the last `timeout_s` seconds."""
+    """Return whether a worker of this table sent a heartbeat in the last `timeout_s` seconds."""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
         sent_ms is not None and abs(now_ms - sent_ms) < timeout_s * 1000 for sent_ms in beats

@@ -1,4 +1,4 @@
-"""Work of a writer after its commit: it writes a checkpoint, runs due table services, and applies backpressure.
+"""Work of a writer after its commit: a checkpoint, due table services and backpressure.
 
 Failures are logged and not raised, because the commit is already final.
 """
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
-    """Run table services and other work that is due after the commit of slot `seq`.
+    """Run table services and other work after the commit of slot (commit number) `seq`.
 
     Returns the seconds that the writer waited for workers.
     """

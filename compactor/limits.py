@@ -19,11 +19,11 @@ _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wai
 
 
 class Stopped(Exception):
-    """Internal exception that stops a table service between two steps of its work. It never reaches the user."""
+    """Internal exception that stops a table service between two steps of its work."""
 
 
 def never() -> bool:
-    """Return False. Used as `stopped` for a table service that runs to its end."""
+    """Return False, for a table service that runs until no work is left."""
     return False
 
 
@@ -50,12 +50,14 @@ class Limits:
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
-        """Return the number of file groups to process at the same time, if the engine runs `engine` tasks at a time."""
+        """Return how many file groups are processed at the same time by an engine with `engine` tasks."""
         return min(engine, self.groups_at_once or engine)
 
 
 class Pace:
-    """Rate limiter for the bytes that the tasks of a process read and write. It also stops these tasks.
+    """Rate limiter for the bytes that tasks read and write.
+
+    It also stops these tasks.
 
     The tasks of a process share one instance. It makes them wait if they exceed the rate, and raises Stopped if
     `stopped` returns True. An unpickled copy in another process gets a share of the rate, because processes do not

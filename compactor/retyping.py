@@ -1,4 +1,4 @@
-"""Check that every stored value of a column can be converted exactly to the column's new type.
+"""Check that all stored values of a column can be converted exactly to its new type.
 
 The check reads the columns of each file group before anything is written. format/retype.py defines the conversions.
 """
@@ -43,7 +43,7 @@ class Unfit:
 
 @dataclass(frozen=True)
 class FitTask:
-    """Picklable task that searches one file group for values that cannot be converted to the new types.
+    """Picklable task that searches one file group for values that cannot be converted.
 
     Attributes:
         store: The table's store.
@@ -81,12 +81,12 @@ class FitTask:
 
 
 def run_fit(task: FitTask) -> list[Unfit]:
-    """Run a search task on one file group. Engines call this function."""
+    """Search one file group for values that cannot be converted to the new types."""
     return task()
 
 
 def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
-    """Return the columns whose new type cannot represent every value of the old type, with their new types.
+    """Return the columns whose new type cannot represent every value of the old type.
 
     The columns have their old names.
     """

@@ -1,4 +1,4 @@
-"""List of all table services. Workers and writers run the services in this order.
+"""List of all table services in the order in which they run.
 
 To add a service, define a `Service` in a folder of compactor/, import it here and add it to `SERVICES`. The command
 line uses this list too.

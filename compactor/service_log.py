@@ -1,4 +1,4 @@
-"""Log records of table services: one line per event, such as `event=compacted groups=3`."""
+"""Log records of table services, such as `event=compacted groups=3`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def _plain(value: Any) -> str:
 
 
 def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an event with its fields. Log handlers find the fields in the attribute `hoodoo` of the log record."""
+    """Log an event of a table service with its fields.
+
+    Log handlers find the fields in the attribute `hoodoo` of the log record.
+    """
     safe = {name: redact(value) if isinstance(value, str) else value for name, value in fields.items()}
     to.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
 
 
 def failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an exception in a table service: as a warning if a retry may succeed, and as an error otherwise."""
+    """Log an exception: as a warning if a retry may succeed, and as an error if not."""
     level = logging.WARNING if isinstance(problem, TryAgainError) else logging.ERROR
     say(level, event, to, **fields, error=type(problem).__name__, message=str(problem))

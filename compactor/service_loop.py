@@ -1,4 +1,4 @@
-"""Loop of a worker for one table: a thread that runs the table services in rounds, and a thread that sends heartbeats.
+"""Loop that runs the table services of a worker on one table, and sends heartbeats.
 
 Other tables and long compactions do not delay the loop or its heartbeats. A round heals the table and then runs each
 service that is due. A failing service is retried with backoff, and does not prevent other services from running. If no
@@ -69,8 +69,7 @@ class LoopSettings(WorkerSettings, Protocol):
 
 
 class _CountingEngine:
-    """Engine that counts its finished tasks for progress displays. Tasks of a remote engine are not counted."""
-
+    # Progress displays show the number. Tasks of a remote engine are not counted.
     def __init__(self, engine: Engine, tell: Callable[[int, int], None]) -> None:
         self._engine, self._tell = engine, tell
         self.remote, self.threads = engine.remote, engine.threads
@@ -94,7 +93,10 @@ class _CountingEngine:
 
 
 class ServiceLoop:
-    """Loop that runs table services on one table until the worker stops. Metrics are read from `work` and `seen`."""
+    """Loop that runs table services on one table until the worker stops.
+
+    Metrics are read from `work` and `seen`.
+    """
 
     def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: Limits) -> None:
         self.worker, self.table, self.limits = worker, table, limits
@@ -113,12 +115,12 @@ class ServiceLoop:
 
     @property
     def work(self) -> dict[str, Work]:
-        """The amount of work that each service has done on the table since the worker started."""
+        """Amount of work that each service has done on the table since the worker started."""
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
     def failing(self) -> bool:
-        """True if the newest round failed, or if a service or a part of its work failed and has not succeeded since."""
+        """True if a part of the work has failed and has not succeeded since."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
@@ -137,10 +139,8 @@ class ServiceLoop:
                 self._beating.join(self.worker.grace_s)
 
     def _guarded_round(self) -> tuple[bool, float]:
-        """Run a round of table services. Returns whether it did work, and the seconds to wait if it did not.
-
-        Exceptions are logged and the round is retried later, so that no error ends the loop.
-        """
+        # Returns whether the round did work, and the seconds to wait if it did not. Exceptions are logged and the round
+        # is retried later, so that no error ends the loop.
         try:
             busy = self.round()
         except (TableReplaced, TableNotFound) as problem:
@@ -193,15 +193,13 @@ class ServiceLoop:
 
     def _renew_heartbeats(self) -> None:
         while not self.quiet.is_set():
-            self._beat()
+            self._send_heartbeat()
             self.quiet.wait(self._beat_s)
         self._hint(lambda store: heartbeats.delete_heartbeat(store, self.worker.name))
 
-    def _beat(self) -> None:
-        """Send a heartbeat, and renew the hints for the worker's current work.
-
-        A heartbeat is sent only if the worker runs a service with `spares_writers`, and no such service keeps failing.
-        """
+    def _send_heartbeat(self) -> None:
+        # A heartbeat is sent only if the worker runs a service with `spares_writers`, and no such service keeps
+        # failing.
         spares = [duty for name, duty in self.duties.items() if SERVICES[name].spares_writers]
         tries = [self.backoff, *(part_backoff for duty in spares for part_backoff in duty.tries)]
         if spares and all(tried_backoff.failures < _UNFIT_FAILURES for tried_backoff in tries):
@@ -215,14 +213,17 @@ class ServiceLoop:
 
     # ---- one round
     def round(self) -> bool:
-        """Heal the table, and run each service that is due. Returns True if more work may be left."""
+        """Repair the table, and run each due service.
+
+        Returns True if more work may be left.
+        """
         if self._is_idle():
             return False
         context = replace(self.table.context(), engine=self.engine)
         first, self._store = self._store is None, context.store
         self._beat_s = min(BEAT_S, context.timeline.known().config.options.worker_timeout_s / 3)
         if first:
-            self._start()
+            self._prepare_first_round()
         state = context.timeline.heal()
         if state.external:
             state = context.timeline.ready()  # include the commits of other engines
@@ -238,10 +239,8 @@ class ServiceLoop:
         return busy
 
     def _is_idle(self) -> bool:
-        """Return whether there is nothing to do: the table is unchanged since a recent check, and no service is due.
-
-        Reads the store at most once, to find new slots.
-        """
+        # The table is unchanged since a recent check, and no service is due. Reads the store at most once, to find new
+        # slots.
         seq, checked_at = self._healed
         if self.seen is None or self.backoff.failures or time.monotonic() - checked_at >= LOOK_AGAIN_S:
             return False
@@ -278,9 +277,9 @@ class ServiceLoop:
         duty.succeeded()
         return busy
 
-    def _start(self) -> None:
-        """Send the first heartbeat before the first round, which may be long, and delete the hints of dead workers."""
-        self._beat()
+    def _prepare_first_round(self) -> None:
+        # Sends the first heartbeat before the first round, which may be long.
+        self._send_heartbeat()
         self._beating.start()
         self._hint(_sweep_hints, "sweep_failed")
 

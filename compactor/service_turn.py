@@ -1,4 +1,4 @@
-"""Table services, and turns. A turn is one run of one service on one table.
+"""Definition of table services, and of one run of a service on a table (its turn).
 
 A service has a name, a function that decides whether it is due, and a function that runs it. A writer gives each
 service a turn after its commit, and a worker does so in each round. Both use the list in service_list.py.
@@ -108,7 +108,10 @@ class Backoff:
 
 
 class WorkerSettings(Protocol):
-    """Settings of a worker that its services need. `entries` are the catalog entries to update, by table path."""
+    """Settings of a worker that its services need.
+
+    `entries` are the catalog entries to update, by table path.
+    """
 
     name: str
     poll_s: float
@@ -136,11 +139,14 @@ class ServiceState:
 
     @property
     def tries(self) -> list[Backoff]:
-        """The backoff of the service as a whole, and of each part of its work that failed."""
+        """Backoff of the service, and of each part of its work that failed."""
         return [self.backoff, *self.parts.values()]
 
     def forget(self) -> None:
-        """Reset all state except the counters in `work`, because another table is now at the path."""
+        """Reset all state except the counters in `work`.
+
+        Another table is now at the path.
+        """
         self.backoff.forget()
         self.parts.clear()
         self.problems.clear()
@@ -150,12 +156,15 @@ class ServiceState:
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Return whether the service must check the table: it has new slots, or the last check was 15 seconds ago."""
+        """Return whether the service must check the table again.
+
+        It must if the table has new commits, or if the last check was 15 seconds ago.
+        """
         seq, checked_at = self._looked_at
         return seq != view.seq or time.monotonic() - checked_at >= LOOK_AGAIN_S
 
     def looked(self, view: View) -> None:
-        """Record that the service has just checked the table as of `view`."""
+        """Record that the service has just checked the table."""
         self._looked_at = view.seq, time.monotonic()
 
     def look_again(self) -> None:
@@ -164,7 +173,7 @@ class ServiceState:
 
     # ---- periodic tasks
     def is_time(self, what: str, first_s: float = 0.0) -> bool:
-        """Return whether a periodic task of the service is due. It is first due `first_s` seconds after this call."""
+        """Return whether a periodic task is due, at first `first_s` seconds after this call."""
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_s)
 
@@ -174,7 +183,10 @@ class ServiceState:
 
     # ---- failures
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
-        """Record a failure of the service, or of a part of its work. Returns the seconds until the next attempt."""
+        """Record a failure, and return the seconds until the next attempt.
+
+        An empty `part` means the service itself.
+        """
         backoff = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
         failing_name = part or self.service
@@ -182,7 +194,7 @@ class ServiceState:
         return backoff.failed()
 
     def succeeded(self, part: str = "") -> None:
-        """Clear the failures of a part of the work, or of the service itself if `part` is empty."""
+        """Clear the failures of a part of the work, or of the service if `part` is empty."""
         self.problems.pop(part or self.service, None)
         if part:
             self.parts.pop(part, None)
@@ -196,7 +208,7 @@ class ServiceState:
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of one table service on one table.
+    """One run of a table service on a table.
 
     `view` is the newest view at the beginning of the turn. `duty` is the state that the worker keeps for the service,
     or None if a writer runs the turn after its commit. `idle_s` is the time that the worker has been idle, in seconds.
@@ -218,7 +230,7 @@ class Turn:
         return self.context.timeline.environment.now_ms()
 
     def any_worker_alive(self) -> bool:
-        """Return whether any worker of this table has sent a recent heartbeat. Reads the store."""
+        """Return whether a worker of this table has recently sent a heartbeat."""
         return heartbeats.worker_is_alive(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
 
     def has_passed(self, commit: int) -> bool:
@@ -230,12 +242,15 @@ class Turn:
         return bool(every) and self.view.commits - commit >= (every or 0)
 
     def seconds(self) -> float:
-        """Return how many seconds this turn has taken so far."""
+        """Return how many seconds this run of the service has taken so far."""
         return round(time.monotonic() - self.began, 3)
 
     # ---- log records and counters of a worker
     def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
-        """Log an event of the service, and add `done` to its counters. Does nothing in a writer's turn."""
+        """Log an event of the service, and add `done` to its counters.
+
+        Does nothing in a writer.
+        """
         if self.duty is None:
             return
         if done:
@@ -244,7 +259,9 @@ class Turn:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[bool]:
-        """Claim a part of the work by writing the hint file `key`. Yields False if another worker holds the claim.
+        """Claim a part of the work by writing the file `key`.
+
+        Yields False if another worker holds the claim.
 
         A hint only avoids duplicate work, so two holders do no harm. The worker's heartbeat renews the hint.
         """
@@ -273,7 +290,7 @@ class Turn:
 
 
 def attempt_hint(table: str, store: Store, action: Callable[[Store], None], event: str = "beat_failed") -> None:
-    """Call `action`, which writes or deletes a hint file. Exceptions are only logged, because hints are optional."""
+    """Write or delete a hint file with `action`, and only log exceptions."""
     try:
         action(store)
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""Salvage: replacement of file groups with unreadable base files or log files, keeping their readable rows.
+"""Salvage: replaces damaged file groups by new ones with their readable rows.
 
 A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
 newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
@@ -52,7 +52,7 @@ _SPENT = "Nothing was salvaged. Call salvage again when there are fewer writes."
 
 @dataclass(frozen=True)
 class DamagedPlace:
-    """Part of a data file or index entry that cannot be read.
+    """Unreadable part of a data file or index entry.
 
     Attributes:
         file: The path of the file.
@@ -71,7 +71,7 @@ class DamagedPlace:
 
 @dataclass(frozen=True)
 class Loss:
-    """Row that a salvage loses: a key whose newest version is unreadable, or a deleted key whose delete is unreadable.
+    """Row that a salvage loses because its newest version or its delete is unreadable.
 
     Attributes:
         partition: The path of the partition.
@@ -91,7 +91,7 @@ class Loss:
 
 @dataclass
 class SalvageReport:
-    """Result of a salvage: the damaged parts of files, and the rows that are lost.
+    """Result of a salvage: the damaged parts of files, and the lost rows.
 
     Attributes:
         dry_run: True if nothing was written.
@@ -118,7 +118,9 @@ class SalvageReport:
 
 
 def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-    """Replace every damaged file group by a new one with its readable rows. This reads the whole table.
+    """Replace every damaged file group by a new one with its readable rows.
+
+    This reads the whole table.
 
     Raises:
         OptionError: Rows would be lost, and accept_loss is False. Nothing was written.
@@ -133,13 +135,13 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
     state = context.timeline.heal()
     view, config = state.view, state.config
     report = SalvageReport(dry_run)
-    damaged = [group for group in view.groups() if _look(context, config, group, report)]
+    damaged = [group for group in view.groups() if _examine_file_group(context, config, group, report)]
     if dry_run or not damaged:
         return report
     if report.lost and not accept_loss:
         raise _refusal(report)
     report.kept_aside = tuple(_copy_damaged_files(context.store, {damaged.file for damaged in report.places}))
-    report.instant = _replace(context, damaged)
+    report.instant = _replace_damaged_groups(context, damaged)
     return report
 
 
@@ -161,8 +163,7 @@ def _refusal(report: SalvageReport) -> OptionError:
     )
 
 
-def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
-    """Return whether a file group is damaged. A damaged file group is added to `report`."""
+def _examine_file_group(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
     entries = list(_damaged_entries(context, group))
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
@@ -186,7 +187,7 @@ def _look(context: Context, config: TableConfig, group: FileGroup, report: Salva
 
 
 def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlace]:
-    """Yield the unreadable index entries of a file group, which a salvage replaces together with the data files."""
+    # A salvage replaces index entries together with the data files.
     for placed in group.files():
         if placed.file.index:
             try:
@@ -196,15 +197,13 @@ def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlac
 
 
 class _GroupSalvage:
-    """Salvage of one file group: its readable rows, its unreadable parts, and the rows that are lost."""
-
     def __init__(self, context: Context, config: TableConfig, group: FileGroup) -> None:
         self._context, self._config, self._group = context, config, group
         store, schema = context.store, config.stored_schema
         base = group.base.file if group.base else None
         self._base = list(damage.read_base(store, config, base, schema)) if base else []
         self._compacted = False  # True if a compaction made the base from the previous slice, which is undamaged
-        self._former = self._rows_before(schema)
+        self._former = self._readable_earlier_rows(schema)
         self._logs = [
             part for file in slices.logs_in_order(group) for part in damage.read_log(store, config, file, schema)
         ]
@@ -215,12 +214,9 @@ class _GroupSalvage:
             schema,
         )
 
-    def _rows_before(self, schema: pa.Schema) -> pa.Table:
-        """Return the rows of the previous file slice whose newer versions in the base file are unreadable.
-
-        The result is empty if the previous file slice was cleaned, or if the index does not contain the keys of the
-        base file.
-        """
+    def _readable_earlier_rows(self, schema: pa.Schema) -> pa.Table:
+        # These are rows of the previous file slice whose newer versions in the base file are unreadable. There are none
+        # if the previous slice was cleaned, or if the index does not contain the keys of the base file.
         group, no_rows = self._group, schema.empty_table()
         if group.base is None or not any(isinstance(part, Damage) and part.rows for part in self._base):
             return no_rows
@@ -243,20 +239,19 @@ class _GroupSalvage:
     def _merged(self, base: Sequence[pa.Table], logs: list[KeyedChanges], schema: pa.Schema) -> pa.Table:
         base_rows = pa.concat_tables([schema.empty_table(), *base])
         policy = self._config.merge_policy
-        return policy.applied(base_rows, [_over_rows(part, base_rows) for part in policy.one_per_key(logs)])
+        return policy.applied(
+            base_rows, [_drop_partial_updates_without_row(part, base_rows) for part in policy.one_per_key(logs)]
+        )
 
     # ---- losses
     def losses(self) -> list[Loss]:
-        """Return the lost rows: keys whose newest version is damaged, and rows with unreadable keys.
-
-        Damaged rows take part in a merge of keys and ordering values. A damaged row that wins is a loss. A damaged row
-        with an unknown ordering value counts as the winner.
-        """
+        # Damaged rows take part in a merge of keys and ordering values. A damaged row that wins is a loss. A damaged
+        # row with an unknown ordering value counts as the winner.
         kept = set(self.rows[RECORD_KEY].to_pylist())
         lost = dict[str, Damage]()
         ghosts = self._merged(
             [self._narrow(part, number) for number, part in self._base_keys()],
-            [self._narrow_changes(part, number) for number, part in self._numbered(self._logs)],
+            [self._narrow_changes(part, number) for number, part in self._with_index_of_damage(self._logs)],
             self._narrow_schema(),
         )
         ghosts = ghosts.filter(pa.array(ghosts[_GHOST].to_numpy() >= 0))
@@ -277,7 +272,7 @@ class _GroupSalvage:
         return keyed_losses + [Loss(partition, None, False, *location) for location in self._losses_without_keys()]
 
     def _losses_without_keys(self) -> Iterator[tuple[str, int]]:
-        """Yield the file and the number of lost rows for each damage with unreadable keys."""
+        # Yields the file and the number of lost rows.
         base_damages = [damaged_part for damaged_part in self.damages if damaged_part.file.kind == BASE]
         keys = [part[RECORD_KEY].combine_chunks() for number, part in self._base_keys() if number >= 0]
         keys += [self._former[RECORD_KEY].combine_chunks()] if self._compacted else []
@@ -293,7 +288,7 @@ class _GroupSalvage:
                 yield damaged_part.file.path, max(0, missing)
 
     def _reappearing_keys(self, damaged_log: Damage) -> list[str]:
-        """Return the keys that come back because a log with their deletes is damaged. Its index entry has the keys."""
+        # The index entry of the log has the keys of its deletes.
         if not damaged_log.deletes or not damaged_log.file.index:
             return []
         keys = self.rows[RECORD_KEY]
@@ -309,11 +304,8 @@ class _GroupSalvage:
         return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
 
     def _base_keys(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the rows of the base file whose keys are known, each key once, with the index of their damage or -1.
-
-        A row of the previous file slice counts as the newest version if a compaction made the base file from that
-        slice. If not, it may be an older version.
-        """
+        # Yields each key once, with the index of its damage or -1. A row of the previous file slice counts as the
+        # newest version only if a compaction made the base file from that slice.
         former_keys = self._former[RECORD_KEY].combine_chunks()
         if len(former_keys):
             damaged = next(
@@ -322,17 +314,17 @@ class _GroupSalvage:
                 if damaged_part.file.kind == BASE and damaged_part.rows
             )
             yield -1 if self._compacted else damaged, self._former
-        for number, part in self._numbered(self._base):
+        for number, part in self._with_index_of_damage(self._base):
             assert isinstance(part, pa.Table)
             yield (
                 number,
                 part if number < 0 else part.filter(pc.invert(pc.is_in(part[RECORD_KEY], value_set=former_keys))),
             )
 
-    def _numbered(
+    def _with_index_of_damage(
         self, parts: Sequence[pa.Table | KeyedChanges | Damage]
     ) -> Iterator[tuple[int, pa.Table | KeyedChanges]]:
-        """Yield the readable parts with -1, and the unreadable parts with known keys with the index of their damage."""
+        # Readable parts get -1.
         numbers = {id(damaged_part): number for number, damaged_part in enumerate(self.damages)}
         for part in parts:
             if not isinstance(part, Damage):
@@ -351,8 +343,8 @@ class _GroupSalvage:
         return KeyedChanges(self._narrow(changes.rows, number), changes.delete, changes.unconditional, columns)
 
 
-def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
-    """Remove partial updates of keys without a row in `rows`, because their other columns are unknown."""
+def _drop_partial_updates_without_row(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
+    # The other columns of such rows are unknown.
     if not changes.unset:
         return changes
     has_row = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
@@ -360,10 +352,7 @@ def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
 
 
 def _copy_damaged_files(store: Store, paths: set[str]) -> Iterator[str]:
-    """Copy damaged files to the folder `salvaged`, which services ignore, and yield the paths of the copies.
-
-    Skips missing files.
-    """
+    # Services ignore the folder `salvaged`. Missing files are skipped.
     for path in sorted(paths):
         try:
             data = store.get(path) if store.size(path) <= IN_MEMORY else store.mapped(path)
@@ -373,17 +362,13 @@ def _copy_damaged_files(store: Store, paths: set[str]) -> Iterator[str]:
         yield SALVAGED + path
 
 
-def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
-    """Replace damaged file groups by new ones with their readable rows, in one commit, and return its instant.
-
-    Raises:
-        Conflict: Another process wrote to one of the groups.
-    """
+def _replace_damaged_groups(context: Context, groups: Sequence[FileGroup]) -> str:
+    # Returns the instant. Raises Conflict if another process wrote to one of the groups.
     ids = [new_file_id(context.timeline.environment.token) for _ in groups]
 
     def inflight(base: View) -> bytes:
         if any(base.group(group.partition, group.file_id) != group for group in groups):
-            raise Conflict("a damaged file group was written")
+            raise Conflict("Another process wrote to a damaged file group")
         return commit_metadata.inflight(CLUSTER)
 
     requested = commit_metadata.requested_replace(SALVAGE)
@@ -391,7 +376,7 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
         files = [
             file
             for group, file_id in zip(groups, ids, strict=True)
-            if (file := _write(context, attempt, group, file_id))
+            if (file := _write_readable_rows(context, attempt, group, file_id))
         ]
         replaced_groups = tuple((group.partition, group.file_id) for group in groups)
         touches = WriteSet(replaces={group.file_id for group in groups})
@@ -400,8 +385,8 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
         ).instant
 
 
-def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
-    """Write a new base file with the readable rows of a file group. Returns None if no row is readable."""
+def _write_readable_rows(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
+    # Returns None if no row is readable.
     config = attempt.config
     rows = _GroupSalvage(context, config, group).rows
     if not len(rows):

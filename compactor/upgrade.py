@@ -1,4 +1,4 @@
-"""Upgrade of a table from version 6 to version 9, which Hudi 1.x would perform at its first write.
+"""Upgrade of a table from version 6 to version 9, as Hudi 1.x performs at its first write.
 
 The upgrade runs open compaction plans and compacts all logs. Then it writes a new timeline next to the old one and
 replaces the properties, which refer to the new timeline.
@@ -61,7 +61,9 @@ class AdoptResult:
 
 
 def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResult:
-    """Upgrade a table from version 6 to version 9. The number `slot` in the result is 0.
+    """Upgrade a table from version 6 to version 9.
+
+    The number `slot` in the result is 0.
 
     Raises:
         UnsupportedTable: The table cannot be upgraded. Nothing has been written.
@@ -72,13 +74,13 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
     metadata_properties.remove_metadata_table(store, environment.now_ms())  # it would not contain the compaction
     compacted = run.compact()
     instants = run.write_timeline()
-    newest = _properties(hoodie_properties.load(store))
+    newest = _properties_of_version_9(hoodie_properties.load(store))
     store.put(PROPERTIES, hoodie_properties.render(newest, environment.now_ms()))
     return replace(finished(store, run.config), compacted=compacted, instants=instants)
 
 
 def finished(store: Store, config: TableConfig) -> AdoptResult:
-    """Finish the upgrade of a table whose properties already contain version 9, by deleting the instants of version 6.
+    """Finish an interrupted upgrade by deleting the instants of version 6.
 
     This last step may be missing after a crash.
     """
@@ -94,7 +96,6 @@ class _Upgrade:
         self.history = TimelineV1History(store, self.config)
 
     def require_possible(self) -> None:
-        """Raise UnsupportedTable if the table cannot be upgraded, for example because of pending instants."""
         view, all_instants = self.history.head(), self.history.instants()
         completed = {entry.time for entry in all_instants if entry.state is State.COMPLETED}
         if not completed:
@@ -116,7 +117,7 @@ class _Upgrade:
                 "table.",
                 property="hoodie.populate.meta.fields",
             )
-        if view.savepoints and (shared := self._shared_logs()):
+        if view.savepoints and (shared := self._path_of_shared_log()):
             raise UnsupportedTable(
                 f"Log file {shared} contains blocks of several commits, which version 9 cannot distinguish: the "
                 f"snapshots of the savepoints {', '.join(sorted(view.savepoints))} would be unreadable. Delete these "
@@ -129,8 +130,8 @@ class _Upgrade:
     def _seen(self, view: View) -> TableConfig:
         return replace(self.config, created=self.history.created()).with_schemas(view.schemas)
 
-    def _shared_logs(self) -> str:
-        """Return the path of a log file that several commits wrote to, which version 9 does not support, or ''."""
+    def _path_of_shared_log(self) -> str:
+        # Version 9 does not support a log file that several commits wrote to.
         seen = set[str]()
         for slot in self.history.slots(0, self.history.known_head().seq):
             for file in slot.files:
@@ -141,13 +142,13 @@ class _Upgrade:
 
     # ---- compaction of all logs of version 6
     def compact(self) -> int:
-        """Compact all log files, and return the number of compacted file groups. Open compaction plans run first."""
+        # Open compaction plans run first.
         done, view = 0, self.history.head()
         for plan in sorted(view.plans.values(), key=lambda plan: plan.instant):
-            done += self._run(plan, self.history.head())
+            done += self._run_compaction_plan(plan, self.history.head())
         view = self.history.head()
         if groups := [group for group in view.groups() if group.logs]:
-            done += self._run(self._planned(view, groups), self.history.head())
+            done += self._run_compaction_plan(self._planned(view, groups), self.history.head())
             self.history.head()
         return done
 
@@ -161,8 +162,8 @@ class _Upgrade:
         self.store.create(f"{HOODIE}{instant}.compaction.requested", compaction_plan(plan, sizes))
         return Plan(view.seq + 1, instant, ms_of_instant(instant), plan)
 
-    def _run(self, plan: Plan, view: View) -> int:
-        """Run a compaction plan: merge its logs into base files with the plan's instant. Later logs stay."""
+    def _run_compaction_plan(self, plan: Plan, view: View) -> int:
+        # Merges the logs of the plan into base files with the plan's instant. Later logs stay.
         self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
         config = self._seen(view)
         current_groups = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
@@ -209,7 +210,7 @@ class _Upgrade:
 
     # ---- the timeline
     def write_timeline(self) -> int:
-        """Write the timeline of version 9, which version 6 ignores. Returns the number of instants in it."""
+        # Version 6 ignores the timeline of version 9. Returns the number of instants in it.
         new = upgraded(self.history)
         for key, _ in list(self.store.list(TIMELINE)):  # left by an unfinished upgrade
             self.store.delete(key)
@@ -242,12 +243,10 @@ def _without_nulls(value: object) -> object:
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
-def _properties(config: TableConfig) -> dict[str, str]:
-    """Return the table properties for version 9, as an upgrade by Hudi 1.2 would write them.
-
-    The key generator follows from the key and partition columns, so that new keys are encoded like the stored keys. The
-    complex key generator would now encode a single key column differently.
-    """
+def _properties_of_version_9(config: TableConfig) -> dict[str, str]:
+    # The properties are those of an upgrade by Hudi 1.2. The key generator follows from the key and partition columns,
+    # so that new keys are encoded like the stored keys. The complex key generator would now encode a single key column
+    # differently.
     values = {name: text for name, text in config.raw.items() if name not in (_PRECOMBINE, _PAYLOAD, _GENERATOR)}
     legacy = {"hoodie.table.legacy.payload.class": config.raw[_PAYLOAD]} if config.raw.get(_PAYLOAD) else {}
     order = {"hoodie.table.ordering.fields": ",".join(config.order_by)} if config.order_by else {}

@@ -49,12 +49,8 @@ class Outcome:
 
 
 class _ThreadsOfWorker:
-    """Engine that runs the tasks of all tables of a worker in threads of this process.
-
-    At most one task per core runs at a time, or as many as `limits` allows. Memory does not grow with the number of
-    tables.
-    """
-
+    # At most one task per core runs at a time, or as many as `limits` allows. Memory does not grow with the number of
+    # tables.
     remote = False
 
     def __init__(self, limits: Limits) -> None:
@@ -76,7 +72,9 @@ def _ignore_progress(path: str, done: int, groups: int) -> None: ...
 
 
 class Worker:
-    """Worker that runs table services on tables until `stop` is called, or SIGTERM or SIGINT arrives.
+    """Worker that runs table services on tables until it is stopped.
+
+    `stop`, SIGTERM and SIGINT stop it.
 
     Attributes:
         name: The name of the worker: host name, process id and a random suffix.
@@ -144,7 +142,7 @@ class Worker:
                     f"Service {printable(name)} does not exist: expected one of {', '.join(SERVICES)}.",
                     option="services",
                 )
-        served = _targets(tables)
+        served = _service_targets(tables)
         if not self.services or not served:
             raise OptionError(
                 "A worker needs at least one table and one service. Pass both.",
@@ -186,9 +184,7 @@ class Worker:
         self._stopped_at = 0.0
         for path, times in Counter(table.path for table in served).items():
             if times > 1:
-                raise OptionError(
-                    f"Table {path} occurs {times} times. Pass each table to a worker once.", option="tables"
-                )
+                raise OptionError(f"Table {path} was passed {times} times. Pass each table only once.", option="tables")
         if (register is not None or register_hudi is not None) and EXPORT.name not in self.services:
             raise OptionError(
                 f"Catalog entries are updated by the service {EXPORT.name!r}, which is not in services: "
@@ -221,7 +217,7 @@ class Worker:
         Returns:
             The outcome: the tables that failed, and whether all work was finished.
         """
-        with self._signals(), self._metrics() as where:
+        with self._signals(), self._serve_metrics() as where:
             say(
                 logging.INFO,
                 "started",
@@ -248,8 +244,8 @@ class Worker:
         return True
 
     @contextmanager
-    def _metrics(self) -> Iterator[dict[str, Any]]:
-        """Serve metrics if a port is set, and yield their URL as a field for the log record `started`."""
+    def _serve_metrics(self) -> Iterator[dict[str, Any]]:
+        # Yields the URL as a field for the log record `started`.
         if self.metrics_port is None:
             yield {}
             return
@@ -277,8 +273,7 @@ class Worker:
                 signal.signal(number, handler)
 
 
-def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
-    """Convert open tables to the form that the loops of a worker serve. Raises OptionError for anything else."""
+def _service_targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     is_list = isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict))
     candidates = list(tables) if is_list and not hasattr(tables, "handle") else None  # a single table is not a list
     if candidates is None or not all(

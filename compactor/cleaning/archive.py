@@ -1,4 +1,4 @@
-"""Archiving: removal of old slots and Hudi instants, so that opening a table and committing stay fast.
+"""Archiving: removal of old commits from the timelines, so that opening a table stays fast.
 
 Slots and Hudi's instants follow different rules (docs/protocol.md). A slot is deleted if no snapshot, plan, savepoint
 or slow write can need it. Before that, a watermark with a checkpoint replaces it.
@@ -41,7 +41,7 @@ _PLANNED = (CLEAN, COMPACTION)  # the requested file of these actions contains a
 
 @dataclass
 class ArchiveResult:
-    """Result of archiving: the numbers of slots and Hudi instants that were removed from the active timeline.
+    """Result of archiving: the numbers of removed slots (commits) and Hudi instants.
 
     Attributes:
         slots: Number of slots that were deleted.
@@ -138,11 +138,8 @@ def _newest_slot_older_than(timeline: TableTimeline, view: View, age_ms: int) ->
 
 # ---- Hudi's timeline
 def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int, bound: str | None) -> int:
-    """Move the oldest instants of Hudi's timeline into Hudi's history folder, and return their number.
-
-    The history file, its manifest and its version are written first. Then the active files are deleted, oldest first.
-    `bound` is an instant that has to stay, like all instants after it, or None.
-    """
+    # The history file, its manifest and its version are written first. Then the active files are deleted, oldest first.
+    # `bound` is an instant that has to stay, like all instants after it.
     if _oldest_kept(timeline.store, keep) is None:
         return 0
     last = min(

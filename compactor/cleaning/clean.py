@@ -1,4 +1,4 @@
-"""Cleaning: deletion of the data files that no retained snapshot can need.
+"""Cleaning: deletion of data files that no retained snapshot needs.
 
 The files to delete follow from the slots, so cleaning does not list the table.
 """
@@ -25,7 +25,7 @@ _CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 @dataclass
 class CleanResult:
-    """Result of a clean operation: the deleted data files, and the oldest readable slot.
+    """Result of a clean operation: the deleted data files, and the oldest readable slot (commit number).
 
     Attributes:
         min_readable: The oldest slot whose snapshot stays readable.
@@ -77,7 +77,7 @@ def clean(
 
 
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Clean the table, and give up old snapshots even if no file can be deleted, so that their slots can be archived.
+    """Clean the table, and make old snapshots unreadable so that their commits can be archived.
 
     If no file can be deleted, a slot is written only if the oldest readable slot advances by at least `worth_slots`.
     """
@@ -116,7 +116,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
 
 
 def draft_of(view: View, oldest: int, leased: Iterable[int], forgets: bool = False) -> SlotDraft | None:
-    """Return the content of a clean operation's slot, which makes the snapshots before slot `oldest` unreadable.
+    """Return the content of the commit that makes snapshots before slot `oldest` unreadable.
 
     Files that the slots in `leased` need stay. Returns None if no file can be deleted, unless `forgets` is True and the
     oldest readable slot advances.

@@ -16,7 +16,10 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 # ---- cleaning
 def clean_due(turn: Turn) -> bool:
-    """Return whether cleaning is due. In a worker, partition expiry and orphan removal also make it due."""
+    """Return whether the clean service should run now.
+
+    In a worker, partition expiry and orphan removal also make it due.
+    """
     duty = turn.duty
     if duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
@@ -33,7 +36,7 @@ def _cleans(turn: Turn, duty: ServiceState) -> bool:
 
 
 def run_clean(turn: Turn) -> bool:
-    """Run the clean service. Returns True if files were deleted.
+    """Run the clean service, and return whether it deleted files.
 
     A writer only deletes files beyond retention. Before that, a worker drops expired partitions and removes orphan
     files.
@@ -82,14 +85,17 @@ def _sweep(turn: Turn, duty: ServiceState) -> None:
 
 # ---- archiving, as often as the table is cleaned
 def archive_due(turn: Turn) -> bool:
-    """Return whether archiving is due: in a writer after `clean_every` commits, in a worker also every hour."""
+    """Return whether the archive service should run now: after `clean_every` commits, in a worker also hourly."""
     if turn.duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
     return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
 def run_archive(turn: Turn) -> bool:
-    """Archive old slots and Hudi instants. Always returns False, because no work is left."""
+    """Archive old commits and Hudi instants.
+
+    Returns False, because no work is left.
+    """
     from hoodoo.compactor.cleaning.archive import archive
 
     result = archive(turn.context.timeline, turn.config)

@@ -1,4 +1,4 @@
-"""Explanations for users why a clean operation deleted no files. They do not affect cleaning."""
+"""Explanations why a clean operation deleted no files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.timeline.views.view import Superseded, View
 
 
 def why_kept(timeline: TableTimeline, keep: Retention) -> str:
-    """Explain why cleaning keeps the replaced files of a table, or that no file was replaced."""
+    """Explain why cleaning keeps the replaced files of a table."""
     view = timeline.history.head()
     if not view.superseded:
         return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"

@@ -39,7 +39,7 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Record keys to search for in one partition, with their hashes in ascending order."""
+    """Record keys of one partition to search for, with their hashes in ascending order."""
 
     keys: pa.Array
     hashes: np.ndarray
@@ -57,7 +57,7 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
 
 @dataclass
 class KeySearch:
-    """Search for record keys, by partition, in data files. Results are cached, because files never change."""
+    """Search for record keys in data files, with cached results."""
 
     store: Store
     index: KeyIndex
@@ -66,7 +66,7 @@ class KeySearch:
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
-        """Return the paths of the files that contain a wanted key of their partition, in rows or in deletes.
+        """Return the paths of the files whose rows or deletes contain a wanted key of their partition.
 
         `files` contains the path, partition and index entry of each file to search.
         """
@@ -93,7 +93,7 @@ class KeySearch:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Return whether a file contains a wanted key, by reading the keys of all its rows and deletes."""
+        """Read all keys of a file, and return whether a wanted key is among them."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(chunk, value_set=keys), min_count=0).as_py() for chunk in self._keys_of(path))
@@ -103,11 +103,14 @@ class KeySearch:
             return self.store.exists(path)
 
     def knows(self, path: str) -> bool | None:
-        """Return whether a file contained a wanted key when it was searched, or None if it was not searched."""
+        """Return whether a searched file contained a wanted key, or None if it was not searched."""
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file that have a wanted key, with their non-nested columns. Skips unreadable files."""
+        """Yield the rows of a file that have a wanted key, without nested columns.
+
+        Yields no rows for an unreadable file.
+        """
         keys = self.keys[partition].keys
         name = parse_data_file(path.rpartition("/")[2])
         with suppress(FileNotFoundError, CorruptTable, UnsupportedTable, pa.ArrowException):
@@ -184,7 +187,7 @@ class KeySearch:
         return pa.concat_arrays([wanted_keys.keys for wanted_keys in self.keys.values()])
 
     def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
-        """Return the index entries that contain the text of a wanted key of their partition.
+        """Return the index entries that contain a wanted key of their partition as text.
 
         The same text in another partition is a different key. `file_ids` maps file ids to partitions.
         """

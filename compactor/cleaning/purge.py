@@ -1,4 +1,4 @@
-"""Purging: removal of rows from a table and its history, so that they cannot be recovered, such as for the GDPR.
+"""Purging: removal of rows from a table and its history, so that they cannot be recovered.
 
 A purge deletes the keys, and rewrites every file slice that contains one of them. Then it deletes the superseded files,
 the files of dead writers, and checkpoints with values of the rows. Finally it checks the result with `PurgeProof` and
@@ -69,7 +69,9 @@ def purge(
         unblocked()
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
     view, run = state.view, _Purge(context, state.config, batch)
-    if run.forget_changes():  # it blocks no consumer: one that has read past the delete can also read past this commit
+    if (
+        run.supersede_change_logs()
+    ):  # it blocks no consumer: one that has read past the delete can also read past this commit
         view = context.timeline.history.head()
     run.require_free(view)
     unblocked()
@@ -77,22 +79,21 @@ def purge(
         context.run_plans(context.timeline.history.head())
         run.delete()
         run.compact()
-        run.forget_changes()
+        run.supersede_change_logs()
         is_clean = run.clean()
-        run.forget_overlays()
+        run.delete_overlay_files()
         if is_clean and not run.live_holders(context.timeline.history.head()):
             break
     proof = PurgeProof(context.timeline, run.search)
-    findings = run.sweep_dead_writers(proof, older_than_hours)
+    findings = run.roll_back_dead_writers(proof, older_than_hours)
     bounds = BoundSearch(context.timeline, state.config, batch, run.search, run.removed)
-    run.forget_checkpoints(bounds)
+    run.delete_checkpoints_with_values(bounds)
     return proof.report(len(batch), run.removed, findings, bounds.remaining())
 
 
 @dataclass(frozen=True)
 class _LiveRows(InProcess):
-    """Source of deletes that deletes only existing keys. A delete of a missing key would write the key into a log."""
-
+    # Deletes only existing keys, because a delete of a missing key would write the key into a log.
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
         located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
@@ -130,7 +131,7 @@ class _Purge:
         return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
     def require_free(self, view: View, live: bool = True) -> None:
-        """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file that contains a key to purge.
+        """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file with a purged key.
 
         If `live` is True, files of the newest snapshot are checked too, not only superseded files.
         """
@@ -176,8 +177,6 @@ class _Purge:
             self.removed.rewritten += sum(file.kind == "base" for file in slot.files)
 
     def compact(self) -> None:
-        """Compact the file groups whose base file or log files contain a key to purge."""
-
         def choose(view: View) -> CompactionPlan:
             live = self.live_holders(view)
             groups = (group for group in behind(view, 1) if group.partition in self.search.keys)
@@ -189,12 +188,8 @@ class _Purge:
             self.removed.rewritten += plans.run(self.context, plan).groups
             self._did(plan.instant)
 
-    def forget_changes(self) -> bool:
-        """Rewrite the base files whose change logs contain a key to purge, so that the change logs are superseded.
-
-        Only file groups whose own files contain no such key are rewritten here, without changes. Returns True if a file
-        was rewritten.
-        """
+    def supersede_change_logs(self) -> bool:
+        # Rewrites only file groups whose own files contain no purged key. Their change logs are then superseded.
         known_groups = self.context.timeline.history.known_head().groups(self.search.keys)
         if not any(group.base and group.base.file.changes for group in known_groups):
             return False
@@ -220,7 +215,7 @@ class _Purge:
         return bool(result.instant)
 
     def clean(self) -> bool:
-        """Delete every superseded file that contains a key to purge, even if retention would keep it.
+        """Delete every superseded file that contains a purged key, even if retention would keep it.
 
         Deletes nothing if a savepoint, a lease or a consumer began to need one of the files during the purge. The
         report then lists these files.
@@ -261,8 +256,8 @@ class _Purge:
         self._did(slot.instant)
         return True
 
-    def forget_overlays(self) -> None:
-        """Delete the overlay files of earlier exported snapshots immediately, because they contain whole rows."""
+    def delete_overlay_files(self) -> None:
+        # Overlay files contain whole rows.
         history, store = self.context.timeline.history, self.context.store
         history.head()
         for key, size in passed_files(store, passed_overlays(history)):
@@ -270,11 +265,8 @@ class _Purge:
             self.removed.deleted += 1
             self.removed.bytes += size
 
-    def sweep_dead_writers(self, proof: PurgeProof, older_than_hours: float) -> Findings:
-        """Roll back old pending writes and delete their files, if such a write may still bring a purged key back.
-
-        Returns the result of the final check of the table after that.
-        """
+    def roll_back_dead_writers(self, proof: PurgeProof, older_than_hours: float) -> Findings:
+        # An old pending write may still bring a purged key back.
         timeline = self.context.timeline
         running = proof.wait_for_writes()
         findings = proof.look(timeline.heal().view, running, self.removed)
@@ -290,8 +282,8 @@ class _Purge:
         self.removed.bytes += sum(file.size for file in deleted)
         return remaining_findings
 
-    def forget_checkpoints(self, bounds: BoundSearch) -> None:
-        """Delete the checkpoints that contain a purged value as a column minimum or maximum. Slots can replace them."""
+    def delete_checkpoints_with_values(self, bounds: BoundSearch) -> None:
+        # Slots can replace a checkpoint.
         for key in bounds.checkpoints():
             self.context.store.delete(key)
 

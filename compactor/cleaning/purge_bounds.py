@@ -1,4 +1,4 @@
-"""Search for values of purged rows in column statistics, where they may remain after the data files are deleted.
+"""Search for values of purged rows that remain in column statistics.
 
 Slots, checkpoints and exports contain the minimum and maximum of each column of a file (its bounds).
 """
@@ -33,7 +33,7 @@ _Values = dict[tuple[str, str], set[Any]]  # values, encoded like bounds, by par
 
 @dataclass(frozen=True)
 class RemainingBounds:
-    """Files that still contain a value of a purged row, as the column minimum or maximum of a deleted data file.
+    """Files whose column statistics still contain a value of a purged row.
 
     Attributes:
         keys: The paths of slots, and of the checkpoint in the archiving watermark.
@@ -47,7 +47,7 @@ class RemainingBounds:
 
 
 class BoundSearch:
-    """Search for values of purged rows in the bounds (column minimum and maximum) of deleted files.
+    """Search for values of purged rows in the minimum and maximum of each column of deleted files.
 
     If the purge could not read the rows of a file before the file was deleted, every bound of the file counts, unless a
     live file has an equal bound.
@@ -56,7 +56,6 @@ class BoundSearch:
     def __init__(
         self, timeline: TableTimeline, config: TableConfig, batch: Batch, search: KeySearch, removed: Removed
     ) -> None:
-        """Create a search for the record keys of a batch, and for the values of the rows in `removed`."""
         self.timeline, self.store, self.config = timeline, timeline.store, config
         self.search, self.removed = search, removed
         self.view = timeline.history.head()
@@ -70,19 +69,24 @@ class BoundSearch:
                     self._live.setdefault((entry.file.partition, column), set()).update(stats[:2])
 
     def checkpoints(self) -> Iterator[str]:
-        """Yield the paths of checkpoints that contain a purged value, except the one in the archiving watermark."""
+        """Yield the paths of checkpoints that contain a purged value.
+
+        The checkpoint in the archiving watermark is left out.
+        """
         for key, _ in list(self.store.list(CHECKPOINTS)):
             if self._checkpoint_has_purged_value(key):
                 yield key
 
     def remaining(self) -> RemainingBounds:
-        """Return the slots, export files and the checkpoint in the archiving watermark that contain a purged value."""
+        """Return the timeline files and export files that still contain a purged value."""
         history = self.timeline.history
         paths, last, leaking, harmless = [], 0, set[str](), set[str]()
         for seq in range(history.oldest_slot(), self.view.seq + 1):
             slot = history.slot(seq)
             leaking_here = {
-                file.path for file in slot.files if slot.instant not in self.removed.instants and self._leaks(file)
+                file.path
+                for file in slot.files
+                if slot.instant not in self.removed.instants and self._may_contain_purged_value(file)
             }
             harmless |= {file.path for file in slot.files if file.partition in self.search.keys} - leaking_here
             if leaking_here:
@@ -95,7 +99,9 @@ class BoundSearch:
             paths.append(watermark.state_key(mark))
             last = max(last, self.view.completed_at)
         return RemainingBounds(
-            tuple(paths), self._earliest_archive_time(last) if paths else None, self._exports(self._there | harmless)
+            tuple(paths),
+            self._earliest_archive_time(last) if paths else None,
+            self._exports_with_purged_values(self._there | harmless),
         )
 
     def _earliest_archive_time(self, last: int) -> dt.datetime:
@@ -104,13 +110,9 @@ class BoundSearch:
         hours = max(options.archive_after_hours, options.retain_hours, SLOW_WRITE_MS / 3_600_000)
         return dt.datetime.fromtimestamp(last / 1000, dt.timezone.utc) + dt.timedelta(hours=hours)
 
-    def _exports(self, clear: set[str]) -> tuple[str, ...]:
-        """Return the export files with statistics of deleted data files that may have contained a purged row.
-
-        A deleted file that no slot describes counts, unless it was searched and contained no key. An export file that
-        cannot be read counts too. `clear` contains the paths of files whose bounds contain no purged value.
-        """
-
+    def _exports_with_purged_values(self, clear: set[str]) -> tuple[str, ...]:
+        # A deleted file that no slot describes counts, unless it was searched and contained no key. An unreadable
+        # export file counts too. `clear` contains the paths of files whose bounds contain no purged value.
         def leaks(path: str) -> bool:
             folder = path.rpartition("/")[0]
             return folder in self.search.keys and path not in clear and self.search.knows(path) is not False
@@ -118,28 +120,22 @@ class BoundSearch:
         described = described_files(self.store)
         return tuple(sorted(key for key, paths in described if paths is None or any(map(leaks, paths))))
 
-    def _leaks(self, file: DataFile) -> bool:
-        """Return whether a column minimum or maximum of a deleted file is, or may be, a value of a purged row."""
+    def _may_contain_purged_value(self, file: DataFile) -> bool:
         if file.partition not in self.search.keys or file.path in self._there:
             return False
         was_found = self.search.knows(file.path)
         if was_found is None and not self._may_hold(file):
             return False
         return any(
-            self._is_purged(value, (file.partition, column), was_found)
+            self._may_be_purged_value(value, (file.partition, column), was_found)
             for column, stats in file.stats.items()
             for value in stats[:2]
             if value is not None
         )
 
-    def _is_purged(self, value: Any, column: tuple[str, str], known: bool | None) -> bool:
-        """Return whether a column minimum or maximum of a file is, or may be, a value of a purged row.
-
-        Args:
-            value: The minimum or maximum.
-            column: The partition and the name of the column.
-            known: Whether the file contained a key when it was searched, or None if it was not searched.
-        """
+    def _may_be_purged_value(self, value: Any, column: tuple[str, str], known: bool | None) -> bool:
+        # `column` is the partition and the name of the column. `known` is whether the file contained a key when it was
+        # searched, or None if it was not searched.
         if value in self._keys.get(column, ()):
             return True
         if value in self._live.get(column, ()):
@@ -158,7 +154,11 @@ class BoundSearch:
         # False if the checkpoint is missing or damaged.
         try:
             view = checkpoint.read(self.store, key)
-            return any(self._leaks(entry.file) for group in view.groups(self.search.keys) for entry in group.files())
+            return any(
+                self._may_contain_purged_value(entry.file)
+                for group in view.groups(self.search.keys)
+                for entry in group.files()
+            )
         except (FileNotFoundError, CorruptTable):
             return False
 

@@ -61,14 +61,13 @@ class Findings:
 
 
 class PurgeProof:
-    """Search for purged keys in all files of a table. It lists the store and reads the files again."""
+    """Search for purged keys in all files of a table."""
 
     def __init__(self, timeline: TableTimeline, search: KeySearch) -> None:
-        """Create a check for the keys of `search`."""
         self.timeline, self.store, self.search = timeline, timeline.store, search
 
     def wait_for_writes(self) -> dict[str, str]:
-        """Wait a few seconds for running writes to end, and return the writes that are still running.
+        """Wait a few seconds for running writes, and return the writes that are still running.
 
         A running write may have read a file before it was deleted, and may still write its rows to a new file. A write
         that begins later cannot read the deleted files. The result maps instants to paths of timeline files.
@@ -82,11 +81,11 @@ class PurgeProof:
         return running
 
     def still(self, running: dict[str, str]) -> dict[str, str]:
-        """Return which of the running writes have not ended yet, with the current paths of their timeline files."""
+        """Return the writes in `running` that have not ended yet, with the paths of their timeline files."""
         return {instant: key for instant, key in self._pending_writes().items() if instant in running}
 
     def look(self, view: View, running: dict[str, str], removed: Removed) -> Findings:
-        """Search every data file of the partitions, every temporary file and every index entry for purged keys.
+        """Search all data files, temporary files and index entries for purged keys.
 
         Args:
             view: The newest view of the table.

@@ -55,12 +55,15 @@ class PurgeReport:
 
     @property
     def proved(self) -> bool:
-        """True if no data file contains one of the keys, and no slot, checkpoint or export contains their values."""
+        """True if no data file contains a purged key, and no metadata contains a value of a purged row."""
         return self.files_proved and not (self.bounds_in_slots or self.exports)
 
     @property
     def files_proved(self) -> bool:
-        """True if no data file contains one of the keys. Column statistics may still contain their values."""
+        """True if no data file contains a purged key.
+
+        Column statistics may still contain values of purged rows.
+        """
         return not (self.holders or self.pending or self.quarantine_unread)
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:

@@ -1,4 +1,4 @@
-"""Retention: the oldest snapshot that cleaning keeps readable, and the expiry of whole partitions.
+"""Retention: the oldest snapshot that cleaning keeps readable, and the expiry of partitions.
 
 The oldest snapshot depends on slots, superseded files and consumers. Expiry drops partitions in an ordinary commit. It
 decides again in each attempt, so a partition that was written in the meantime stays. This module deletes no files.
@@ -48,7 +48,7 @@ class Retention:
 def retention(
     options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
 ) -> Retention:
-    """Return the retention of a table from its options. Arguments override the options unless they are None."""
+    """Return the retention of a table from its options, which the arguments override."""
     return Retention(
         options.retain_hours if hours is None else hours,
         max(1, options.retain_commits if commits is None else commits),
@@ -58,7 +58,7 @@ def retention(
 
 
 def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
-    """Return the oldest slot whose snapshot cleaning keeps readable.
+    """Return the oldest slot (commit number) whose snapshot cleaning keeps readable.
 
     The slot follows from the retained hours and commits. It is newer if a file group would need too many versions, and
     older if a consumer still has to read from an older slot.
@@ -69,7 +69,7 @@ def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
 
 
 def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """Return the oldest slot that the retention by hours or by commits keeps readable, whichever keeps more.
+    """Return the oldest slot (commit number) that the retained hours and commits keep readable.
 
     If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
     ahead of it.
@@ -93,7 +93,7 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
 
 
 def oldest_by_versions(view: View, versions: int | None) -> int:
-    """Return the oldest slot that leaves each file group with at most `versions` versions, or 0 if `versions` is None.
+    """Return the oldest slot (commit number) that leaves at most `versions` versions per file group.
 
     A version is a base file with its logs. The files of a file group that one slot superseded count as one version.
     """
@@ -135,7 +135,7 @@ def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consum
 # ---- partitions
 @dataclass(frozen=True)
 class Expired:
-    """Result of an expiry: the partitions that were dropped because they had received no rows for some time.
+    """Result of an expiry: the partitions that were dropped because they received no new rows.
 
     Attributes:
         partitions: The paths of the partitions.
@@ -207,7 +207,7 @@ def expired_partitions(timeline: TableTimeline, view: View, hours: float) -> lis
             if _may_contain_rows(entry.file)
         )
     ]
-    return sorted(set(old) - _completed_late(timeline.history, view, since)) if old else []
+    return sorted(set(old) - _partitions_of_late_commits(timeline.history, view, since)) if old else []
 
 
 def _may_contain_rows(file: DataFile) -> bool:
@@ -215,12 +215,10 @@ def _may_contain_rows(file: DataFile) -> bool:
     return file.kind != LOG or not file.digest or file.rows > file.deletes
 
 
-def _completed_late(history: History, view: View, since: int) -> set[str]:
-    """Return the partitions of long-running commits, which began before `since` and completed after it.
-
-    Rows contain the time of the request, so after a service has rewritten them, only the slots show the completion
-    time. The search assumes that no write takes longer than SLOW_WRITE_MS. It skips archived slots.
-    """
+def _partitions_of_late_commits(history: History, view: View, since: int) -> set[str]:
+    # Partitions of commits that began before `since` and completed after it. Rows contain the time of the request, so
+    # after a service has rewritten them, only the slots show the completion time. No write is assumed to take longer
+    # than SLOW_WRITE_MS.
     late: set[str] = set()
     for seq in range(
         history.last_completed_by(since), min(view.seq, history.last_completed_by(since + SLOW_WRITE_MS)) + 1
@@ -235,7 +233,7 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
 
 
 def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
-    """Return the time when the newest row of a data file was written, in ms since 1970.
+    """Return when the newest row of a data file was written, in milliseconds since 1970.
 
     For rows that the commit of the file wrote, this is the completion time of that commit. Without statistics, it is
     the completion time of the slot that added the file. The result may be too late, but never too early.

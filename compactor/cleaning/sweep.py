@@ -1,4 +1,4 @@
-"""Orphan removal: the sweep that rolls back the pending instants of dead writers and deletes unreferenced files.
+"""Orphan removal: rolls back pending writes of dead writers, and deletes unreferenced files.
 
 A sweep lists the whole table. It is not a separate service in service_list.py. The clean service of a worker runs a
 sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.maintenance.sweep` and
@@ -49,7 +49,7 @@ _PARTITION_METADATA = ".hoodie_partition_metadata"  # Hudi may write it as Parqu
 
 @dataclass
 class SweepResult:
-    """Result of a sweep: the instants that it rolled back and the files that it deleted.
+    """Result of an orphan removal: the writes that it rolled back, and the files that it deleted.
 
     Attributes:
         rolled_back: Number of instants that were rolled back.
@@ -70,7 +70,7 @@ class SweepResult:
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
-    """Remove orphans: roll back pending writes and delete unreferenced files that are older than `older_than_hours`."""
+    """Roll back pending writes and delete unreferenced files that are older than `older_than_hours`."""
     store = timeline.store
     timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
     all_instants = instants(store)
@@ -78,12 +78,12 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     result = SweepResult()
     for instant in _pending(all_instants, before):
         result.rolled_back += _roll_back_pending_write(timeline, instant)
-    orphans = list(_orphans(timeline, timeline.heal().view, before, result.external))
+    orphans = list(_find_orphans(timeline, timeline.heal().view, before, result.external))
     # a writer whose clock lags may have begun since
     for instant in sorted({orphan.instant for orphan in orphans if orphan.instant}):
         result.rolled_back += _roll_back_pending_write(timeline, instant)
     needed = _NeededFiles(timeline, timeline.heal().view)
-    external_instants = _of_other_engines(timeline, {orphan.instant for orphan in orphans})
+    external_instants = _instants_of_other_engines(timeline, {orphan.instant for orphan in orphans})
     for orphan in orphans:
         if not needed.holds(orphan.key, orphan.instant) and (
             orphan.instant not in external_instants or orphan.key.startswith(".hoodie/")
@@ -98,7 +98,7 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def begun_before(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return an instant that separates old writes from recent ones: writes that began over `hours` ago are before it.
+    """Return an instant that is later than every write that began more than `hours` ago.
 
     If `hours` is 0, it is also after every instant in `begun`. Writes in quick succession get instants ahead of the
     clock, and a sweep without a minimum age must include them.
@@ -128,12 +128,9 @@ def _kind(key: str) -> str:
     return "logs" if isinstance(parse_data_file(key.rpartition("/")[2]), LogName) else "base_files"
 
 
-def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
-    """Return which of the instants belong to commits of other engines, whose files must not be deleted.
-
-    Such an instant is in Hudi's timeline, in any state, but hoodoo has not claimed it. Instants older than the oldest
-    slot are left out, because their claims are archived.
-    """
+def _instants_of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
+    # An instant of another engine is in Hudi's timeline, but hoodoo has not claimed it. Instants older than the oldest
+    # slot are left out, because their claims are archived.
     store, history = timeline.store, timeline.history
     since = instant_of_ms(history.slot(history.oldest_slot()).completed_at)
     in_timeline = {entry.time for entry in instants(store) if entry.time >= since}
@@ -141,11 +138,8 @@ def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
 
 
 def _roll_back_pending_write(timeline: TableTimeline, instant: str) -> bool:
-    """Roll back a write if it is pending, and return whether it was rolled back.
-
-    The files of a slow writer must not be deleted while it can still commit. After the rollback it can no longer
-    commit.
-    """
+    # Returns whether the write was rolled back. The files of a slow writer must not be deleted while it can still
+    # commit.
     try:
         timeline.rollback(instant)
         return True
@@ -167,7 +161,7 @@ def _delete_pending(store: Store, instant: str) -> None:
 
 
 def pending_writes(store: Store, before: str) -> list[str]:
-    """Return the instants of the writes that began before the instant `before` and have not completed."""
+    """Return the instants of pending writes that began before the instant `before`."""
     return _pending(instants(store), before)
 
 
@@ -205,32 +199,28 @@ class _NeededFiles:
         return not key.startswith(".hoodie/") and (key in self.files or instant in self.working or self.leased)
 
 
-class _Orphan(NamedTuple):
-    """File to which no snapshot refers. `instant` is the instant of the write that created it, or '' if unknown."""
-
+class _UnreferencedFile(NamedTuple):
+    # `instant` is the instant of the write that created the file, or '' if it is unknown.
     key: str
     size: int
     instant: str
 
 
-def _orphans(timeline: TableTimeline, view: View, before: str, external: list[str]) -> Iterator[_Orphan]:
-    """Yield unreferenced data files and index entries, and temporary files of dead processes.
-
-    Parquet files of other programs are added to `external`.
-    """
+def _find_orphans(timeline: TableTimeline, view: View, before: str, external: list[str]) -> Iterator[_UnreferencedFile]:
+    # Parquet files of other programs are added to `external`.
     store, needed = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
         if key.startswith((STAGING, SCRATCH, PROBES, TURN_REQUESTS)):
             modified_at = store.modified_ms(key)
             if modified_at is not None and instant_of_ms(modified_at) < before:
-                yield _Orphan(key, size, "")
+                yield _UnreferencedFile(key, size, "")
         elif key.startswith(POSITIONS):
             modified_at = store.modified_ms(key)
             if modified_at is not None and instant_of_ms(modified_at) < before and key not in needed.positions:
-                yield _Orphan(key, size, "")
+                yield _UnreferencedFile(key, size, "")
         elif instant := _instant_of(key):
             if instant < before and not needed.holds(key, instant):
-                yield _Orphan(key, size, instant)
+                yield _UnreferencedFile(key, size, instant)
         elif _is_external(key):
             external.append(key)
 

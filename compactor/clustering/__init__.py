@@ -1,1 +1,1 @@
-"""Clustering: rewrites small or unsorted files into larger, sorted files while writers continue to write."""
+"""Clustering: rewrites small or unsorted files into larger, sorted files."""

@@ -1,4 +1,4 @@
-"""Clustering: packing of small file groups into larger ones, and optional sorting of their rows.
+"""Clustering: packs small file groups into larger ones, and optionally sorts their rows.
 
 No row changes, so incremental reads do not show clustering. Each unit of file groups (units.py) is one short
 transaction. If a writer rewrites a file group that a unit has read, the unit is given up. Changes that writers only
@@ -70,7 +70,7 @@ def cluster(
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Rewrite a table's files so that rows are sorted by columns, or pack small files if no columns are given.
+    """Rewrite a table's files so that rows are sorted by columns, or so that small files are packed.
 
     Returns when the files that existed at the start are done, when `units` units are done, or when `stopped` returns
     True. A unit is a set of files that are rewritten together.
@@ -102,7 +102,9 @@ def cluster(
 def pack(
     context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
 ) -> ClusterResult:
-    """Pack small files into larger files. Row groups are copied without decoding them where possible.
+    """Pack small files into larger files.
+
+    Row groups are copied without decoding them where possible.
 
     The call is cheap if there is nothing to pack. See `cluster` for the arguments.
     """
@@ -220,11 +222,8 @@ class _UnitAttempt:
         self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
 
     def begin(self, transactions: ExitStack) -> bool:
-        """Start the transaction of the unit. Returns False if a writer changed its file groups after the planning.
-
-        The requested instant looks like an ordinary replacement, because Hudi's own services would run or roll back a
-        request for a clustering.
-        """
+        # Returns False if a writer changed a file group after the planning. The requested instant looks like a
+        # replacement, because Hudi's own services would run or roll back a request for a clustering.
         requested = commit_metadata.requested_replace(CLUSTER)
         try:
             self._transaction = transactions.enter_context(
@@ -236,7 +235,7 @@ class _UnitAttempt:
 
     def _inflight(self, base: View) -> bytes:
         if not _unchanged(base, self._unit) or self._unit.ids & base.planned_ids():
-            raise Conflict("a writer was there first")
+            raise Conflict("Another writer changed the file groups first")
         groups = tuple(
             group for planned in self._unit.groups if (group := base.group(planned.partition, planned.file_id))
         )
@@ -253,7 +252,6 @@ class _UnitAttempt:
         return task
 
     def inputs_unchanged(self) -> bool:
-        """Return whether the base files that the unit read are still the current base files of their file groups."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:
@@ -264,7 +262,6 @@ class _UnitAttempt:
         )
 
     def complete(self, done: ClusteredFiles) -> Slot | None:
-        """Commit the slot of the unit. Returns None if a conflicting commit prevents it."""
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:
             return self._transaction.complete(carrier.draft)

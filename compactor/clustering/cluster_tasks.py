@@ -1,4 +1,4 @@
-"""Tasks that write the new base files of a clustering unit, by copying Parquet row groups or by sorting rows.
+"""Tasks that write the new base files of a clustering.
 
 Rows keep commit time, sequence number and record key. Only the file name changes. A task only reads and writes files,
 and does not access the transaction.
@@ -58,7 +58,7 @@ _COPY_BYTES = 1 << 20  # ... or at least this many bytes
 
 @dataclass(frozen=True)
 class ClusteredFiles:
-    """New base files of a clustering unit, with counters.
+    """Base files that a clustering task wrote, with counters.
 
     Attributes:
         files: The files.
@@ -78,7 +78,7 @@ class ClusteredFiles:
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """Picklable task that rewrites one clustering unit, which is a set of file groups, into new base files.
+    """Picklable task that rewrites a set of file groups into new base files.
 
     `file_ids` contains the ids of the new file groups, which are fixed before the task runs (protocol rule 14).
     """
@@ -93,7 +93,7 @@ class ClusterTask:
 
     @property
     def leftovers(self) -> list[str]:
-        """The paths of all files and index entries that a failed task may leave in the table."""
+        """Paths of all files and index entries that a failed task may leave in the table."""
         paths = [self.path(file_id) for file_id in self.file_ids]
         return paths + [entry_name(file_id, self.instant) for file_id in self.file_ids]
 
@@ -101,7 +101,10 @@ class ClusterTask:
         return join(self.unit.partition, base_file_name(file_id, self.instant))
 
     def __call__(self) -> ClusteredFiles:
-        """Write the new base files. Raises Stopped, or CorruptTable for a damaged file."""
+        """Write the new base files.
+
+        Raises Stopped, or CorruptTable for a damaged file.
+        """
         for file_id in self.file_ids:
             self.store.write_once(f"{MARKERS}{self.instant}/{self.path(file_id)}.marker.CREATE", b"", durable=False)
         files, copied = self._sorted() if self.unit.by else self._packed()
@@ -116,9 +119,9 @@ class ClusterTask:
     def _packed(self) -> tuple[tuple[DataFile, ...], int]:
         (file_id,) = self.file_ids
         try:
-            file, copied = self._copied(file_id)
+            file, copied = self._copy_row_groups(file_id)
         except parquet_copy.CannotCopy:
-            file, copied = self._written(file_id, self._rows(), self._max_row_count()), 0
+            file, copied = self._written(file_id, self._current_rows(), self._max_row_count()), 0
         return (file,), copied
 
     def _max_row_count(self) -> int:
@@ -130,26 +133,24 @@ class ClusterTask:
             if placed.file.kind == BASE or placed.file.origin
         )
 
-    def _copied(self, file_id: str) -> tuple[DataFile, int]:
-        """Write a new base file by copying row groups. Returns the file and the number of copied bytes.
-
-        File slices with logs and files with tiny row groups are decoded, and their rows are written as new row groups.
-        """
+    def _copy_row_groups(self, file_id: str) -> tuple[DataFile, int]:
+        # Returns the file and the number of copied bytes. File slices with logs and files with tiny row groups are
+        # decoded.
         decoded, sources = [], []
         for group in self.unit.groups:
-            source = self._source(group)
+            source = self._open_copy_source(group)
             if source is None:
                 decoded.append(group)
             else:
                 sources.append((group, source))
         if not sources:
-            raise parquet_copy.CannotCopy("nothing is worth copying")
+            raise parquet_copy.CannotCopy("No row group is large enough to be copied")
         name = base_file_name(file_id, self.instant)
         footer, spool = FooterEntries(self._max_row_count()), self._spool()
         copier = parquet_copy.Copier(spool, name, self.config.options.compression)
         in_rows = index_of(self.store, shared=True).keys_of_rows()
         keys_of_encoded = in_rows.apart()
-        encoded = self._encoded(decoded, name, footer, keys_of_encoded)
+        encoded = self._encode_rows(decoded, name, footer, keys_of_encoded)
         parquet_copy.require_fit([source for _, source in sources] + ([encoded] if encoded else []))
         copied = 0
         for group, source in sources:
@@ -164,11 +165,9 @@ class ClusterTask:
             in_rows.extend(keys_of_encoded)
         return self._stored(file_id, copier, footer.entries(), in_rows, spool), copied
 
-    def _source(self, group: FileGroup) -> parquet_copy.CopySource | None:
-        """Open the verified base file of a file group to copy its row groups. Returns None if it has to be decoded.
-
-        Files with logs, without a digest, with an older schema or with tiny row groups have to be decoded.
-        """
+    def _open_copy_source(self, group: FileGroup) -> parquet_copy.CopySource | None:
+        # Returns None for files that have to be decoded: without a digest, with logs, an older schema or tiny row
+        # groups.
         assert group.base is not None
         file = group.base.file
         if group.logs or not file.digest or file.schema != self.config.schema_id:
@@ -181,10 +180,9 @@ class ClusterTask:
         rows_enough = source.rows * _COPY_ROWS >= count * self.config.options.row_group_rows
         return source if rows_enough or file.size >= count * _COPY_BYTES else None
 
-    def _encoded(
+    def _encode_rows(
         self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
     ) -> parquet_copy.CopySource | None:
-        """Encode the rows of some file groups as a Parquet file, to copy its row groups. None: there are no rows."""
         spool, options = self._spool(), self.config.options
         writer = base_file.Writer(
             pa.PythonFile(spool, "w"),
@@ -194,7 +192,7 @@ class ClusterTask:
             self.config.columns.file_fields,
         )
         rows = 0
-        for part in self._rows(groups):
+        for part in self._current_rows(groups):
             footer.add(part[RECORD_KEY])
             in_rows.add(part[RECORD_KEY])
             writer.write(with_constants(part, self.unit.partition, name))
@@ -222,8 +220,7 @@ class ClusterTask:
         return file
 
     # ---- rows
-    def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
-        """Yield the current rows of each file group, in batches."""
+    def _current_rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
         for group in self.unit.groups if groups is None else groups:
             yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
 
@@ -242,7 +239,7 @@ class ClusterTask:
     def _sorted(self) -> tuple[tuple[DataFile, ...], int]:
         with tempfile.TemporaryDirectory(prefix="hoodoo-") as folder:
             arrival = _UnsortedRows(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
-            for part in self._rows():
+            for part in self._current_rows():
                 arrival.add(part)
             ranks = _stable_ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
             ordered = arrival.in_order(ranks)
@@ -276,11 +273,7 @@ class _SortedRows:
 
 
 class _UnsortedRows:
-    """Buffer that collects rows to sort them. Rows that exceed `budget` bytes are in a temporary file.
-
-    The columns to sort by are always in memory.
-    """
-
+    # Rows that exceed `budget` bytes are in a temporary file. The columns to sort by are always in memory.
     def __init__(self, folder: Path, by: tuple[str, ...], budget: int) -> None:
         self._folder, self._by, self._budget = folder, by, budget
         self._narrow: list[pa.Table] = []
@@ -349,7 +342,10 @@ def _stream(path: Path) -> Iterator[pa.Table]:
 
 
 def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
-    """Run a clustering task. Returns CorruptTable instead of raising it, so that other units are still completed."""
+    """Run a clustering task, and return CorruptTable instead of raising it.
+
+    The other tasks can then still be completed.
+    """
     try:
         return task()
     except CorruptTable as problem:

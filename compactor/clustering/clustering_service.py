@@ -23,7 +23,7 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Pack a few units of small files. Returns True if there may be more units."""
+    """Pack small files in a few steps, and return whether more small files may be left."""
     from hoodoo.compactor.clustering.cluster import pack
 
     if turn.duty:

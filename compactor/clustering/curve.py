@@ -1,4 +1,4 @@
-"""Sort values for rows over several columns: lexicographic (linear), Z-order or Hilbert curve.
+"""Sort values for rows over several columns: linear, Z-order or Hilbert curve.
 
 A space-filling curve puts rows with similar values in all columns near each other. The functions take columns and
 return one int64 sort value per row.
@@ -16,7 +16,9 @@ _BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64
 
 
 def positions(columns: pa.Table, order: str) -> np.ndarray:
-    """Return an int64 sort value for each row of `columns`. A stable sort by this value gives the requested order.
+    """Return an int64 sort value for each row of `columns`.
+
+    A stable sort by this value gives the requested order.
 
     Nulls come last in every column.
     """
@@ -56,7 +58,6 @@ def _scale_ranks(axis: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _interleave_bits(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Combine the ranks of all columns bit by bit: the highest bit of each column, then the next lower bits."""
     curve_values = np.zeros(axes.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
         for axis in axes:
@@ -65,10 +66,7 @@ def _interleave_bits(axes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _hilbert_transform(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Transform the ranks of all columns so that their interleaved bits are the distance along the Hilbert curve.
-
-    This is Skilling's transform (Programming the Hilbert curve, 2004).
-    """
+    """Skilling's transform (Programming the Hilbert curve, 2004)."""
     x, zero = axes.astype(np.uint64), np.uint64(0)
     count = len(x)
     for bit in range(bits - 1, 0, -1):

@@ -1,4 +1,4 @@
-"""Log rebase: carries changes that writers log during a clustering over to the new file groups.
+"""Log rebase: copies changes that writers log during a clustering to the new file groups.
 
 Clustering can therefore finish on a busy table without blocking writers. Records that were appended to the logs of the
 input groups are written, by key, into logs of the new groups. These logs have the unit's own instant and a version
@@ -33,7 +33,7 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class LogRebaser:
-    """Log rebase of one clustering unit with the new base files `outputs`. It also drafts the slot of the unit."""
+    """Log rebase of one clustering task with the new base files `outputs`."""
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
@@ -42,12 +42,12 @@ class LogRebaser:
         self.logs: list[DataFile] = []
 
     def draft(self, view: View) -> SlotDraft:
-        """Return the content of the unit's slot for the newest view, after writing newly logged changes to new logs.
+        """Write newly logged changes to new logs, and return the content of the clustering's commit.
 
         Raises Conflict if an input file group was rewritten, the columns changed, or a change cannot be carried over.
         """
         if view.schemas != self._attempt.base.schemas:
-            raise Conflict("the table's columns changed")
+            raise Conflict("Another write changed the columns of the table")
         if changes := self._changes_since_last_round(view):
             self._write(changes)
         self._seen = view.seq
@@ -68,7 +68,7 @@ class LogRebaser:
                 or input_group.base is None
                 or current.base.file.path != input_group.base.file.path
             ):
-                raise Conflict(f"file group {input_group.file_id} was rewritten or replaced")
+                raise Conflict(f"Another write rewrote or replaced file group {input_group.file_id}")
             new_logs = FileGroup(
                 current.partition, current.file_id, None, tuple(log for log in current.logs if log.seq > self._seen)
             )
@@ -78,7 +78,7 @@ class LogRebaser:
 
     def _read(self, group: FileGroup) -> KeyedChanges:
         if sum(log.file.size for log in group.logs) > _BYTES_MAX:
-            raise Conflict(f"another write logged too many rows to file group {group.file_id}")
+            raise Conflict(f"Another write logged too many rows to file group {group.file_id}")
         config = self._attempt.config
         schema = pa.schema([field for field in config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
         parts = [
@@ -87,7 +87,7 @@ class LogRebaser:
             for part in slices.read_log(self._attempt.store, config, file, schema)
         ]
         if config.merge_policy.order_by and any(part.columns is not None for part in parts):
-            raise Conflict(f"a partial update was logged to file group {group.file_id}")
+            raise Conflict(f"Another write logged a partial update to file group {group.file_id}")
         return config.merge_policy.collapse(concat(parts))
 
     # ---- new logs
@@ -98,7 +98,7 @@ class LogRebaser:
         owners = [self._index.holds(output.index, hashes) for output in self._outputs]
         count = np.sum(owners, axis=0)
         if (count > 1).any() or ((count == 0) & ~changes.delete).any():  # a delete of a missing key has no effect
-            raise Conflict("a change does not belong to exactly one of the new file groups")
+            raise Conflict("A logged change does not belong to exactly one of the new file groups")
         for output, mask in zip(self._outputs, owners, strict=True):
             if mask.any():
                 self._append(output, changes.take(np.flatnonzero(mask)))

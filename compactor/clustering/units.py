@@ -1,4 +1,4 @@
-"""Clustering units: the file groups that one transaction rewrites, and the number of new file groups.
+"""Clustering units: sets of file groups that one transaction rewrites.
 
 A unit replaces some file groups of one partition with one or more new ones. Units are small, so that each takes only
 seconds. No file is rewritten twice for the same reason: a packed file is no longer small, and a sorted file is marked
@@ -23,7 +23,7 @@ _FEW = 4  # at least this many small groups are packed even if they do not fill 
 
 @dataclass(frozen=True)
 class Unit:
-    """File groups of one partition that one transaction rewrites into `outputs` new file groups.
+    """Set of file groups in one partition that a transaction rewrites into `outputs` new file groups.
 
     The rows are sorted by the columns `by`, if any, in the order `order`.
     """
@@ -36,7 +36,7 @@ class Unit:
 
     @property
     def mark(self) -> str:
-        """The sort order to record for the new base files, such as 'zorder:a,b', or '' if they are not sorted."""
+        """Sort order to record for the new base files, such as 'zorder:a,b', or '' for unsorted files."""
         return mark(self.by, self.order) if self.by else ""
 
     @property
@@ -45,7 +45,7 @@ class Unit:
 
 
 def mark(by: Sequence[str], order: str) -> str:
-    """Return the name of a sort order as recorded in slots, such as 'zorder:a,b'."""
+    """Return the recorded name of a sort order, such as 'zorder:a,b'."""
     return f"{order}:{','.join(by)}"
 
 
@@ -57,7 +57,7 @@ def _clusterable_groups(view: View, partition: str) -> list[FileGroup]:
 
 
 def packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
-    """Return units that pack small file groups, below half the target size, into files of at most the target size."""
+    """Plan how to pack small file groups into files of at most the target size."""
     units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
@@ -68,11 +68,8 @@ def packing(view: View, target: int, partitions: Iterable[str] | None = None) ->
 
 
 def _divide_into_bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
-    """Divide small file groups into bins. Each bin becomes one file.
-
-    File groups fill bins in order of age, because rows that were written together are often read together. The
-    remaining file groups are packed by size tiers.
-    """
+    # File groups fill bins in order of age, because rows that were written together are often read together. The
+    # remaining file groups are packed by size tiers. Each bin becomes one file.
     bins: list[list[FileGroup]] = []
     current: list[FileGroup] = []
     total = 0  # bytes of `current`; a running total is fast even with many small files
@@ -116,7 +113,7 @@ def sorting(
     order: str,
     partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
-    """Return units that sort the rows of all partitions in which more than a tenth of the bytes is unsorted.
+    """Plan how to sort the rows of partitions with more than a tenth of unsorted bytes.
 
     A partition that fits into one unit is sorted as a whole. In a larger partition, only unsorted and small files are
     sorted, in units of files with adjacent values.
@@ -132,14 +129,15 @@ def sorting(
         if _total_base_bytes(groups) > max_bytes:
             unsorted = {group.file_id for group in unsorted_groups}
             groups = [group for group in groups if group.file_id in unsorted or group.base_bytes * 2 < target]
-        for part in _parts_by_minimum(groups, config, by[0], max_bytes):
+        for part in _divide_by_column_minimum(groups, config, by[0], max_bytes):
             outputs = max(1, math.ceil(_total_base_bytes(part) / (target * _OVERSHOOT)))
             units.append(Unit(partition, tuple(part), outputs, tuple(by), order))
     return units
 
 
-def _parts_by_minimum(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:
-    """Divide file groups into parts of at most `most` bytes (or one file group), ordered by the minimum of `column`."""
+def _divide_by_column_minimum(
+    groups: list[FileGroup], config: TableConfig, column: str, most: int
+) -> list[list[FileGroup]]:
     parts: list[list[FileGroup]] = []
     total = 0
     for group in sorted(groups, key=lambda group: _minimum_sort_key(group, config, column)):

@@ -1,1 +1,1 @@
-"""Compaction: chooses file groups with too many log files, and merges their logs into base files or larger logs."""
+"""Compaction: merges the log files of file groups into base files or larger logs."""

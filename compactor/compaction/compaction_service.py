@@ -34,14 +34,17 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Run an open compaction plan, or compact the file groups that are due. Returns True if there may be more work."""
+    """Run an open compaction plan, or compact file groups with too many logs.
+
+    Returns whether more work may be left.
+    """
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
 
 
 def postponed(duty: ServiceState | None) -> dict[str, Backoff]:
-    """Return the backoff of each compaction plan that failed and that the worker retries later, by instant."""
+    """Return the backoff of each failed compaction plan by its instant."""
     parts = list(duty.parts.items()) if duty else []  # a copy, because metrics call this from another thread
     return {name.removeprefix(_PLAN): backoff for name, backoff in parts if name.startswith(_PLAN)}
 
@@ -86,7 +89,7 @@ def _run_open(turn: Turn, duty: ServiceState) -> bool:
 
 
 def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
-    """Run a compaction plan, unless another worker is running it. Returns False if the plan was skipped or failed."""
+    # Skips a plan that another worker is running. Returns False if the plan was skipped or failed.
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import plan_hint
 
@@ -135,7 +138,7 @@ def _compact_due(turn: Turn, duty: ServiceState) -> bool:
     def heavy(newest: View) -> CompactionPlan:
         return plans.BY_LOG_SIZE.plan(newest, split(newest)[1])
 
-    merged, problem = _merge_light(turn, duty, lambda newest: split(newest)[0])
+    merged, problem = _merge_logs_only(turn, duty, lambda newest: split(newest)[0])
     plan = plans.schedule(context, heavy)
     if plan:
         turn.tell("planned", instant=plan.instant, groups=len(plan.groups))
@@ -146,14 +149,10 @@ def _compact_due(turn: Turn, duty: ServiceState) -> bool:
     return merged or plan is not None
 
 
-def _merge_light(
+def _merge_logs_only(
     turn: Turn, duty: ServiceState, light: Callable[[View], list[FileGroup]]
 ) -> tuple[bool, Exception | None]:
-    """Merge the logs of file groups that are too expensive to compact. Returns whether it merged any, and the error.
-
-    The error is returned instead of raised, so that the remaining work still runs. After a failure, the file groups
-    whose logs remain are retried after a backoff.
-    """
+    # Returns whether it merged any logs, and the error instead of raising it, so that the remaining work still runs.
     history = turn.context.timeline.history
     expected_parts = {_LOGS + group.file_id for group in light(history.head())}
     for part in [name for name in duty.parts if name.startswith(_LOGS) and name not in expected_parts]:

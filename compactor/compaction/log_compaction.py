@@ -62,7 +62,7 @@ class LogCompactionResult:
 
 
 def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Divide file groups that are due for compaction into those for log compaction and those for full compaction."""
+    """Divide file groups into those for log compaction and those for full compaction."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -95,7 +95,10 @@ class MergeLogs:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Merge the logs, and write the new log. Raises Stopped, or CorruptTable for a damaged log."""
+        """Merge the logs, and write the new log.
+
+        Raises Stopped, or CorruptTable for a damaged log.
+        """
         schema = pa.schema(
             [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
         )
@@ -112,12 +115,8 @@ class MergeLogs:
         return file
 
     def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
-        """Merge the changes of several logs into one set, if this does not increase the number of log blocks.
-
-        A merged set needs a block for each set of columns that its rows set. If there would be more blocks than
-        `parts`, the parts are returned in order, without rows that another part deletes. This is necessary because Hudi
-        also reads earlier logs, and fails on a partial update of a deleted key.
-        """
+        # A merged set needs a block for each set of columns that its rows set. If there would be more blocks than
+        # `parts`, the parts are returned without rows that a later part replaces.
         merged = self.config.merge_policy.collapse(concat(parts))
         if count_data_blocks(self.config, merged) <= len(parts):
             return [merged]
@@ -173,10 +172,7 @@ def compact_logs(
             }
 
             def draft(view: View) -> SlotDraft | None:
-                """Return the slot's content without file groups that changed, and delete their new logs.
-
-                Hudi would read such logs as additional changes after the commit is completed.
-                """
+                # Hudi would read logs of changed file groups as additional changes after the commit.
                 for group_before in groups:
                     if group_before.file_id in kept and (
                         view.group(group_before.partition, group_before.file_id) != group_before
@@ -215,10 +211,7 @@ def _merged(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[DataFile | CorruptTable]:
-    """Write a new log for each file group. If a log of a group is damaged, its result is a CorruptTable.
-
-    Raises Stopped.
-    """
+    # The result for a group with a damaged log is a CorruptTable. Raises Stopped.
     pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
     at_once = min(
         limits.groups_at_once or len(groups),

@@ -56,7 +56,7 @@ class _KeysDiffer(Exception):
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Picklable task that merges the base file and the logs of one file group into a new base file.
+    """Picklable task that merges the files of one file group into a new base file.
 
     The resulting rows do not depend on the engine or on the memory budget.
     """
@@ -69,20 +69,20 @@ class MergeTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Merge the file group, and write the new base file. Raises Stopped, or CorruptTable for a damaged file."""
+        """Write the new base file of the file group.
+
+        Raises Stopped, or CorruptTable for a damaged file.
+        """
         merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
-        file = self._in_place(merging) or self._merged(merging, old)
+        file = self._replace_rows_in_place(merging) or self._write_decoded_rows(merging, old)
         self.pace.spend(file.size)
         file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
         return in_order(self.config, old, file) if old else file
 
-    def _in_place(self, merging: GroupMerge) -> DataFile | None:
-        """Write the new base file with changed rows at their old positions, so that unchanged row groups are copied.
-
-        Returns None if this is not possible.
-        """
-        if self.group.base is None or not self.group.logs or _of_several_commits(self.group):
+    def _replace_rows_in_place(self, merging: GroupMerge) -> DataFile | None:
+        # Unchanged row groups are copied. Returns None if this is not possible.
+        if self.group.base is None or not self.group.logs or _may_mix_commits(self.group):
             return None
         changes = merging.held_changes()
         if changes is None:
@@ -94,8 +94,7 @@ class MergeTask:
             return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
 
-    def _merged(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
-        """Write the new base file by decoding and encoding all rows."""
+    def _write_decoded_rows(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
         is_own_log_only = not any(
             log.file.origin for log in self.group.logs
         )  # logs of hoodoo only update keys of the base file, and only their delete blocks remove keys
@@ -127,11 +126,9 @@ class MergeTask:
         return sink.finish()
 
 
-def _of_several_commits(group: FileGroup) -> bool:
-    """Return whether the file group has logs of table version 6. Such a log may contain blocks of several commits.
-
-    Valid blocks can be told from invalid blocks only by reading the whole file slice.
-    """
+def _may_mix_commits(group: FileGroup) -> bool:
+    # A log of table version 6 may contain blocks of several commits. Valid blocks can be told from invalid blocks only
+    # by reading the whole file slice.
     return any(log.file.blocks for log in group.logs)
 
 
@@ -151,8 +148,8 @@ class GroupMerge:
         self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the current rows of the file group: remaining rows of the base file, then the winning changes."""
-        if _of_several_commits(self.group) or (
+        """Yield the current rows of the file group: rows of the base file first, then changed rows."""
+        if _may_mix_commits(self.group) or (
             any(log.file.origin or not log.file.digest for log in self.group.logs) and self._has_partial_updates()
         ):
             yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
@@ -173,7 +170,7 @@ class GroupMerge:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> KeyedChanges | None:
-        """Read the changes of all logs into memory, one per key.
+        """Read the changes of all logs into memory, with one change per key.
 
         Returns None if the logs are empty, do not fit into memory, or come from another engine.
         """
@@ -189,7 +186,7 @@ class GroupMerge:
         parts = list(self._log_parts(wide)) if self._held is None else [self._held]
         merge = self.config.merge_policy.apply_streaming(parts) if parts else None
         is_complete = merge is None or not merge.changes.unset
-        for batch in self._base(wide):
+        for batch in self._base_rows(wide):
             if merge is None or is_complete:
                 yield batch.filter(pa.array(merge.stays(batch))) if merge else batch
             else:
@@ -199,20 +196,17 @@ class GroupMerge:
             yield merge.changes.rows.filter(pa.array(wins))
 
     def _with_large_partial_logs(self) -> Iterator[pa.Table]:
-        """Yield the current rows, for logs that are too large for the memory and contain partial updates.
-
-        The logs are read once for each batch of the base file, and once more for new keys.
-        """
+        # The logs are read once for each batch of the base file, and once more for new keys.
         wide, policy = self.config.stored_schema, self.config.merge_policy
         matched = np.zeros(sum(log.file.rows for log in self.group.logs), bool)
-        for batch in self._base(wide):
+        for batch in self._base_rows(wide):
             keys, batch_changes = batch[RECORD_KEY].combine_chunks(), []
-            for part, offset in _numbered(self._log_parts(wide)):
+            for part, offset in _with_number_of_earlier_changes(self._log_parts(wide)):
                 positions = np.flatnonzero(slices.among(part.rows[RECORD_KEY], keys))
                 matched[offset + positions] = True
                 batch_changes.append(part.take(positions))
             yield policy.apply_streaming(batch_changes).applied(batch)
-        parts = _numbered(self._log_parts(wide))
+        parts = _with_number_of_earlier_changes(self._log_parts(wide))
         unmatched = policy.collapse(
             concat([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
         )
@@ -220,19 +214,17 @@ class GroupMerge:
 
     def _with_large_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
-        is_kept, wins = self._decide()
+        is_kept, wins = self._decide_kept_rows()
         offset = 0
-        for batch in self._base(wide):
+        for batch in self._base_rows(wide):
             yield batch.filter(pa.array(is_kept[offset : offset + len(batch)]))
             offset += len(batch)
-        for part, offset in _numbered(self._log_parts(wide)):
+        for part, offset in _with_number_of_earlier_changes(self._log_parts(wide)):
             yield part.rows.filter(pa.array(wins[offset : offset + len(part)]))
 
-    def _decide(self) -> tuple[np.ndarray, np.ndarray]:
-        """Decide which base rows stay and which log records win, and return both as boolean masks.
-
-        Only keys and ordering values are read, and only one part of the keys is in memory at a time.
-        """
+    def _decide_kept_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        # Returns boolean masks of base rows and of log records. Only keys and ordering values are read, and only one
+        # part of the keys is in memory at a time.
         narrow = self._narrow()
         is_kept = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
         sizes = [(len(part), part.rows.nbytes) for part in self._log_parts(narrow)]
@@ -241,11 +233,12 @@ class GroupMerge:
         count = max(1, int(np.ceil(held_bytes / self._share)))
         for number in range(count):
             part_changes = [
-                _of_part(part, offset, number, count) for part, offset in _numbered(self._log_parts(narrow))
+                _select_key_range(part, offset, number, count)
+                for part, offset in _with_number_of_earlier_changes(self._log_parts(narrow))
             ]
             merge = self.config.merge_policy.apply_streaming(part_changes)
             offset = 0
-            for batch in self._base(narrow):
+            for batch in self._base_rows(narrow):
                 is_kept[offset : offset + len(batch)] &= merge.stays(batch)
                 offset += len(batch)
             wins[merge.changes.rows[_ARRIVAL].to_numpy()[merge.live()]] = True
@@ -256,16 +249,13 @@ class GroupMerge:
         return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
 
     def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[KeyedChanges]:
-        """Yield the changes of all logs, in order. With `by_row`, changes have base row positions (slices.read_log)."""
+        # With `by_row`, changes have base row positions (slices.read_log).
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
             yield from slices.read_log(self.store, self.config, file, schema, by_row)
 
-    def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of the base file with the columns of `schema`, in batches that fit the memory budget.
-
-        The number of rows per batch follows from the size of the first rows.
-        """
+    def _base_rows(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        # The number of rows per batch follows from the size of the first rows.
         if self.group.base is None:
             return
         first = next(self._batches(schema, _PROBE), None)
@@ -301,23 +291,24 @@ def _value_bytes(kind: pa.DataType) -> int:
 
 
 def run_task(task: MergeTask) -> DataFile | CorruptTable:
-    """Merge one file group. Returns CorruptTable instead of raising it, so that other groups are still compacted."""
+    """Merge one file group, and return CorruptTable instead of raising it.
+
+    The other file groups can then still be compacted.
+    """
     try:
         return task()
     except CorruptTable as problem:
         return problem
 
 
-def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int]]:
-    """Yield each set of changes together with the number of changes in the sets before it."""
+def _with_number_of_earlier_changes(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int]]:
     offset = 0
     for part in parts:
         yield part, offset
         offset += len(part)
 
 
-def _of_part(part: KeyedChanges, offset: int, number: int, count: int) -> KeyedChanges:
-    """Return the changes whose keys belong to one of `count` key ranges, with their position among all log records."""
+def _select_key_range(part: KeyedChanges, offset: int, number: int, count: int) -> KeyedChanges:
     hashes = part.key_hashes()
     positions = np.flatnonzero(hashes % np.uint64(count) == number)
     rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(offset, offset + len(part))))

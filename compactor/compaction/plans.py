@@ -1,4 +1,4 @@
-"""Compaction plans: choosing the file groups to compact, scheduling a plan in a slot, and running the plan.
+"""Compaction plans: selecting file groups, committing a plan, and running it.
 
 Any worker can run a plan at any time. The output of a plan has fixed names and contents, so two workers can run the
 same plan. One slot completes it, so only one run takes effect.
@@ -45,12 +45,14 @@ class CompactionResult:
 
 
 def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
-    """Plan a compaction of the file groups with at least `logs_min` logs, most log bytes first, up to plan limits."""
+    """Plan a compaction of the file groups with at least `logs_min` logs."""
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
 def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
-    """Commit a slot with the compaction plan that `choose` returns for the newest view, and return the open plan.
+    """Commit a compaction plan, and return the open plan.
+
+    `choose` returns the plan for the newest state of the table.
 
     Returns None if the plan is empty, or if the retries are exhausted because of concurrent writers.
     """
@@ -85,7 +87,9 @@ def run(
             plan stays open.
     """
     with context.timeline.resume(plan) as attempt:
-        groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
+        groups = [
+            group for group in (_file_group_of_plan(attempt.base, plan, planned) for planned in plan.groups) if group
+        ]
         # Protocol rule S3: the output has the columns at the time of planning, regardless of when a plan runs.
         config = attempt.config.with_schemas(attempt.base.schemas.up_to(plan.seq))
         tasks = merge_tasks(context, config, plan.instant, groups, stopped, limits)
@@ -128,11 +132,10 @@ def run(
 
 
 def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
-    """Delete new files of a plan that another worker completed first, if the table does not refer to these files.
+    """Delete new files of a plan that another worker completed first.
 
     Cleaning or a purge may have deleted the other worker's files before this worker wrote them again. A leftover file
-    of a completed instant could contain rows that must stay deleted. While a lease needs an old snapshot, nothing is
-    deleted. Orphan removal then deletes the files later.
+    of a completed instant could contain rows that were purged.
     """
     view = context.timeline.history.head()
     referenced = {
@@ -154,7 +157,7 @@ def merge_tasks(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[MergeTask]:
-    """Create the tasks that merge file groups, one task per file group.
+    """Create the tasks that merge file groups, with one task per file group.
 
     Concurrent tasks in this process share its memory budget. On a remote engine each task gets the whole budget.
     """
@@ -164,8 +167,7 @@ def merge_tasks(
     return [MergeTask(context.store, config, instant, group, memory, pace) for group in groups]
 
 
-def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
-    """Return the file group with exactly the files in the plan, or None if its base file has changed since then."""
+def _file_group_of_plan(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
     group = view.group(planned.partition, planned.file_id)
     if group is None or group.base_path != planned.base:
         return None
@@ -189,7 +191,9 @@ def run_open(
 def compact(
     context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Compact every file group that has at least `logs_min` logs at the start. Open plans run first.
+    """Compact every file group that has at least `logs_min` logs.
+
+    Open compaction plans run first.
 
     `strategy` divides the file groups into plans.
     """

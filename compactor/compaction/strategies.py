@@ -1,4 +1,4 @@
-"""Strategies that choose and order the file groups of a compaction plan.
+"""Strategies that select and order the file groups of a compaction plan.
 
 All functions are pure functions of a view.
 """
@@ -21,7 +21,7 @@ _PLAN_IO_BYTES = 16 << 30
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """File groups that one compaction should merge. The plan takes effect when it is scheduled under an instant."""
+    """File groups that one compaction should merge."""
 
     groups: tuple[FileGroup, ...]
 
@@ -50,15 +50,12 @@ def _by_log_size(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
 
 
 def _by_newest_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Order file groups by partition path, descending, so that partitions named by date come newest first."""
+    # Partitions named by date come newest first.
     return sorted(_by_log_size(view, due), key=lambda group: group.partition, reverse=True)
 
 
 def _by_whole_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Add all file groups with logs in the same partitions, so that these partitions have no logs afterwards.
-
-    Partitions with the most log bytes come first.
-    """
+    # The partitions have no logs afterwards. Partitions with the most log bytes come first.
     due_partitions = {group.partition for group in due}
     weight = {partition: sum(map(log_bytes, view.groups([partition]))) for partition in due_partitions}
     return sorted(
@@ -76,7 +73,7 @@ STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Strategy that chooses the file groups of a compaction plan.
+    """Strategy that selects the file groups of a compaction plan.
 
     Attributes:
         order: Order of the file groups: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'.
@@ -101,7 +98,7 @@ class Strategy:
             )
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
-        """Return a plan with the first of the file groups in `due`, up to the limits of a plan."""
+        """Return a compaction plan with the first file groups in `due`, up to the limits of a plan."""
         chosen: list[FileGroup] = []
         remaining_bytes = self.io_bytes
         for group in STRATEGIES[self.order](view, list(due))[: self.groups]:

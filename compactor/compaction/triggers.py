@@ -1,4 +1,4 @@
-"""Triggers: four conditions for which a worker compacts a file group. One of them is enough.
+"""Triggers: four conditions for which a worker compacts a file group.
 
 The functions depend only on a view and the timeline. They do not compact anything.
 """
@@ -22,7 +22,9 @@ _BYTES_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Triggers:
-    """Conditions that make a file group due for compaction. One condition is enough. None disables a condition.
+    """Conditions that make a file group due for compaction, of which one is enough.
+
+    None disables a condition.
 
     Attributes:
         logs: Minimum number of log files of the group.
@@ -65,24 +67,24 @@ def log_bytes(group: FileGroup) -> int:
 
 
 def costly(group: FileGroup) -> bool:
-    """Return whether a full compaction of the file group would rewrite a large base file for few log bytes."""
+    """Return whether a full compaction would rewrite a large base file for few log bytes."""
     return group.base_bytes > max(_BASE_MIN, _PAYS * log_bytes(group))
 
 
 def read_amplification(view: View) -> float:
-    """Return the number of bytes that a snapshot read needs per byte of base files: 1.0 for a table without logs."""
+    """Return the bytes that a snapshot read needs per byte of base files, 1.0 without logs."""
     totals = view.totals
     return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """Return the file groups with a base file and at least `logs_min` logs that are not in an open plan."""
+    """Return the file groups with at least `logs_min` logs that no open plan will compact."""
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
-    """Return the file groups that a worker should compact now because of any trigger, without those in an open plan."""
+    """Return the file groups that a worker should compact now because of a trigger."""
     waiting = behind(view)
     old, very_old = (
         _newest_slot_of_age(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)

@@ -1,4 +1,4 @@
-"""Report on a table's services for users: figures, workers, files that cannot be cleaned, and advice."""
+"""Report on a table's services: figures, workers, files that stay, and advice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Services:
 
 
 def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
-    """Return the state of a table's services, from its newest view and from the hints of workers.
+    """Return the state of a table's services.
 
     `path` is the table's path for the recommended commands.
     """
@@ -86,8 +86,8 @@ class _StateOfServices:
         ages = {instant: max(0.0, (self.now - plan.planned_at) / 1000) for instant, plan in self.view.plans.items()}
         dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_s)
         problems = tuple(heartbeats.problems(self.store))
-        held_bytes = self._held()
-        late_plans, other_plans = self._about_plans(plans, owners)
+        held_bytes = self._bytes_kept_by_holder()
+        late_plans, other_plans = self._describe_open_plans(plans, owners)
         advice = (
             *self._about_problems(problems),
             *self._about_workers(seen_workers, dead),
@@ -169,10 +169,10 @@ class _StateOfServices:
                 f"slow_after_logs is {options.slow_after_logs}."
             )
 
-    def _about_plans(
+    def _describe_open_plans(
         self, plans: dict[str, float | None], owners: dict[str, str]
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """Return sentences about open plans: first about late plans, then about plans on schedule."""
+        # Sentences about late plans come first.
         late, on_schedule = list[str](), list[str]()
         for instant, hint in plans.items():
             # the time of a plan may be ahead of the clock
@@ -198,8 +198,8 @@ class _StateOfServices:
         return late, on_schedule
 
     # ---- cleaning
-    def _held(self) -> dict[str, int]:
-        """Return the bytes that each savepoint, pinned slot or consumer keeps from being cleaned."""
+    def _bytes_kept_by_holder(self) -> dict[str, int]:
+        # Keys are savepoints, pinned slots and consumers.
         beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
         cleanable_paths = {
             entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
@@ -280,7 +280,7 @@ def _several(number: int, noun: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Format a duration as text in its largest unit, such as '5 min'."""
+    """Format a duration in its largest unit, such as '5 min'."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -288,7 +288,7 @@ def span(seconds: float) -> str:
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes as text with a unit, such as '1.5 GB'."""
+    """Format a number of bytes with a unit, such as '1.5 GB'."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"

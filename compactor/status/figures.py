@@ -24,7 +24,7 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures about a table, such as pending work of its services and sizes of its files.
+    """Figures about a table, such as pending work and the sizes of its files.
 
     Attributes:
         head: The number of the newest slot.
@@ -66,7 +66,7 @@ class Figures:
 
     @property
     def logs_max(self) -> int:
-        """The largest number of log files in one file group."""
+        """Largest number of log files in one file group."""
         return max(self.logs, default=0)
 
     @property
@@ -76,7 +76,7 @@ class Figures:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
-    """Compute the figures about a table at a view.
+    """Compute the figures about a table in a given state.
 
     Args:
         timeline: The timeline of the table.

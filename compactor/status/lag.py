@@ -13,7 +13,9 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """Pending compaction and cleaning work of a table. All values are 0 if no work is left.
+    """Pending compaction and cleaning work of a table.
+
+    All values are 0 if no work is left.
 
     Attributes:
         log_files_max: The largest number of log files in one file group.
@@ -37,7 +39,7 @@ class Lag:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
-    """Compute the pending work of a table's services at a view.
+    """Compute the pending work of a table's services.
 
     Args:
         timeline: The timeline of the table.
@@ -64,5 +66,5 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 def oldest_log(view: View) -> int:
-    """Return the slot with the oldest log file that waits for compaction, or 0 if there are no log files."""
+    """Return the slot (commit number) of the oldest log file that waits for compaction, or 0."""
     return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a worker: figures of each table, and counters of the work done so far.
+"""Prometheus metrics of a worker: figures of each table, and counters of finished work.
 
 The figures are measured for each scrape, from the newest view that the worker knows. Each worker has its own registry.
 By default, the endpoint listens on 127.0.0.1 only.
@@ -122,10 +122,10 @@ class TableCollector(Collector):
 
 
 class Endpoint:
-    """HTTP endpoint that serves Prometheus metrics until it is closed. `url` is its address."""
+    """HTTP endpoint that serves Prometheus metrics until it is closed."""
 
     def __init__(self, collector: Collector, port: int, address: str = LOOPBACK) -> None:
-        """Start to serve metrics on a port. 0 selects any free port.
+        """Start to serve metrics on a port, where 0 selects any free port.
 
         Raises OptionError if the address or the port cannot be used.
         """

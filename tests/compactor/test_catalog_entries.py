@@ -89,12 +89,12 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Those that catalogs were asked."""
     found: list[Any] = []
 
-    class Counted(catalog_entries._Question):
+    class Counted(catalog_entries._CatalogRequest):
         def __init__(self, ask: Callable[[], str]) -> None:
             found.append(self)
             super().__init__(ask)
 
-    monkeypatch.setattr(catalog_entries, "_Question", Counted)
+    monkeypatch.setattr(catalog_entries, "_CatalogRequest", Counted)
     return found
 
 

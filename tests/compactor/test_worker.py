@@ -229,7 +229,7 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
 
     def beating(loop: ServiceLoop) -> bool:
         table.handle.store.delete(HEARTBEATS + heartbeats.WORKER + loop.worker.name)
-        loop._beat()
+        loop._send_heartbeat()
         return any(heartbeats.WORKER in key for key in beats(table))
 
     with loop_of(table, "compact", poll_s=0.001) as loop:

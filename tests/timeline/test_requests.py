@@ -163,7 +163,7 @@ def test_a_heartbeat_asks_whether_the_table_is_there_and_puts_one_file(table: Ta
         loop.quiet.set()
         loop._beating.join()
         asked(table).clear()
-        loop._beat()
+        loop._send_heartbeat()
         assert asked(table) == Counter({("head", "properties"): 1, ("put", "heartbeats"): 1})
 
 

@@ -175,14 +175,14 @@ def test_an_open_compaction_plan_lets_a_damaged_group_go(tmp_path: Path) -> None
 
 def test_a_writer_that_comes_in_between_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = damaged(tmp_path)
-    other, real = hoodoo.open(table.path), table_salvage._write
+    other, real = hoodoo.open(table.path), table_salvage._write_readable_rows
 
     def slower(*given: Any) -> Any:
-        monkeypatch.setattr(table_salvage, "_write", real)
+        monkeypatch.setattr(table_salvage, "_write_readable_rows", real)
         other.upsert(rows(("a", "a3", 3), ("b", "b3", 3)))
         return real(*given)
 
-    monkeypatch.setattr(table_salvage, "_write", slower)
+    monkeypatch.setattr(table_salvage, "_write_readable_rows", slower)
     assert table.maintenance.salvage(accept_loss=True).lost == [], "what the writer brought is looked at anew"
     assert seen(table) == {"a": "a3", "b": "b3", "c": "c2"} and table.verify().ok
 

@@ -49,7 +49,7 @@ def rounds_share_a_name(patch: Patch) -> None:
 
 @bug("clustering", "rows that a clustering moves get its commit time")
 def moved_rows_restamped(patch: Patch) -> None:
-    rows = ClusterTask._rows
+    rows = ClusterTask._current_rows
 
     def stamped(self: ClusterTask, groups: Any = None) -> Iterator[pa.Table]:
         for part in rows(self, groups):
@@ -57,7 +57,7 @@ def moved_rows_restamped(patch: Patch) -> None:
             times = pa.array([self.instant] * len(part), pa.string()).cast(part.schema.field(number).type)
             yield part.set_column(number, part.schema.field(number), times)
 
-    patch(cluster_tasks.ClusterTask, "_rows", stamped)
+    patch(cluster_tasks.ClusterTask, "_current_rows", stamped)
 
 
 # ---- log compaction

@@ -1,4 +1,4 @@
-"""Base files that slots add to a table and remove from it, as the input of all exports.
+"""Base files that commits add to a table and remove from it, as the input of all exports.
 
 This module reads slots and views, and opens no data files. It is independent of the formats.
 """
@@ -20,7 +20,7 @@ AS_OF_COMPACTION = (
 )
 """Table comment in the exported metadata of a merge-on-read table, if logs are not exported."""
 IDLE_SLOTS = 100
-"""Number of slots without changed base files after which an export stores its position.
+"""Number of commits without changed base files after which an export stores its position.
 
 The next export then skips these slots.
 """
@@ -29,7 +29,7 @@ _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 
 @dataclass(frozen=True)
 class BaseChanges:
-    """Base files that one or more slots added and removed, by path.
+    """Base files that one or more commits added and removed, by path.
 
     `changes_rows` is True if readers of base files see different rows than before.
     """
@@ -42,7 +42,10 @@ class BaseChanges:
         return bool(self.added or self.removed)
 
     def then(self, later: BaseChanges) -> BaseChanges:
-        """Combine these changes with later changes. A file that was added and later removed is left out."""
+        """Combine these changes with later changes.
+
+        A file that was added and later removed is left out.
+        """
         added = {path: file for path, file in self.added.items() if path not in later.removed}
         added |= {path: file for path, file in later.added.items() if path not in self.removed}
         removed = {path: file for path, file in self.removed.items() if path not in later.added}
@@ -55,7 +58,7 @@ NOTHING = BaseChanges()
 
 @dataclass(frozen=True)
 class Step:
-    """Slot to export, with the view after it and the changes of base files since the previous step."""
+    """Commit to export, with the state of the table after it and its changes of base files."""
 
     slot: Slot
     view: View
@@ -63,12 +66,12 @@ class Step:
 
 
 def live(view: View) -> dict[str, AddedFile]:
-    """Return the current base files of a view, by path."""
+    """Return the current base files of a table by path."""
     return {group.base.file.path: group.base for group in view.groups() if group.base}
 
 
 def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
-    """Return the base files that a slot added and removed, given the views before and after the slot.
+    """Return the base files that a commit added and removed.
 
     A compaction changes no rows of the table, but readers of base files see changed rows, because the contents of logs
     become visible to them. Any other rewrite of a file group with logs has the same effect.
@@ -93,7 +96,7 @@ def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
 
 
 def steps(history: History, after: int, until: int) -> Iterator[Step]:
-    """Yield the changes of base files in each slot from `after` + 1 to `until`.
+    """Yield the changes of base files in each commit from `after` + 1 to `until`.
 
     A slot that another engine rolled back is left out, because its files no longer exist. Its changes are part of the
     next slot's changes. Raises SnapshotExpired if slots since `after` were archived.
@@ -110,7 +113,7 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
 
 
 def unchanged(history: History, after: int, until: int) -> bool:
-    """Return whether no base file changed between slot `after` and slot `until`.
+    """Return whether no base file changed between the commits `after` and `until`.
 
     Returns False if this is unknown, because the slots are archived.
     """
@@ -121,7 +124,7 @@ def unchanged(history: History, after: int, until: int) -> bool:
 
 
 def first_slot(history: History) -> int:
-    """Return the first slot of a first export, which is the oldest existing slot with a readable snapshot."""
+    """Return the slot (commit number) where a first export begins: the oldest with a readable snapshot."""
     head = history.known_head()
     seq = max(head.min_readable, history.oldest_slot(), 1)
     while seq < head.seq and head.is_undone(seq):
@@ -130,7 +133,7 @@ def first_slot(history: History) -> int:
 
 
 def continues_from(history: History, seq: int, instant: str) -> bool:
-    """Return whether a new export can continue from an earlier export, which ended at slot `seq` with `instant`.
+    """Return whether a new export can continue from an earlier export, which ended at slot `seq`.
 
     It cannot continue if the slots since then were archived. It also cannot continue if the table was restored from a
     backup, because other slots now have these numbers.
@@ -144,7 +147,7 @@ def continues_from(history: History, seq: int, instant: str) -> bool:
 
 
 def require_no_partition(view: View, folder: str) -> None:
-    """Raise PartitionValueError if a partition of the table has the folder that an export needs for its metadata."""
+    """Raise PartitionValueError if a partition has the folder that an export needs for its metadata."""
     if any(partition.split("/")[0] == folder for partition in view.partitions):
         raise PartitionValueError(
             f"The table has a partition {folder!r}, but an export needs this folder for its metadata. Write the rows "

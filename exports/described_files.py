@@ -1,4 +1,4 @@
-"""Search for the data files whose column bounds are in exported metadata, so that a purge can check these bounds.
+"""Search for the data files whose column bounds are in exported metadata.
 
 All stored Delta and Iceberg metadata files are searched, not only current ones.
 """
@@ -21,7 +21,7 @@ from hoodoo.storage.store import Store
 
 
 def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
-    """Yield the path of each exported metadata file, with the paths of the data files whose column bounds it contains.
+    """Yield each exported metadata file with the data files whose column bounds it contains.
 
     These are Delta versions, Delta checkpoints and Iceberg manifests. Paths are relative to the table. The second value
     is None for a metadata file that cannot be read.

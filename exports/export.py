@@ -1,4 +1,4 @@
-"""Export of a table to Delta and Iceberg. All arguments are checked before anything is written."""
+"""Export of a table to Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def export(
     iceberg_version: int | None = None,
     change_feed: bool = False,
 ) -> ExportResult:
-    """Export the table to Delta, Iceberg or both, up to its newest slot.
+    """Export the newest state of a table to Delta, Iceberg or both.
 
     Args:
         store: The store of the table.

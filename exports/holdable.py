@@ -11,7 +11,7 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 
 def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
-    """Raise SchemaError if an export format does not support the type of a column. The error names all such columns.
+    """Raise SchemaError if an export format does not support the type of a column.
 
     Args:
         columns: The columns of the table.

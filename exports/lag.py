@@ -1,4 +1,4 @@
-"""Lag of exports: the commits that readers of an exported Delta or Iceberg table do not see yet."""
+"""Lag of exports: the commits that readers of an exported table do not see yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hoodoo.timeline.views.view import View
 
 
 def export_lag(store: Store, history: History, view: View, format: str, now_ms: int) -> ExportLag:
-    """Return how far the export of one format lags behind the table.
+    """Return how far the export to one format lags behind the table.
 
     Args:
         store: The store of the table.

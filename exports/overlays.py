@@ -1,4 +1,4 @@
-"""Overlays: the changes in a file group's logs, for Delta and Iceberg readers, which only read base files.
+"""Overlays, which show the changes in log files to Delta and Iceberg readers of base files.
 
 An overlay belongs to a file group with logs. It lists the dead rows of the base file, which logs replace or delete. It
 also has a small Parquet file with the rows that the logs wrote. A reader that skips the dead rows and adds the overlay
@@ -56,7 +56,7 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """Return the name of a file group's overlay, which depends on the files of the file group and the table's columns.
+    """Return the name of a file group's overlay, which changes with its files and columns.
 
     The name consists of the file group, the newest slot of its files, and the id of the columns. Each part has a fixed
     number of hexadecimal digits, so that the name is also a valid UUID.
@@ -75,13 +75,16 @@ def _newest_slot(group: FileGroup) -> int:
 
 
 def covered(view: View) -> list[FileGroup]:
-    """Return the file groups with logs, sorted by id. Without overlays, readers would not see their current rows."""
+    """Return the file groups with logs, sorted by id."""
     with_logs = [group for group in view.groups() if group.logs]
     return sorted(with_logs, key=lambda group: (group.file_id, group.partition))
 
 
 class Overlays:
-    """Overlays of one table during an export. Each overlay is built once for all formats."""
+    """Overlays of one table during an export.
+
+    Each overlay is built once for all formats.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,7 +92,7 @@ class Overlays:
         self._keys: set[str] = set()  # keys of the written files
 
     def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
-        """Build the overlays of file groups with logs, and write the Parquet files with their rows.
+        """Build the overlays of file groups, and write the Parquet files with their rows.
 
         Raises CorruptTable if a file of a file group is damaged.
         """
@@ -109,11 +112,13 @@ class Overlays:
 
     @staticmethod
     def whole_key(config: TableConfig, group: FileGroup) -> str:
-        """Return the path of the file with all rows of a file group, which `whole` writes."""
+        """Return the path of the file with all merged rows of a file group."""
         return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
 
     def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
-        """Write all merged rows of a file group to one file, for readers that cannot skip rows of its base file.
+        """Write all merged rows of a file group to one file.
+
+        This is for readers that cannot skip rows of its base file.
 
         Returns None for a file group without rows. Raises CorruptTable if one of its files is damaged.
         """
@@ -123,7 +128,7 @@ class Overlays:
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
     def forget_passed(self, history: History) -> None:
-        """Delete the overlay files written by this export whose slots are no longer readable.
+        """Delete the overlay files of this export that no readable snapshot needs.
 
         A concurrent purge may have searched for its keys before these files were written.
         """
@@ -135,10 +140,8 @@ class Overlays:
 
 
 def _compute_overlay(store: Store, config: TableConfig, group: FileGroup) -> tuple[np.ndarray, pa.Table]:
-    """Return the positions of the base rows that logs replace or delete, and the rows that the logs wrote.
-
-    The rows include record keys and partitions, as in base files, because a purge searches for them.
-    """
+    # Returns the positions of the base rows that logs replace or delete, and the rows that the logs wrote. The rows
+    # include record keys and partitions, because a purge searches for them.
     names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
     # includes logs that set none of the table's columns
     needed = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)
@@ -210,12 +213,12 @@ def _write_overlay_file(
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    """Return a digest that changes whenever one of the overlays of these file groups changes."""
+    """Return a digest that changes whenever an overlay of the file groups changes."""
     return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
 def passed_overlays(history: History) -> Callable[[str], bool]:
-    """Return a function that takes an overlay name, and returns whether no export of a readable slot uses the overlay.
+    """Return a function that tests whether an overlay name is no longer used by an export.
 
     An export uses the overlay of a file group at the exported slot. An overlay is therefore unused if it is older than
     the overlay of its file group at the oldest readable slot.
@@ -231,14 +234,14 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
 
 
 def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete files of unused overlays that are older than a day. Readers of older exports may still use newer files."""
+    """Delete files of unused overlays that are older than a day."""
     for key, _ in passed_files(store, passed):
         if (store.modified_ms(key) or now_ms) < now_ms - _DAY_MS:
             store.delete(key)
 
 
 def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
-    """Return the path and size of each file of an unused overlay, which are Parquet files and deletion vectors."""
+    """Return the path and size of each file of an unused overlay."""
     return [
         (key, size)
         for key, size in (*store.list(OVERLAYS), *store.list(VECTORS))

@@ -25,7 +25,7 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
-    """Return the typed value of each partition column of a base file, or None if its rows have different values.
+    """Return the partition values of a base file, or None if its rows have different values.
 
     A null value is None. Nulls and empty strings are both in the default partition. The statistics of the file show
     which of them it contains.
@@ -47,7 +47,7 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
 
 
 def bounded_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the columns whose bounds are exported: key, ordering and partition columns, and the first 32 columns.
+    """Return the columns whose bounds are exported, such as key and ordering columns.
 
     Bounds make up most of an export's size, and filters on a late column of a wide table are rare.
     """
@@ -56,7 +56,7 @@ def bounded_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
-    """Return minimum, maximum and null count of each exported column of a base file, by current column name.
+    """Return minimum, maximum and null count of each exported column of a base file.
 
     The values have the form of `statistics.to_json`. Nested columns are left out, because the formats have statistics
     only for their fields.

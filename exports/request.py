@@ -1,4 +1,4 @@
-"""Request for an export. It is the same for Delta and Iceberg."""
+"""Arguments of an export to one format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 
 NEWEST, ALL = "newest", "all"
-"""Slots that get Iceberg snapshots: the newest slot ('newest'), or all slots that changed base files ('all')."""
+"""Commits that get Iceberg snapshots: the newest ('newest'), or all that changed base files ('all')."""
 HISTORIES = (NEWEST, ALL)
 ICEBERG_VERSIONS = (2, 3)
 """Versions of the Iceberg format that an export can write."""

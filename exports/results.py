@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeltaExport:
-    """Result of an export to Delta: the newest Delta version, and the number of written files.
+    """Result of an export to Delta: the newest version, and the number of written files.
 
     Attributes:
         version: The newest version of the Delta table.
@@ -24,7 +24,7 @@ class DeltaExport:
 
 @dataclass(frozen=True)
 class IcebergExport:
-    """Result of an export to Iceberg: the newest metadata file and snapshot, and the number of written files.
+    """Result of an export to Iceberg: the newest snapshot, and the number of written files.
 
     Attributes:
         metadata: The newest metadata file, relative to the table. Catalogs and some readers need it.
@@ -110,7 +110,7 @@ class RegisterResult:
 
 @dataclass(frozen=True)
 class ExportLag:
-    """Lag of an exported format: the number and age of changes that its readers do not see yet.
+    """Lag of an exported format: the changes that its readers do not see yet.
 
     Attributes:
         slot: The slot that the newest version or snapshot shows. 0 if there is none, or if another writer wrote it.

@@ -1,4 +1,4 @@
-"""Writer of the metadata files of an export. It also counts the files."""
+"""Writer of the metadata files of an export, which also counts the files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Writing:
         self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
-        """Create a metadata file. Succeeds if another exporter already wrote the same bytes.
+        """Create a metadata file, unless another exporter already wrote the same bytes.
 
         Raises FileExistsError if the file exists with other bytes, or if it was deleted during the call.
         """
@@ -30,7 +30,7 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create a metadata file unless an equivalent file exists, and return the size of the file in bytes."""
+        """Create a metadata file unless an equivalent file exists, and return its size in bytes."""
         try:
             self.store.create(key, data)
         except FileExistsError:

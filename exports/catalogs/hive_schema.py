@@ -1,4 +1,4 @@
-"""Columns of a table for a Hive metastore: Hive types, and the Spark schema in the parameters of an entry.
+"""Columns of a table for a Hive metastore, as Hive types and as a Spark schema.
 
 The types match Apache Hudi's own sync. Timestamps and times of day are `bigint` in Hive, which is the default of Hudi's
 sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
@@ -15,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import SchemaError
 
 _PART_LENGTH = 4_000
-"""Maximum number of characters of one parameter, because the databases of metastores limit its length."""
+# Maximum number of characters of one parameter, because the databases of metastores limit its length.
 _OF_HIVE = {
     pa.bool_(): "boolean",
     pa.int32(): "int",
@@ -77,7 +77,7 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
 
 
 def spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the parameters of a metastore entry that Spark reads: provider, columns and partition columns.
+    """Return the parameters of a metastore entry that Spark reads.
 
     `schema` contains the meta columns, then the table's columns, with the partition columns last.
     """

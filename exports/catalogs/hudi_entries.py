@@ -1,4 +1,4 @@
-"""Content of a Hudi table's entries in a Hive metastore or Glue, equal to what Apache Hudi's own sync writes.
+"""Content of the entries of a Hudi table in a Hive metastore or AWS Glue.
 
 A copy-on-write table has one entry. A merge-on-read table has three: `<name>` and `<name>_rt` show its rows, and
 `<name>_ro` shows its base files. Other modules write the entries to a catalog.
@@ -23,7 +23,7 @@ WITH_LOGS = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
 OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 REQUESTED, COMPLETED = "last_commit_time_sync", "last_commit_completion_time_sync"
-"""Parameters of a metastore entry that contain the newest commit of the table that the entry describes."""
+"""Parameters of a metastore entry that contain the newest commit that it describes."""
 SPARKS = "spark.sql.sources."
 """Prefix of the entry parameters that Spark reads."""
 Columns = tuple[tuple[str, str], ...]
@@ -53,7 +53,7 @@ class WantedEntry:
 
 
 def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEntry]:
-    """Return the metastore entries that a table should have at a view.
+    """Return the metastore entries that a table should have.
 
     Raises:
         SchemaError: Column names differ only in case.
@@ -95,7 +95,10 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
-    """Return the location of each partition, by its partition values as strings. Raises CorruptTable for a bad path."""
+    """Return the location of each partition by its partition values.
+
+    Raises CorruptTable for an invalid path.
+    """
     return {
         partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions

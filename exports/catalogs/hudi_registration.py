@@ -1,4 +1,4 @@
-"""Registration of a Hudi table in a Hive metastore or Glue, for engines that find Hudi tables there.
+"""Registration of a Hudi table in a Hive metastore or AWS Glue.
 
 An entry contains the newest commit that it describes. If this is the newest commit, nothing else is read.
 
@@ -40,11 +40,11 @@ _ATTEMPTS = 10
 _HUDI = ("org.apache.hudi.", "com.uber.hoodie.")
 _SCHEME = re.compile(r"^(?:s3[an]?://|file:/*(?=/))")
 Look = Callable[[], tuple[TableConfig, View]]
-"""Function that returns the table's current configuration and view."""
+"""Function that returns the table's current configuration and state."""
 
 
 def require_hudi_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a metastore. Raises OptionError unless it consists of one namespace and a name."""
+    """Check that the name of a metastore table consists of one namespace and a name, and return it."""
     name = require_identifier(option, identifier)
     if name.count(".") > 1:
         raise OptionError(

@@ -10,9 +10,9 @@ from hoodoo.exports.catalogs.hudi_entries import OUTPUT_FORMAT, SERDE, Columns, 
 from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
 
 _CREATED, _UPDATED, _DELETED = 100, 100, 25
-"""Maximum number of partitions per request to Glue: create, update and delete."""
+# Maximum number of partitions per request to Glue.
 _KEPT = ("Description", "Owner", "Retention", "PartitionKeys")
-"""Fields of an entry that an update sends back to Glue unchanged."""
+# Fields of an entry that an update sends back to Glue unchanged.
 
 
 class GlueEntries:

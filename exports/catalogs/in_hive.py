@@ -13,7 +13,7 @@ from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, ch
 
 _NO = object()
 _AT_ONCE = 1_000
-"""Number of partitions per request to the metastore, as in Hudi's sync."""
+# Number of partitions per request to the metastore, as in Hudi's sync.
 _OF_COLUMNS = re.compile(r"incompatible", re.IGNORECASE)
 
 
@@ -23,14 +23,10 @@ class HiveEntries:
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._client, self._namespace = catalog._client, namespace
 
-    def _request(
+    def _send_request(
         self, name: str, action: str, request: Callable[[Any], Any], expected: tuple[type[Exception], ...] = ()
     ) -> Any:
-        """Send a request about an entry to the Hive metastore, and return the response.
-
-        `action` describes the request for error messages. Returns `_NO` if the metastore raises an `expected`
-        exception.
-        """
+        # `action` describes the request for error messages. Returns `_NO` for an `expected` exception of the metastore.
         from thrift.Thrift import TException
 
         with self._client as client:
@@ -54,7 +50,7 @@ class HiveEntries:
     def find(self, name: str) -> FoundEntry | None:
         from hive_metastore.ttypes import NoSuchObjectException
 
-        table = self._request(
+        table = self._send_request(
             name,
             "return",
             lambda client: client.get_table(self._namespace, name),
@@ -84,7 +80,9 @@ class HiveEntries:
             parameters=dict(entry.parameters),
             tableType=ENTRY_TYPE,
         )
-        response = self._request(name, "create", lambda client: client.create_table(table), (AlreadyExistsException,))
+        response = self._send_request(
+            name, "create", lambda client: client.create_table(table), (AlreadyExistsException,)
+        )
         return response is not _NO
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
@@ -116,10 +114,10 @@ class HiveEntries:
                 return False  # the parameter has another value by now
             return True
 
-        return bool(self._request(name, "change", asked))
+        return bool(self._send_request(name, "change", asked))
 
     def partitions(self, name: str) -> set[Values]:
-        names = self._request(
+        names = self._send_request(
             name,
             "list the partitions of",
             lambda client: client.get_partition_names(self._namespace, name, -1),
@@ -145,7 +143,7 @@ class HiveEntries:
             request = AddPartitionsRequest(
                 dbName=self._namespace, tblName=name, parts=parts, ifNotExists=True, needResult=False
             )
-            self._request(
+            self._send_request(
                 name,
                 "add partitions to",
                 lambda client, request=request: client.add_partitions_req(request),  # type: ignore[misc]
@@ -155,7 +153,7 @@ class HiveEntries:
         from hive_metastore.ttypes import NoSuchObjectException
 
         for values in partitions:
-            self._request(
+            self._send_request(
                 name,
                 "drop a partition of",
                 lambda client, values=values: client.drop_partition(self._namespace, name, list(values), False),  # type: ignore[misc]

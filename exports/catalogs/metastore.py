@@ -1,4 +1,4 @@
-"""Interface of a catalog that stores entries of Hudi tables, such as a Hive metastore or AWS Glue.
+"""Interface of a catalog that stores entries of Hudi tables, such as AWS Glue.
 
 An entry is changed only if nobody changed it since it was read. No call deletes data.
 """
@@ -42,7 +42,10 @@ class Metastore(Protocol):
         """Return the entry of a table, or None if it does not exist."""
 
     def create(self, name: str, entry: WantedEntry) -> bool:
-        """Create an entry without partitions. Returns False if an entry of this name already exists."""
+        """Create an entry without partitions, and return whether this succeeded.
+
+        It fails if an entry of this name already exists.
+        """
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         """Update an existing entry and its partitions to the content of `entry`.
@@ -54,10 +57,13 @@ class Metastore(Protocol):
         """Return the partition values of each partition in an entry."""
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
-        """Add partitions to an entry. Existing partitions stay unchanged. `partitions` maps values to locations."""
+        """Add partitions to an entry, without changing existing partitions.
+
+        `partitions` maps values to locations.
+        """
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
-        """Remove partitions from an entry. Missing partitions are ignored."""
+        """Remove partitions from an entry, except missing partitions."""
 
 
 def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
@@ -67,7 +73,7 @@ def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def owner() -> str:
-    """Return the owner of a new entry: the user of this process, as in pyiceberg. Returns '' if the user is unknown."""
+    """Return the user of this process as the owner of a new entry, or '' if the user is unknown."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # the system does not know the user

@@ -13,7 +13,7 @@ from hoodoo.redact import printable
 
 
 def require_identifier(option: str, identifier: object) -> str:
-    """Return the name of a table in a catalog. Raises OptionError unless it has the form 'namespace.table'."""
+    """Check that the name of a catalog table has the form 'namespace.table', and return it."""
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
             f"Option {option} is invalid: expected the table in the catalog as 'namespace.table', got "
@@ -75,7 +75,7 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
 
 
 def require_namespace(catalog: Any, identifier: str) -> None:
-    """Raise CatalogRefused if the catalog does not contain the namespace of the entry, or cannot be reached."""
+    """Raise CatalogRefused if the catalog does not contain the namespace of the entry."""
     namespace = identifier.rpartition(".")[0]
     try:
         exists = catalog.namespace_exists(namespace)

@@ -1,4 +1,4 @@
-"""Atomic updates of an Iceberg table's metadata location in a catalog, for each type of catalog.
+"""Atomic updates of an Iceberg table's metadata location in a catalog.
 
 The location is changed only if nobody changed it since it was read. A mover receives the catalog, the entry as
 pyiceberg loaded it, hoodoo's newest metadata, and the location of this metadata. It returns the new location of the
@@ -18,7 +18,10 @@ _OLD, _NEW = "previous_metadata_location", "metadata_location"
 
 
 def mover_of(catalog: Any) -> Mover:
-    """Return the function that updates entries of this type of catalog. Raises CatalogRefused for unsupported types."""
+    """Return the function that updates the entries of a catalog.
+
+    Raises CatalogRefused for an unsupported type of catalog.
+    """
     kinds = {base_class.__name__ for base_class in type(catalog).__mro__}
     for name, mover in _MOVERS.items():
         if name in kinds:
@@ -31,12 +34,12 @@ def mover_of(catalog: Any) -> Mover:
 
 
 def writes_own_metadata(catalog: Any) -> bool:
-    """Return whether the catalog has metadata files of its own, instead of the location of hoodoo's file."""
-    return mover_of(catalog) is _in_rest
+    """Return whether the catalog writes metadata files of its own."""
+    return mover_of(catalog) is _move_in_rest
 
 
-def _in_sql(catalog: Any, entry: Any, ours: Json, location: str) -> str:
-    """Update the metadata location in a SQL catalog, on condition that the row still has the old location."""
+def _move_in_sql(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+    # The update requires that the row still has the old location.
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import update
 
@@ -56,8 +59,8 @@ def _in_sql(catalog: Any, entry: Any, ours: Json, location: str) -> str:
         return location if connection.execute(statement).rowcount == 1 else ""
 
 
-def _in_glue(catalog: Any, entry: Any, ours: Json, location: str) -> str:
-    """Update the metadata location in Glue, on condition that Glue's version number of the table is unchanged."""
+def _move_in_glue(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+    # The update requires that Glue's version number of the table is unchanged.
     namespace, name = _names(catalog, entry)
     glue_table = catalog.glue.get_table(DatabaseName=namespace, Name=name)["Table"]
     if glue_table["Parameters"].get(_NEW) != entry.metadata_location:
@@ -77,10 +80,10 @@ def _in_glue(catalog: Any, entry: Any, ours: Json, location: str) -> str:
 
 
 _OF_GLUE = ("Name", "Description", "Owner", "Retention", "StorageDescriptor", "PartitionKeys", "TableType")
-"""Fields of a Glue table that an update sends back to Glue unchanged."""
+# Fields of a Glue table that an update sends back to Glue unchanged.
 
 
-def _in_hive(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+def _move_in_hive(catalog: Any, entry: Any, ours: Json, location: str) -> str:
     """Update the metadata location in a Hive metastore, on condition that it still has the old location.
 
     Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at the same time, the slower export
@@ -111,12 +114,8 @@ def _in_hive(catalog: Any, entry: Any, ours: Json, location: str) -> str:
     )
 
 
-def _in_rest(catalog: Any, entry: Any, ours: Json, location: str) -> str:
-    """Commit the difference between hoodoo's metadata and the table to a REST catalog.
-
-    The server writes its own metadata file for hoodoo's manifests. It checks that the newest snapshot is still the one
-    that was read.
-    """
+def _move_in_rest(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+    # The server writes its own metadata file for hoodoo's manifests. It checks that the newest snapshot is unchanged.
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.metadata import TableMetadataUtil
     from pyiceberg.table.update import (
@@ -136,11 +135,11 @@ def _in_rest(catalog: Any, entry: Any, ours: Json, location: str) -> str:
     new, old = TableMetadataUtil.parse_obj(ours), entry.metadata
     if new.format_version < old.format_version:
         raise CatalogRefused(
-            f"Entry of the catalog has a newer version of the Iceberg format: expected at most {new.format_version}, "
+            f"The catalog entry has a newer version of the Iceberg format: expected at most {new.format_version}, "
             f"got {old.format_version}. Drop the entry, then export again.",
             identifier=".".join(entry.name()),
         )
-    schema_ids, new_schemas = _schema_numbers(new.schemas, old.schemas)
+    schema_ids, new_schemas = _schema_ids_of_server(new.schemas, old.schemas)
     updates: list[Any] = [AddSchemaUpdate(schema=schema) for schema in new_schemas]
     if schema_ids[new.current_schema_id] != old.current_schema_id:
         updates.append(SetCurrentSchemaUpdate(schema_id=schema_ids[new.current_schema_id]))
@@ -148,7 +147,11 @@ def _in_rest(catalog: Any, entry: Any, ours: Json, location: str) -> str:
         updates.append(SetLocationUpdate(location=new.location))
     old_ids = {snapshot.snapshot_id for snapshot in old.snapshots}
     new_ids = {snapshot.snapshot_id for snapshot in new.snapshots}
-    new_snapshots = [_under(snapshot, schema_ids) for snapshot in new.snapshots if snapshot.snapshot_id not in old_ids]
+    new_snapshots = [
+        _with_schema_id_of_server(snapshot, schema_ids)
+        for snapshot in new.snapshots
+        if snapshot.snapshot_id not in old_ids
+    ]
     # snapshots from before the upgrade have no row ids, which the server requires after it
     updates += [AddSnapshotUpdate(snapshot=snapshot) for snapshot in new_snapshots if snapshot.first_row_id is None]
     if new.format_version > old.format_version:
@@ -174,11 +177,9 @@ def _in_rest(catalog: Any, entry: Any, ours: Json, location: str) -> str:
         return ""
 
 
-def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[int, int], list[Any]]:
-    """Return the REST server's id for each of hoodoo's schemas, and the schemas that the server does not have.
-
-    The server assigns the next free id to a new schema, regardless of the schema's own id.
-    """
+def _schema_ids_of_server(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[int, int], list[Any]]:
+    # The server assigns the next free id to a new schema, regardless of the schema's own id. Returns the server's ids,
+    # and the schemas that the server does not have.
     numbers: dict[int, int] = {}
     new_schemas = []
     highest = max((schema.schema_id for schema in theirs), default=-1)
@@ -191,8 +192,7 @@ def _schema_numbers(ours: Sequence[Any], theirs: Sequence[Any]) -> tuple[dict[in
     return numbers, new_schemas
 
 
-def _under(snapshot: Any, numbers: Mapping[int, int]) -> Any:
-    """Return a copy of a snapshot that refers to its schema by the server's schema id."""
+def _with_schema_id_of_server(snapshot: Any, numbers: Mapping[int, int]) -> Any:
     return snapshot.model_copy(update={"schema_id": numbers.get(snapshot.schema_id)})
 
 
@@ -202,9 +202,9 @@ def _names(catalog: Any, entry: Any) -> tuple[str, str]:
 
 
 _MOVERS: dict[str, Mover] = {
-    "SqlCatalog": _in_sql,
-    "GlueCatalog": _in_glue,
-    "HiveCatalog": _in_hive,
-    "RestCatalog": _in_rest,
+    "SqlCatalog": _move_in_sql,
+    "GlueCatalog": _move_in_glue,
+    "HiveCatalog": _move_in_hive,
+    "RestCatalog": _move_in_rest,
 }
-"""Functions that update an entry, by the name of pyiceberg's catalog class."""
+# The keys are the names of pyiceberg's catalog classes.

@@ -1,4 +1,4 @@
-"""Registration of the exported Iceberg table in a catalog, and updates of its entry to the newest metadata file.
+"""Registration of an exported Iceberg table in a catalog, and updates of its entry.
 
 A catalog entry points to one metadata file. The pointer is moved only by a conditional update. It is never dropped and
 registered again, because readers would find no table in between, and grants would be lost. If another exporter moved
@@ -100,11 +100,8 @@ class Registration:
         )
 
     def _require_own_entry(self, entry: Any, ours: Json) -> None:
-        """Raise CatalogRefused if the catalog entry belongs to another table, or to the original of a copied table.
-
-        In the second case, the entry has another location, where the table still exists. A copy of a table must not
-        replace the entry of its original.
-        """
+        # Raises CatalogRefused for an entry of another table, or of the original of a copied table. The entry of the
+        # original has another location, where the table still exists.
         if str(entry.metadata.table_uuid) != ours["table-uuid"]:
             raise CatalogRefused(
                 f"Catalog entry {self.identifier!r} belongs to another table, at {entry.metadata.location}. Register "

@@ -1,4 +1,7 @@
-"""Actions of a Delta log, as defined by the Delta protocol. Equal input gives equal bytes."""
+"""Actions of a Delta log, as defined by the Delta protocol.
+
+Equal input gives equal bytes.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 APPLICATION = "hoodoo"
-"""Application id of the `txn` actions, which record the newest slot in the Delta log."""
+"""Application id of the `txn` actions, which record the newest exported commit."""
 _GUARD = "hoodooReadOnly"
-"""A writer feature that no writer supports. Delta writers and VACUUM therefore refuse the table. Readers ignore it."""
+# A writer feature that no writer supports. Delta writers and VACUUM therefore refuse the table. Readers ignore it.
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def encode(actions: Sequence[Json]) -> bytes:
-    """Encode the actions of one Delta version as the bytes of its commit file, with one action per line."""
+    """Encode the actions of one Delta version as the bytes of its commit file."""
     return b"".join(_json_text(action).encode() + b"\n" for action in actions)
 
 
@@ -81,7 +84,7 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, f
 
 
 def commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Json:
-    """Return the Delta action `commitInfo`, which must be the first action in a version with an in-commit timestamp.
+    """Return the Delta action `commitInfo`, the first action of a version.
 
     `at_ms` is the in-commit timestamp, and `fields` contains hoodoo's own fields.
     """
@@ -99,7 +102,7 @@ def commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Js
 
 
 def transaction(slot: int, at_ms: int) -> Json:
-    """Return the Delta action `txn`, which records the newest slot in the Delta log."""
+    """Return the Delta action `txn`, which records the newest exported commit."""
     return {"txn": {"appId": APPLICATION, "version": slot, "lastUpdated": at_ms}}
 
 
@@ -142,7 +145,7 @@ def with_vector(added: Json, vector: Json) -> Json:
 
 
 def removal(added: Json, at_ms: int) -> Json:
-    """Return the `remove` action for a file that an `add` action added, including its deletion vector.
+    """Return the `remove` action for a file that an `add` action added.
 
     A file with another deletion vector is another file in a Delta log.
     """
@@ -173,7 +176,7 @@ def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[s
 
 
 def statistics_text(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
-    """Return the statistics of a file for an `add` action: row count, column bounds and null counts as JSON text.
+    """Return the statistics of a file as JSON text for an `add` action.
 
     Columns in `without` are left out. Decimals are JSON numbers with all digits.
     """
@@ -201,12 +204,8 @@ _LAST_TEXT = "\U0010ffff" * 16
 
 
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
-    """Encode a column bound as JSON for an `add` action of Delta. Returns '' if no bound should be written.
-
-    deltalake's filters skip a file if a bound of their column is missing. For an unknown bound, a wide bound is
-    therefore written. Unknown bounds are those of strings that are too long for statistics, and upper bounds of floats.
-    A float may be NaN, which is the greatest number in Delta, but which Parquet's bounds ignore.
-    """
+    # Returns '' if no bound should be written. deltalake's filters skip a file if a bound of their column is missing. A
+    # wide bound is therefore written for an unknown bound, such as that of a long string.
     types = pa.types
     if value is None:
         return _json_text(_LAST_TEXT if is_upper else "") if types.is_string(kind) else ""

@@ -1,4 +1,4 @@
-"""Checkpoints of a Delta log. A checkpoint contains all files of the table at one version in one Parquet file.
+"""Checkpoints of a Delta log, which contain all files of one version in a Parquet file.
 
 A checkpoint is built from all actions, or from the previous checkpoint and the changes since then. Removed files are
 left out, because only Delta's VACUUM needs them, which the export prevents.
@@ -100,7 +100,7 @@ def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
 def checkpoint_after(
     before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
 ) -> Checkpoint:
-    """Build a Delta checkpoint from an older one, without building the actions of unchanged files again.
+    """Build a Delta checkpoint from an older one, without encoding unchanged files again.
 
     Args:
         before: The bytes of a checkpoint written by hoodoo, or None for an empty one.
@@ -112,7 +112,7 @@ def checkpoint_after(
     """
     table = _SCHEMA.empty_table() if before is None else read_small(before)
     if table.schema != _SCHEMA:
-        raise pa.ArrowInvalid("the checkpoint was written by another engine")
+        raise pa.ArrowInvalid("Another engine wrote the checkpoint")
     files = table.filter(pc.field("add").is_valid())
     paths = pc.struct_field(files["add"], "path")
     is_changed = pc.is_in(paths, pa.array([path for path, _ in changed], pa.string()))
@@ -152,5 +152,5 @@ def _maps_to_pairs(action: Json) -> Json:
 
 
 def last_checkpoint(version: int, adds: int, heads: int) -> bytes:
-    """Return the content of the file `_last_checkpoint`, which contains the version of the newest Delta checkpoint."""
+    """Return the content of the file `_last_checkpoint` for the newest Delta checkpoint."""
     return json.dumps({"version": version, "size": adds + heads, "numOfAddFiles": adds}).encode()

@@ -18,19 +18,22 @@ _Z85 = bytes.maketrans(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
 )
-"""Mapping from the alphabet of Python's base 85 to ZeroMQ's Z85, which the protocol requires."""
+# Maps the alphabet of Python's base 85 to ZeroMQ's Z85, which the protocol requires.
 _VERSION = b"\x01"
 _AT = len(_VERSION)
 _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    """Encode row positions as the content of a deletion vector file. Positions are int64, ascending, below 2^32."""
+    """Encode row positions as the content of a deletion vector file.
+
+    Positions are int64, ascending and below 2^32.
+    """
     return _VERSION + vector_bytes(positions)
 
 
 def key_of(number: uuid.UUID) -> str:
-    """Return the path of a deletion vector file. Delta readers derive the path from its UUID."""
+    """Return the path of a deletion vector file, which Delta readers derive from its UUID."""
     return f"{VECTORS}{number}.bin"
 
 

@@ -1,4 +1,4 @@
-"""Export of a table as a Delta log, up to its newest slot. Each slot that changed base files gets one Delta version.
+"""Export of a table as a Delta log, with one Delta version per commit that changed base files.
 
 A version is created only if it does not exist, and its bytes depend only on slots. Exporters therefore need no
 coordination: a slower exporter finds its own bytes, or continues from the existing version. A crash between two writes
@@ -57,15 +57,15 @@ from hoodoo.timeline.views.view import View
 
 _CHECKPOINT_EVERY = 10
 _FILES_PER_VERSION = 100
-"""A checkpoint is written every max(10, files / 100) versions, so that its cost per version is that of ten files."""
+# A checkpoint is written every max(10, files / 100) versions, so that its cost per version is that of ten files.
 _ENABLE_FEED = "ENABLE CHANGE DATA FEED"
-"""Operation in the `commitInfo` of a version that only enables the change data feed."""
+# Operation in the `commitInfo` of a version that only enables the change data feed.
 _NO_MERGED_FEED = (
     "The Delta log has a change data feed: expected mode 'read_optimized', got 'merged'. Pass mode='read_optimized' "
     f"(--mode read_optimized), or delete the folder {FOLDER} of the table and export again without change_feed."
 )
 _WHOLE = "EXPORT"
-"""Operation in the `commitInfo` of a version that replaces the whole contents of the table."""
+# Operation in the `commitInfo` of a version that replaces the whole contents of the table.
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
@@ -109,23 +109,25 @@ class _Exporter:
         head = self.history.state(until)
         state = existing
         if self.overlays:
-            state = self._merged(self.overlays, existing, head, can_continue)
+            state = self._write_merged_table(self.overlays, existing, head, can_continue)
         elif existing.version < 0:
-            state = self._whole(replace(existing, feed=self.change_feed), self.history.state(self._first(until)))
+            state = self._write_whole_table(
+                replace(existing, feed=self.change_feed), self.history.state(self._first_slot_to_export(until))
+            )
         elif existing.overlays or not can_continue:
-            state = self._whole(existing, head)
+            state = self._write_whole_table(existing, head)
         if self.change_feed and not state.feed:
-            state = self._with_feed(state, self.history.state(state.slot))
+            state = self._enable_change_feed(state, self.history.state(state.slot))
         if state.slot < until and not self.overlays:
             for step in steps(self.history, state.slot, until):
-                state = self._step(state, step)
+                state = self._write_slot(state, step)
         if head.min_readable > 1:
-            self._retain(head.min_readable)
+            self._delete_old_versions(head.min_readable)
             sweep_overlays(self.store, passed_overlays(self.history), self.now_ms)
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
-    def _first(self, until: int) -> int:
-        """Return the first slot of a first export: the oldest readable slot after which Delta supports all columns."""
+    def _first_slot_to_export(self, until: int) -> int:
+        # The oldest readable slot after which Delta supports all columns.
         first = min(first_slot(self.history), until)
         entries = self.config.schemas.entries
         for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
@@ -138,37 +140,32 @@ class _Exporter:
         return self.config.with_schemas(view.schemas)
 
     # ---- versions
-    def _with_feed(self, existing: LogState, view: View) -> LogState:
-        """Write a Delta version that enables the change data feed for later versions and changes no files."""
+    def _enable_change_feed(self, existing: LogState, view: View) -> LogState:
+        # The version changes no files. Later versions have the change data feed.
         state = replace(existing, version=existing.version + 1, at_ms=existing.at_ms + 1, feed=True)
         info = actions.commit_info(_ENABLE_FEED, state.at_ms, False, state.said())
-        self._commit(state, [info, *self._heads(state, self._config(view), view)])
-        return self._checkpointed(state, view)
+        self._commit(state, [info, *self._head_actions(state, self._config(view), view)])
+        return self._write_due_checkpoint(state, view)
 
-    def _whole(self, existing: LogState, view: View) -> LogState:
-        """Write a Delta version after which the log contains exactly the base files of the view."""
+    def _write_whole_table(self, existing: LogState, view: View) -> LogState:
         config, files = self._config(view), live(view)
-        partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
+        partitioned = may_declare_partitions(config) and _can_represent_partitions(config, files.values())
         partitioned &= (
             existing.partitioned or not existing.feed or existing.version < 0
         )  # Spark's feed would lose partition values
-        state = self._next(existing, config, view, partitioned)
+        state = self._next_state(existing, config, view, partitioned)
         wanted = _adds(config, partitioned, state.at_ms, sorted(files.items()), True)
         log_files = live_files(self.store, existing.version) if existing.version >= 0 else {}
-        self._commit(state, self._exactly(state, config, view, log_files, wanted))
-        return self._checkpointed(state, view, at_once=existing.version >= 0)
+        self._commit(state, self._actions_to_reach(state, config, view, log_files, wanted))
+        return self._write_due_checkpoint(state, view, at_once=existing.version >= 0)
 
-    def _merged(self, overlays: Overlays, existing: LogState, view: View, goes_on: bool) -> LogState:
-        """Write a Delta version with the base files of the view, and with overlays for file groups with logs.
-
-        Returns `existing` if the Delta log already has these contents. `can_continue` is True if the export can
-        continue from it.
-        """
+    def _write_merged_table(self, overlays: Overlays, existing: LogState, view: View, goes_on: bool) -> LogState:
+        # File groups with logs get overlays. Returns `existing` if the Delta log already has these contents.
         config, groups = self._config(view), covered(view)
         digest = digest_of(config, groups)
         if goes_on and (existing.slot, existing.overlays) == (view.seq, digest):
             return existing
-        state = replace(self._next(existing, config, view, partitioned=False), overlays=digest)
+        state = replace(self._next_state(existing, config, view, partitioned=False), overlays=digest)
         log_files = live_files(self.store, existing.version) if existing.version >= 0 else {}
         is_comparable = (
             goes_on and bool(existing.overlays) and not existing.partitioned and existing.schema == state.schema
@@ -181,10 +178,12 @@ class _Exporter:
         )
         if is_unchanged and view.seq - existing.slot < IDLE_SLOTS:
             return existing
-        self._commit(state, self._exactly(state, config, view, log_files, wanted, rewrites_all=not is_comparable))
-        return self._checkpointed(state, view, at_once=existing.version >= 0 and not goes_on)
+        self._commit(
+            state, self._actions_to_reach(state, config, view, log_files, wanted, rewrites_all=not is_comparable)
+        )
+        return self._write_due_checkpoint(state, view, at_once=existing.version >= 0 and not goes_on)
 
-    def _exactly(
+    def _actions_to_reach(
         self,
         state: LogState,
         config: TableConfig,
@@ -193,13 +192,10 @@ class _Exporter:
         wanted: Sequence[Json],
         rewrites_all: bool = True,
     ) -> list[Json]:
-        """Return the actions of a Delta version after which `wanted` are the only files in the log.
-
-        `log_files` are the files in the log before this version. If `rewrites_all` is True, the actions of unchanged
-        files are written again, because columns or partitions differ.
-        """
+        # `log_files` are the files in the log before this version. If `rewrites_all` is True, the actions of unchanged
+        # files are written again, because columns or partitions changed.
         kept = {identity(action["add"]) for action in wanted} & log_files.keys()
-        heads = self._heads(state, config, view)
+        heads = self._head_actions(state, config, view)
         return [
             actions.commit_info(_WHOLE, state.at_ms, False, state.said()),
             *(heads if rewrites_all else heads[-1:]),
@@ -216,8 +212,7 @@ class _Exporter:
         ]
 
     @staticmethod
-    def _heads(state: LogState, config: TableConfig, view: View) -> list[Json]:
-        """Return the actions `protocol`, `metaData` and `txn`."""
+    def _head_actions(state: LogState, config: TableConfig, view: View) -> list[Json]:
         merges = bool(state.overlays)
         return [
             actions.protocol(config, merges, state.feed),
@@ -225,20 +220,20 @@ class _Exporter:
             actions.transaction(state.slot, state.at_ms),
         ]
 
-    def _step(self, existing: LogState, step: Step) -> LogState:
-        """Write the Delta version of one slot. Returns `existing` if the slot changed nothing for Delta readers."""
+    def _write_slot(self, existing: LogState, step: Step) -> LogState:
+        # Returns `existing` if the slot changed nothing for Delta readers.
         view, changes = step.view, step.changes
         config = self._config(view)
         reshaped = config.columns.id != existing.schema
         if not changes and not reshaped and view.seq - existing.slot < IDLE_SLOTS:
             return existing
-        partitioned = existing.partitioned and _can_declare(config, changes.added.values())
-        state = self._next(existing, config, view, partitioned)
+        partitioned = existing.partitioned and _can_represent_partitions(config, changes.added.values())
+        state = self._next_state(existing, config, view, partitioned)
         at_ms, slot = state.at_ms, step.slot
         version_actions = [
             actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())
         ]
-        heads = self._heads(state, config, view)
+        heads = self._head_actions(state, config, view)
         version_actions += heads if reshaped or partitioned != existing.partitioned else heads[-1:]
         version_actions += self._files(config, state, changes)
         # write the other files again, because their bounds or partitions differ
@@ -246,7 +241,7 @@ class _Exporter:
             others = {path: file for path, file in live(view).items() if path not in changes.added}
             version_actions += _adds(config, partitioned, at_ms, others.items(), False)
         self._commit(state, version_actions)
-        return self._checkpointed(state, view)
+        return self._write_due_checkpoint(state, view)
 
     def _files(self, config: TableConfig, state: LogState, changes: BaseChanges) -> list[Json]:
         removed = sorted(changes.removed.items())
@@ -256,8 +251,8 @@ class _Exporter:
             *_adds(config, state.partitioned, at_ms, sorted(changes.added.items()), rows),
         ]
 
-    def _next(self, existing: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
-        """Return the state of the next Delta version. Its in-commit timestamp is greater than the previous one."""
+    def _next_state(self, existing: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
+        # Its in-commit timestamp is greater than the previous one.
         return LogState(
             existing.version + 1,
             max(view.completed_at, existing.at_ms + 1),
@@ -275,32 +270,31 @@ class _Exporter:
         self.versions += 1
 
     # ---- checkpoints, and deletion of old versions
-    def _checkpointed(self, state: LogState, view: View, at_once: bool = False) -> LogState:
-        """Write a Delta checkpoint, which replaces earlier versions for readers, if it is due or `at_once` is True."""
+    def _write_due_checkpoint(self, state: LogState, view: View, at_once: bool = False) -> LogState:
+        # A checkpoint replaces earlier versions for readers.
         since = state.version - max(state.checkpoint, 0)
         if not at_once and since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
             return state
-        self._checkpoint(state, view, is_newest=True, from_log=not at_once)
+        self._write_checkpoint(state, view, is_newest=True, from_log=not at_once)
         return replace(state, checkpoint=state.version)
 
-    def _checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
+    def _write_checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
         """Write the Delta checkpoint of the version in `state`.
 
         If `from_log` is True, it is built from the previous checkpoint and the versions since then. This takes a tenth
         of the time that it takes to build it from the view.
         """
         config = self._config(view)
-        heads = self._heads(state, config, view)
-        content = (self._from_log(state, view, heads) if from_log else None) or self._from_view(state, view, heads)
+        heads = self._head_actions(state, config, view)
+        content = (self._checkpoint_from_log(state, view, heads) if from_log else None) or self._from_view(
+            state, view, heads
+        )
         self.writing.replace(checkpoint_key(state.version), content.data)
         if is_newest:
             self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, content.files, len(heads)))
 
-    def _from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
-        """Build a Delta checkpoint from the previous checkpoint and the versions after it.
-
-        Returns None if the previous checkpoint or a later version is missing or has unexpected contents.
-        """
+    def _checkpoint_from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
+        # Returns None if the previous checkpoint or a later version is missing or has unexpected contents.
         with suppress(FileNotFoundError, pa.ArrowException, OSError):
             before = self.store.get(checkpoint_key(state.checkpoint)) if state.checkpoint >= 0 else None
             changed = changed_files(self.store, state.checkpoint + 1, state.version + 1)
@@ -316,12 +310,9 @@ class _Exporter:
             adds = _adds(self._config(view), state.partitioned, view.completed_at, sorted(live(view).items()), False)
         return Checkpoint(checkpoint(heads, adds), len(adds))
 
-    def _retain(self, readable: int) -> None:
-        """Delete old Delta versions whose data files cleaning may have deleted.
-
-        The oldest remaining version is the one that shows slot `readable`, or else the first later version. It gets a
-        checkpoint first.
-        """
+    def _delete_old_versions(self, readable: int) -> None:
+        # The oldest remaining version is the one that shows slot `readable`, or else the first later version. It gets a
+        # checkpoint first.
         names = self.store.names(FOLDER)
         versions, checkpoints = versions_among(names), checkpoints_among(names)
         kept: LogState | None = None
@@ -345,7 +336,7 @@ class _Exporter:
                 view = self.history.state(kept.slot)
             except SnapshotExpired:
                 return  # a later export keeps a newer version
-            self._checkpoint(
+            self._write_checkpoint(
                 kept,
                 view,
                 is_newest=not any(checkpoint_version > kept.version for checkpoint_version in checkpoints),
@@ -374,8 +365,7 @@ def _holds(columns: TableSchema) -> bool:
     return True
 
 
-def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
-    """Return whether Delta can represent the partition values of each of these files."""
+def _can_represent_partitions(config: TableConfig, files: Iterable[AddedFile]) -> bool:
     return all(partition_texts(config, file) is not None for _, file in files)
 
 

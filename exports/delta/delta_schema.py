@@ -21,7 +21,10 @@ Json = dict[str, Any]
 
 
 def schema_text(columns: TableSchema) -> str:
-    """Return the table's columns as the JSON text of a Delta schema. Raises SchemaError as `require_holdable` does."""
+    """Return the table's columns as the JSON text of a Delta schema.
+
+    Raises SchemaError as `require_holdable` does.
+    """
     require_holdable(columns)
     return json.dumps(
         {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")
@@ -29,7 +32,7 @@ def schema_text(columns: TableSchema) -> str:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError if Delta does not support the type of a column, or if two column names differ only in case.
+    """Raise SchemaError if Delta does not support the type or the name of a column.
 
     The error names the columns.
     """
@@ -52,13 +55,13 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def has_local_times(columns: TableSchema) -> bool:
-    """Return whether a column has timestamps without a time zone, which are a separate table feature in Delta."""
+    """Return whether a column has timestamps without a time zone."""
     kinds = [column.kind for column in columns.by_id.values() if not isinstance(column.kind, str)]
     return any(pa.types.is_timestamp(kind) and kind.tz is None for kind in kinds)
 
 
 def may_declare_partitions(config: TableConfig) -> bool:
-    """Return whether all Delta readers read the partition columns correctly from the text in the log.
+    """Return whether all Delta readers can read the partition values in the log correctly.
 
     Some readers misread negative decimals, timestamps and binary values.
     """
@@ -69,7 +72,7 @@ def may_declare_partitions(config: TableConfig) -> bool:
 
 
 def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """Return the partition values of a file as text for the Delta log, or None if Delta cannot represent a value.
+    """Return the partition values of a file as text, or None if Delta cannot represent a value.
 
     Delta treats an empty string as null, so an empty string cannot be represented.
     """

@@ -1,4 +1,4 @@
-"""Reader of an existing Delta log: its newest version, hoodoo's state in it, and its files.
+"""Reader of an existing Delta log: its newest version, the export state in it, and its files.
 
 The state is stored in the Delta log itself, so that any exporter can continue from this log.
 """
@@ -25,7 +25,7 @@ _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "overlays", "feed")
 _OPTIONAL = ("overlays", "feed")
-"""Fields that the log contains only if their value differs from the default."""
+# Fields that the log contains only if their value differs from the default.
 
 
 def version_key(version: int) -> str:
@@ -39,13 +39,13 @@ def checkpoint_key(version: int) -> str:
 
 
 def is_log_file(name: str) -> bool:
-    """Return whether a file in the folder of a Delta log has the name of a version, a checkpoint or the hint."""
+    """Return whether a file has a name that is used in the folder of a Delta log."""
     return bool(_VERSION.fullmatch(name) or _CHECKPOINT.fullmatch(name)) or FOLDER + name == NEWEST_CHECKPOINT
 
 
 @dataclass(frozen=True)
 class LogState:
-    """State of the newest version in a Delta log. The next export continues from it.
+    """State of the newest version in a Delta log, from which the next export continues.
 
     Attributes:
         version: The version, or -1 if there is no log.
@@ -82,7 +82,7 @@ class LogState:
 
 
 def newest(store: Store) -> LogState:
-    """Return the state of the newest Delta version. If there is no Delta log, its version is -1."""
+    """Return the state of the newest Delta version, with version -1 if there is no Delta log."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = checkpoints_among(names)
@@ -109,7 +109,7 @@ def versions_among(names: Sequence[str]) -> list[int]:
 
 
 def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
-    """Return the file names of each complete Delta checkpoint in a list of file names, by version."""
+    """Return the file names of each complete Delta checkpoint by its version."""
     files: dict[int, list[str]] = {}
     parts: dict[int, int] = {}
     for name in names:
@@ -120,7 +120,7 @@ def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
-    """Read the commit file of an existing Delta version, and return the exporter's state in it."""
+    """Read the commit file of a Delta version, and return the export state in it."""
     actions = _read_commit_actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
@@ -151,7 +151,7 @@ def _read_commit_actions(store: Store, version: int) -> list[Json]:
 
 
 Identity = tuple[str, str]
-"""Identity of a file in a Delta log: its encoded path, and the identity of its deletion vector ('' if it has none)."""
+"""Identity of a file in a Delta log: its encoded path, and its deletion vector or ''."""
 
 
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
@@ -174,7 +174,7 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
     except (pa.ArrowException, OSError, KeyError) as problem:
         raise ForeignExport(
             f"The Delta log cannot be read at version {version}: {problem}. Delete the folder {FOLDER} of the table "
-            "and export again; the folder contains no rows.",
+            "and export again; this folder contains no rows.",
             format="delta",
             version=version,
         ) from None
@@ -186,7 +186,7 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
 
 
 def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
-    """Return the files that a range of Delta versions changed, with the contents of their last `add` actions.
+    """Return the files that Delta versions changed, with the contents of their last `add` actions.
 
     The value is None for a removed file. The range starts with `first` and ends before `end`.
     """

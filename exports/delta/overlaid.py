@@ -1,4 +1,4 @@
-"""Overlays in a Delta log: overlay rows become data files, and dead rows of base files become deletion vectors.
+"""Changes of log files in a Delta log, as additional data files and deletion vectors.
 
 A deletion vector is stored next to the rows of its overlay. The UUID of its file equals the name of the overlay.
 """
@@ -29,7 +29,7 @@ def overlaid_adds(
     log_files: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """Return the `add` actions of all base files of a view, and of the overlays of file groups with logs.
+    """Return the `add` actions of all base files and of the merged log files.
 
     `there` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
     """
@@ -41,7 +41,7 @@ def overlaid_adds(
     missing_overlays = []
     rows: list[Json] = []
     for group in groups:
-        if not _can_find_vector(group):
+        if not _can_all_readers_find_vector(group):
             del adds[group.base_path]
             overlay_action = by_path.get(overlays.whole_key(config, group))
             written = None if overlay_action else overlays.whole(writing, config, group)
@@ -75,13 +75,9 @@ def overlaid_adds(
     return [*adds.values(), *rows]
 
 
-def _can_find_vector(group: FileGroup) -> bool:
-    """Return whether every Delta reader finds a deletion vector of the file group's base file.
-
-    polars 2.1 does not find it if the log encodes the path differently from the store, for example a blank in a folder
-    name. It then shows the dead rows without an error. Such a base file is left out, and all rows of its file group are
-    written to another file.
-    """
+def _can_all_readers_find_vector(group: FileGroup) -> bool:
+    # polars 2.1 does not find the deletion vector if the log encodes the path differently from the store, for example a
+    # blank in a folder name. It then shows the dead rows without an error.
     return actions.path_text(group.base_path) == group.base_path
 
 

@@ -1,4 +1,4 @@
-"""Iceberg manifests of the base files in a new snapshot. Existing manifests are reused as far as possible."""
+"""Iceberg manifests of the base files in a new snapshot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in
 
 _SMALL_MANIFESTS = 20
-"""Small manifests, which are less than half full, are merged if there are more than this number."""
+# Manifests that are less than half full are merged if there are more than this number.
 
 
 def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
-    """Return the Iceberg manifests for the base files of a new snapshot, and write the changed ones.
+    """Write the changed Iceberg manifests of a new snapshot, and return all its manifests.
 
     `before` are the manifests of the previous snapshot. Manifests without removed files are reused, and manifests with
     a removed file are rewritten. New files go into new manifests.

@@ -1,4 +1,4 @@
-"""Export of a table as Iceberg metadata, up to its newest slot.
+"""Export of a table as Iceberg metadata, up to its newest commit.
 
 An export adds one snapshot if base files changed, or one snapshot for each slot that changed them.
 
@@ -44,7 +44,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 _SWEEP_EVERY = 10
 _SNAPSHOTS_AT_ONCE = 100
-"""Number of snapshots after which a metadata file is written. A crash loses at most this number of snapshots."""
+# Number of snapshots after which a metadata file is written. A crash loses at most this number of snapshots.
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
@@ -60,19 +60,16 @@ def _require_types(config: TableConfig, view: View) -> None:
 
 
 def require_version(store: Store, version: int | None, rebuild: bool) -> None:
-    """Raise OptionError if the existing export has a newer version of the Iceberg format and is not rebuilt.
+    """Raise OptionError if the existing export has a newer version of the Iceberg format.
 
     `version` is the requested version, or None to keep the existing one.
     """
     if version is not None:
-        _format_version(version, files.newest(store)[1], rebuild)
+        _format_version_to_write(version, files.newest(store)[1], rebuild)
 
 
-def _format_version(version: int | None, metadata: Json | None, rebuild: bool) -> int:
-    """Return the version of the Iceberg format to write: the requested version, or that of the existing metadata.
-
-    Raises OptionError as `require_version` does.
-    """
+def _format_version_to_write(version: int | None, metadata: Json | None, rebuild: bool) -> int:
+    # Raises OptionError as `require_version` does.
     found_version = (metadata or {}).get("format-version")
     existing = found_version if found_version in ICEBERG_VERSIONS else documents.OLDEST_VERSION
     if version is not None and version < existing and not rebuild:
@@ -86,7 +83,7 @@ def _format_version(version: int | None, metadata: Json | None, rebuild: bool) -
 
 
 def export(request: Request) -> tuple[IcebergExport, int]:
-    """Export the table to Iceberg metadata, up to the requested slot.
+    """Export the table to Iceberg metadata, up to the requested commit.
 
     Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
     the Iceberg table, or if the metadata belongs to another table. Raises OptionError as `require_version` does.
@@ -106,7 +103,7 @@ class _Exporter:
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
         version, existing = files.newest(self.store)
-        format_version = _format_version(self.asked_version, existing, self.rebuild)
+        format_version = _format_version_to_write(self.asked_version, existing, self.rebuild)
         previous: Json | None = None  # the metadata that the export continues from
         if version and not self.rebuild:
             own = self._require_own_metadata(version, existing)
@@ -164,11 +161,8 @@ class _Exporter:
         return f"{self.location}/{key}"
 
     def _finish_export(self, version: int, metadata: Json, snapshots: int, sweeps: bool = False) -> IcebergExport:
-        """Finish the export: update Iceberg's version hint if needed, delete unused files, and return the result.
-
-        The hint may be too low because another exporter stopped before it updated the hint. Some readers only follow
-        the hint.
-        """
+        # The version hint may be too low because another exporter stopped before it updated the hint. Some readers only
+        # follow the hint.
         if files.hinted(self.store) != version:
             self.writing.replace(files.HINT, str(version).encode())
         if sweeps:
@@ -212,11 +206,8 @@ class _Exporter:
 
     # ---- slots to show
     def _views_to_export(self, previous: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
-        """Yield the views that may need an Iceberg snapshot, up to `view`, with the changes since the previous view.
-
-        `previous` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg
-        cannot represent, are skipped.
-        """
+        # `previous` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg
+        # cannot represent, are skipped.
         if previous is None:
             first = self._first_view(view)
             yield first, BaseChanges(live(first), {}, True)
@@ -273,7 +264,7 @@ class _Exporter:
             "sequence-number": sequence,
             "timestamp-ms": view.completed_at,
             "manifest-list": self._path_of(key),
-            "summary": _summary(view, manifests, number, changes.changes_rows or self.overlays is not None),
+            "summary": _snapshot_summary(view, manifests, number, changes.changes_rows or self.overlays is not None),
             "schema-id": metadata["current-schema-id"],
             **lineage,
         }
@@ -308,13 +299,12 @@ def _integer_or_zero(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _summary(view: View, manifests: Sequence[Json], number: int, changes_rows: bool) -> Json:
-    """Return the `summary` of the Iceberg snapshot with the id `number`. Operation `replace` means: no row changed."""
+def _snapshot_summary(view: View, manifests: Sequence[Json], number: int, changes_rows: bool) -> Json:
+    # Operation `replace` means that no row changed.
     data = [one for one in manifests if one["content"] == avro.DATA]
     deletes = [one for one in manifests if one["content"] == avro.POSITION_DELETES]
 
     def count(counted: Sequence[Json], field: str) -> int:
-        """Return the sum of a count over the manifests that this snapshot added."""
         return sum(manifest[field] for manifest in counted if manifest["added_snapshot_id"] == number)
 
     added, removed = count(data, "added_files_count"), count(data, "deleted_files_count")

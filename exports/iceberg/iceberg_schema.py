@@ -1,4 +1,4 @@
-"""Columns of a table as an Iceberg schema: types, ids and the name mapping. Also checks which types Iceberg supports.
+"""Columns of a table as an Iceberg schema: types, ids and the name mapping.
 
 The ids come from hoodoo's slots, and hoodoo's base files contain them too. Base files of other engines contain no ids,
 so readers find the columns of these files by the name mapping.
@@ -20,13 +20,16 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    """Return the table's columns as an Iceberg schema in JSON form. Raises SchemaError as `require_holdable` does."""
+    """Return the table's columns as an Iceberg schema in JSON form.
+
+    Raises SchemaError as `require_holdable` does.
+    """
     require_holdable(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError if Iceberg does not support the type of a column. The error names the columns."""
+    """Raise SchemaError if Iceberg does not support the type of a column."""
     require_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
@@ -36,7 +39,7 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def require_promotable(file: TableSchema, now: TableSchema) -> None:
-    """Raise SchemaError if Iceberg cannot read a column in older files, because its type changed in an unsupported way.
+    """Raise SchemaError if Iceberg cannot read the old type of a column as its new type.
 
     `file` is the schema of the files, and `now` is the current schema.
     """

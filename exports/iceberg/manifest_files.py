@@ -1,4 +1,4 @@
-"""Reading and writing of Iceberg manifest files. Their names are derived from their bytes."""
+"""Reading and writing of Iceberg manifest files, whose names are derived from their bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 ENTRIES_MAX = 200
-"""Maximum number of entries in a manifest. It is small so that rewriting a manifest to remove a file is cheap."""
+"""Maximum number of entries in a manifest.
+
+It is small so that rewriting a manifest to remove a file is cheap.
+"""
 
 
 def location_of(store: Store) -> str:
@@ -26,7 +29,7 @@ def location_of(store: Store) -> str:
 
 
 class ManifestFiles:
-    """Cached reader of the Iceberg manifests of one table. `location` is the location of the table."""
+    """Cached reader of the Iceberg manifests of one table."""
 
     def __init__(self, writing: Writing, config: TableConfig) -> None:
         self.writing, self.store, self.config = writing, writing.store, config
@@ -36,7 +39,7 @@ class ManifestFiles:
         self._before: dict[str, list[Json]] = {}  # manifests of the previous snapshot
 
     def after(self, config: TableConfig) -> ManifestFiles:
-        """Return a reader for the next snapshot, which may have other columns. It reuses the cached manifests."""
+        """Return a reader for the next snapshot, which reuses the cached manifests."""
         next_files = ManifestFiles(self.writing, config)
         next_files._before = self._entries
         return next_files
@@ -66,7 +69,7 @@ class ManifestFiles:
         return avro.decode_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """Return the id of the partition spec of a base file, and its description for a manifest entry."""
+        """Return the partition spec id of a base file, and its description for a manifest entry."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []
@@ -130,7 +133,7 @@ class ManifestWriter:
         }
 
     def deleted(self, live_entry: Json) -> Json:
-        """Convert the manifest entry of a live file to the entry of a file that this snapshot removes.
+        """Convert the manifest entry of a live file to the entry of a removed file.
 
         Bounds are dropped, because no reader prunes by them, and they may contain keys that were purged.
         """

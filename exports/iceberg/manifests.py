@@ -19,19 +19,19 @@ from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
-"""Values of the field `content`: whether a manifest lists data files or position delete files."""
+"""Contents of a manifest: data files or position delete files."""
 ROW_LINEAGE = 3
 """The first format version with row ids and deletion vectors."""
 FIRST_PARTITION_ID = 1000
 RANGES = "hoodoo.ranges"
-"""Header of a manifest list: [smallest slot, largest slot, first path, last path] of the files of each manifest.
+"""Header of a manifest list with the range of slots and paths of the files in each manifest.
 
 It shows which manifests may contain a file, so that other manifests need not be read. Readers ignore unknown headers.
 """
 
 
 def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, version: int) -> Json:
-    """Return the Avro schema of an Iceberg manifest, for a table that is partitioned by these columns.
+    """Return the Avro schema of an Iceberg manifest for a table with these partition columns.
 
     `content` is DATA or POSITION_DELETES, and `version` is the format version of the table.
     """
@@ -190,14 +190,14 @@ def decode(data: bytes) -> list[Any]:
 
 
 def decode_list(data: bytes) -> list[Json]:
-    """Decode an Iceberg manifest list that hoodoo wrote. The entries include the ranges in its header."""
+    """Decode an Iceberg manifest list that hoodoo wrote, with the ranges in its header."""
     reader = fastavro.reader(io.BytesIO(data))
     ranges = json.loads(reader.metadata[RANGES])
     return [{**manifest, "range": span} for manifest, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
 def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
-    """Return the entries of the files that are still live, to rewrite a manifest in a later snapshot.
+    """Return the manifest entries of files that are still live.
 
     Inherited sequence numbers and row ids are filled in.
     """

@@ -1,4 +1,4 @@
-"""Metadata files of the exported Iceberg table: file names, the newest metadata file, and deletion of unused files.
+"""Metadata files of the exported Iceberg table: names, newest file, and deletion of unused files.
 
 The layout is that of Iceberg's Hadoop tables: `v<N>.metadata.json` with consecutive N, and a hint with the newest N.
 """
@@ -27,12 +27,12 @@ def metadata_key(version: int) -> str:
 
 
 def is_metadata_file(name: str) -> bool:
-    """Return whether a file in the metadata folder has a name that an Iceberg export of hoodoo writes."""
+    """Return whether an Iceberg export of hoodoo uses a file name for metadata."""
     return FOLDER + name == HINT or any(pattern.fullmatch(name) for pattern in (_METADATA, _AVRO, _DELETES))
 
 
 def newest(store: Store) -> tuple[int, Json | None]:
-    """Find the newest Iceberg metadata file, and return its number (0 if there is none) and its contents.
+    """Find the newest Iceberg metadata file, and return its number and its contents.
 
     The contents are None if the file is not valid JSON. As in Iceberg, the search starts at the version hint and goes
     upwards.
@@ -52,7 +52,7 @@ def newest(store: Store) -> tuple[int, Json | None]:
 
 
 def hinted(store: Store) -> int:
-    """Return the number in Iceberg's version hint file, or 0 if there is no valid hint."""
+    """Return the number in Iceberg's version hint file, or 0 without a valid hint."""
     with suppress(FileNotFoundError, ValueError):
         return int(store.get(HINT))
     return 0

@@ -1,4 +1,4 @@
-"""Overlays in Iceberg metadata: overlay rows become data files, and dead rows of base files become deletes.
+"""Changes of log files in Iceberg metadata, as additional data files and deletes.
 
 Deletes are a position delete file in format version 2, and a deletion vector in a Puffin file in version 3. Each file
 lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its bytes depend only on the
@@ -31,7 +31,7 @@ _POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION_ID)}),
     ]
 )
-"""Columns of a position delete file, with the ids that Iceberg's specification reserves for them."""
+# The ids of the columns are those that Iceberg's specification reserves.
 _OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]{12})?\.(?:parquet|puffin)", re.DOTALL)
 
 

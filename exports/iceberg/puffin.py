@@ -17,7 +17,7 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 _MAGIC = b"PFA1"
 _UNCOMPRESSED_FOOTER = bytes(4)
 _POSITION_ID = 2147483545
-"""The id of the metadata column `_pos`, to which a deletion vector refers."""
+# The id of the metadata column `_pos`, to which a deletion vector refers.
 
 
 def puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:

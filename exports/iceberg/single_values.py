@@ -19,7 +19,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a column bound for an Iceberg manifest, or return None if there is no bound.
+    """Encode a column bound for an Iceberg manifest, or return None without a bound.
 
     `value` comes from a slot's statistics, where times are numbers and decimals are text.
     """
@@ -51,7 +51,7 @@ def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def partition_datum(value: Any) -> Any:
-    """Convert a partition value to the form that the Avro library accepts, where datetimes have a time zone."""
+    """Convert a partition value to the form that the Avro library accepts."""
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=dt.timezone.utc)
     return value

@@ -1,4 +1,4 @@
-"""Content of Iceberg table metadata files, as JSON documents. Each function returns a new document.
+"""Content of Iceberg table metadata files, as JSON documents.
 
 Table properties store the state from which the next export continues. Other properties keep other writers from writing.
 """
@@ -19,17 +19,23 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 
 BY_COLUMNS, UNPARTITIONED = 0, 1
-"""Ids of the partition specs. UNPARTITIONED is for files without a single partition value for all rows."""
+"""Ids of the partition specs.
+
+UNPARTITIONED is for files whose rows have different partition values.
+"""
 SLOT, INSTANT, TABLE, VERSION = "hoodoo.slot", "hoodoo.instant", "hoodoo.table_id", "hoodoo.version"
 OVERLAYS = "hoodoo.overlays"
 """Table property with the digest of the current snapshot's overlays."""
 OLDEST_VERSION = 2
 """The oldest format version that an export writes, which is also the default."""
 SNAPSHOTS_MAX = 1000
-"""Maximum number of snapshots. Each export writes all kept snapshots, so tables without cleaning need a limit."""
+"""Maximum number of snapshots in a metadata file.
+
+Each export writes all kept snapshots, so tables without cleaning need a limit.
+"""
 METADATA_KEPT = 20
 _GUARD = "none: hoodoo writes this table"
-"""Value of properties that only writers use. Other writers fail and show this value, and readers ignore it."""
+# Value of properties that only writers use. Other writers fail and show this value, and readers ignore it.
 
 
 def first(location: str, table: str, sequence: int = 0) -> Json:
@@ -71,7 +77,7 @@ def with_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
 
 
 def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
-    """Set the table's columns as the current schema of Iceberg table metadata, with the properties that depend on it.
+    """Set the table's columns as the current schema of Iceberg table metadata.
 
     `merges` is True if readers see the contents of logs.
     """
@@ -139,7 +145,7 @@ def with_snapshot(metadata: Json, snapshot: Json) -> Json:
 
 
 def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
-    """Complete Iceberg table metadata for writing: add the exported slot and the previous metadata file.
+    """Add the exported commit and the previous metadata file to Iceberg table metadata.
 
     Args:
         metadata: The metadata so far.
@@ -163,7 +169,7 @@ def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: s
 
 
 def overlays_of(metadata: Json) -> str:
-    """Return the digest of the overlays in the current Iceberg snapshot, or '' if logs are not exported."""
+    """Return the digest of the merged log files in the Iceberg snapshot, or '' without merged log files."""
     return str(metadata["properties"].get(OVERLAYS, ""))
 
 
@@ -189,12 +195,12 @@ def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int,
 
 
 def slot_of(snapshot: Json) -> int:
-    """Return the number of the slot that an exported Iceberg snapshot shows."""
+    """Return the slot (commit number) that an exported Iceberg snapshot shows."""
     return int(snapshot["summary"][SLOT])
 
 
 def is_ours(metadata: Any, version: int) -> bool:
-    """Return whether hoodoo, and not another writer, wrote the Iceberg metadata file with this number.
+    """Return whether hoodoo wrote the Iceberg metadata file with this number.
 
     Other writers copy the properties, but with the old version number.
     """

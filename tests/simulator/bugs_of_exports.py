@@ -103,7 +103,7 @@ def overlays_swept_by_the_newest_view(patch: Patch) -> None:
 
 @bug("exports: retention", "versions are deleted before a checkpoint stands for them", _EXPORTED)
 def versions_deleted_without_a_checkpoint(patch: Patch) -> None:
-    patch(delta_export._Exporter, "_checkpoint", lambda self, state, view, is_newest, from_log: None)
+    patch(delta_export._Exporter, "_write_checkpoint", lambda self, state, view, is_newest, from_log: None)
 
 
 @bug("exports: retention", "a version stays whose files a clean has deleted", _EXPORTED)

@@ -17,7 +17,7 @@ from hoodoo.table import Table
 
 
 def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
-    """Replace negative values of `_event_lsn`, so that the marked changes win over all earlier changes of their rows.
+    """Replace negative values of `_event_lsn`, so that the marked changes replace earlier changes.
 
     Stored rows are read only for batches with such values.
 

@@ -1,4 +1,4 @@
-"""Writer that commits the batches of an ingestion job: transform, quarantine of bad rows, and write."""
+"""Writer that commits the batches of an ingestion job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from hoodoo.writers.batches.write_options import BadRowLimits
 
 
 class BatchWriter:
-    """Writer of a job's batches. A commit contains the rows of a batch and the source position after them."""
+    """Writer that commits each batch of a job together with the source position after it."""
 
     def __init__(self, reading: Reading, limits: BadRowLimits) -> None:
-        """Create a writer for the target table of `reading`. `limits` are the maximum bad rows of a batch."""
         self.reading, self.limits, self.table = reading, limits, reading.table
 
     def quarantine(self, transaction: ApplicationVersion) -> JobQuarantine:
@@ -39,7 +38,7 @@ class BatchWriter:
     def commit(
         self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
     ) -> BatchReport:
-        """Transform a batch, quarantine its bad rows, and commit the other rows with the source position.
+        """Transform a batch, quarantine its bad rows, and commit the other rows.
 
         Args:
             found: The rows and the bad rows of the batch.

@@ -1,4 +1,4 @@
-"""Conversion of rows that were made from change events into quarantine rows, with the context for a replay.
+"""Conversion of change events to quarantine rows.
 
 Such a row is incomplete: the database may have left out a value, and stored rows of its key may be in other partitions.
 The quarantine row contains this information, so that a replay has the same result as the job.
@@ -22,7 +22,7 @@ from hoodoo.writers.batches.bad_rows import BadRows, row_bytes, row_of
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """Information that a replay needs about a quarantined row that was made from a change event.
+    """Information that a replay needs about a quarantined change event.
 
     Attributes:
         unavailable: The placeholder string that Debezium sends for an unchanged large value.
@@ -33,7 +33,10 @@ class ChangeContext:
     unplaced: bool
 
     def noted(self, not_sent: Sequence[str] = ()) -> bytes:
-        """Encode the replay information as JSON bytes. `not_sent` contains columns that the change event lacks."""
+        """Encode the replay information as JSON bytes.
+
+        `not_sent` contains columns that the change event lacks.
+        """
         content = {"unavailable": self.unavailable, "unplaced": self.unplaced, "not_sent": sorted(not_sent)}
         return json.dumps(content, sort_keys=True).encode()
 
@@ -67,7 +70,7 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
 
 
 def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeContext) -> bytes:
-    """Encode one row that was made from a change event for the quarantine, with its replay information.
+    """Encode one row of a change event for the quarantine, with its replay information.
 
     Args:
         rows: Rows with the column names of the table.

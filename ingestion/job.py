@@ -1,4 +1,4 @@
-"""Ingestion jobs: copy a source into a table in batches, each row exactly once.
+"""Ingestion jobs, which copy each row of a source into a table exactly once.
 
 The commit of a batch contains the rows and the position of the source after them. A process that dies leaves both or
 neither. If several processes of one job read the same batch, one process commits it; the other processes discard their
@@ -38,7 +38,9 @@ _IN_MEMORY = 3  # batches in memory: one being written, its sorted copy, and a p
 
 
 class Job:
-    """Ingestion job that copies one source into one table. Create it with `hoodoo.ingest`.
+    """Ingestion job that copies one source into one table.
+
+    Create it with `hoodoo.ingest`.
 
     Attributes:
         name: Name that the table uses to store the position of the source.
@@ -70,7 +72,10 @@ class Job:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
 
     def stop(self) -> None:
-        """Stop `run` after it has committed the current batch. Signal handlers and other threads may call it."""
+        """Stop the job after the current batch is committed.
+
+        Signal handlers and other threads may call this method.
+        """
         self._stopped.set()
 
     def run(
@@ -81,7 +86,7 @@ class Job:
         metrics_port: int | None = None,
         metrics_address: str = LOOPBACK,
     ) -> IngestReport:
-        """Copy new rows of the source into the table, until all rows are copied or the job is stopped.
+        """Copy new rows of the source into the table until the job ends or is stopped.
 
         In the main thread, SIGTERM and SIGINT stop the job as `stop` does. A second signal stops it at once, and the
         current batch is not committed.
@@ -125,7 +130,7 @@ class Job:
         return self.reported()
 
     def check(self) -> CheckReport:
-        """Test the job with a dry run: read about a hundred of the next rows, and write nothing.
+        """Test the job with a dry run that reads about a hundred rows and writes nothing.
 
         Returns:
             The report of the dry run.
@@ -139,7 +144,7 @@ class Job:
         return check(self._reading, state, whole(self.table.handle.store, state.position))
 
     def position(self) -> str:
-        """Return the source position after the newest commit, where the next batch begins.
+        """Return the source position where the next batch begins.
 
         Returns:
             The position; '' before the first commit.
@@ -147,7 +152,9 @@ class Job:
         return whole(self.table.handle.store, self.table.inspect.application(self.name).position)
 
     def reset(self, start: str, expect_number: int) -> Application:
-        """Move the job to another position of the source, with a commit without rows. Rows in the table stay.
+        """Move the job to another position of the source.
+
+        Writes a commit without rows. Rows in the table stay.
 
         Args:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position. Some sources support
@@ -172,7 +179,7 @@ class Job:
         return reset(self.source, self.table, self.name, start, expect_number)
 
     def continue_from(self, other: str) -> Application:
-        """Start this new job at the source position of another application, such as Apache Hudi's streamer.
+        """Start this new job at the source position of another application.
 
         Args:
             other: Name of the application, such as 'hudi-streamer'. Stop it before this job runs.
@@ -188,7 +195,7 @@ class Job:
         return continue_from(self.source, self.table, self.name, other)
 
     def measure_lag(self) -> None:
-        """Count the unread items of the source and the waiting quarantine rows, and update `lag` and `quarantined`.
+        """Count the unread items of the source and the waiting quarantine rows.
 
         Raises:
             SourceUnavailable: The source does not respond.
@@ -199,7 +206,7 @@ class Job:
         self._skipped_names()
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
-        """Add lost races and retries, which are attempts without a commit, to the report.
+        """Add lost races and retries to the report of the job.
 
         Args:
             lost_races: Number of batches that another process committed first.

@@ -1,4 +1,4 @@
-"""Quarantine writer of an ingestion job. Bad rows are stored before the commit that moves past them, so none is lost.
+"""Quarantine writer of an ingestion job, which stores bad rows before the batch is committed.
 
 If a batch has too many bad rows, the first hundred are stored, and the batch is not committed.
 """
@@ -40,12 +40,15 @@ class JobQuarantine:
     changes: ChangeContext | None = None
 
     def first_messages(self, problem: TooManyBadRows) -> None:
-        """Quarantine the first hundred bad messages of a batch with too many. `problem` contains all of them."""
+        """Quarantine the first hundred bad messages of a batch with too many bad messages."""
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
     def read(self, found: Read) -> None:
-        """Quarantine the bad messages and rows that reading found. Raises TooManyBadRows above the limits."""
+        """Quarantine the bad messages and rows of a batch.
+
+        Raises TooManyBadRows above the limits.
+        """
         if not found.bad:
             return
         handle, messages, misfits = self.reading.table.handle, found.messages, found.misfits
@@ -60,7 +63,7 @@ class JobQuarantine:
             raise self._too_many(found.bad, first, len(found.rows))
 
     def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
-        """Quarantine the rows whose unsent column values are in neither an earlier row nor the table.
+        """Quarantine rows that lack a column value which neither the batch nor the table contains.
 
         Args:
             rows: The rows of a batch, some with unsent values.
@@ -95,7 +98,7 @@ class JobQuarantine:
     def fitting(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
     ) -> tuple[pa.Table, Counter[str]]:
-        """Quarantine the rows with values that do not match the table, and return the other rows.
+        """Quarantine the rows that do not match the table, and return the other rows.
 
         Args:
             rows: The rows of a batch.

@@ -1,4 +1,4 @@
-"""Check of the new columns in a batch: columns that no table can store are left out.
+"""Check of the new columns in a batch, which drops columns that no table can store.
 
 An invalid column name therefore does not stop a job.
 """
@@ -18,7 +18,7 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
-    """Drop the columns of a batch that cannot be added to its table, such as columns with invalid names or no values.
+    """Drop the columns of a batch that cannot be added to its table.
 
     Args:
         rows: The batch.

@@ -1,4 +1,4 @@
-"""Public function `ingest`, which creates an ingestion job, and the checks of its arguments."""
+"""Public function `ingest`, which creates an ingestion job and checks its arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def ingest(
     min_seconds: float = 5.0,
     max_rows_per_second: float | None = None,
 ) -> Job:
-    """Create a job that copies the rows of a source into a table, each row exactly once. Call `run` to start it.
+    """Create a job that copies each row of a source into a table exactly once.
+
+    Call `run` to start the job.
 
     Args:
         source: Source of the rows: one of `hoodoo.sources`, or an object with the methods of `hoodoo.sources.Source`.
@@ -116,8 +118,7 @@ def _require_valid_arguments(
     one_of("missing", missing, ("null", "fail", "keep"))
     if missing == "keep" and operation != "upsert":
         raise OptionError(
-            "missing='keep' keeps stored values, which requires operation='upsert'. Pass it, or another "
-            "value of missing.",
+            "missing='keep' requires operation='upsert'. Pass operation='upsert', or another value of missing.",
             option="missing",
         )
 

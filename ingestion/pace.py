@@ -1,4 +1,4 @@
-"""Limits on the speed of an ingestion job: the time between commits, and the number of rows per second.
+"""Limits on the speed of an ingestion job: time between commits, and rows per second.
 
 A batch never waits for more rows. A source that receives a few rows every second would therefore cause a commit every
 second; a minimum time between commits prevents this.
@@ -16,7 +16,7 @@ _AT_ONCE_S = 10  # a batch has at most the rows of 10 seconds, so that no wait b
 
 @dataclass(frozen=True)
 class Pace:
-    """Limits on the speed of an ingestion job: time between batches and rows per second.
+    """Limits on the speed of an ingestion job: time between batches, and rows per second.
 
     Attributes:
         min_seconds: Minimum time between the starts of two batches of a continuous job, in seconds.
@@ -27,7 +27,7 @@ class Pace:
     rows_per_second: float | None = None
 
     def limited(self, limits: Limits) -> Limits:
-        """Lower the row limit of a batch to the rows that the rate allows within 10 seconds.
+        """Lower the row limit of a batch to the rows that the rate allows in 10 seconds.
 
         Args:
             limits: Limits of a batch.
@@ -55,7 +55,7 @@ class Pace:
 
 
 class Stopwatch:
-    """Stopwatch that sums the seconds that a batch spends in each phase, such as 'read' and 'write'."""
+    """Stopwatch that sums the seconds that a batch spends in phases such as 'read' and 'write'."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
         """Start to measure the first phase of a batch.
@@ -67,12 +67,12 @@ class Stopwatch:
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """End the current phase: add its duration to the seconds of `phase`. The next phase starts."""
+        """End the current phase, and add its duration to the seconds of `phase`."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     def waited(self, seconds: float) -> None:
-        """Move seconds from the phase 'write' to the phase 'wait', because the write waited for compaction."""
+        """Move seconds from the phase 'write' to the phase 'wait' for compaction."""
         self.seconds["wait"] = seconds
         self.seconds["write"] = max(0.0, self.seconds.get("write", 0.0) - seconds)

@@ -1,4 +1,4 @@
-"""Storage of source positions that are too long for a slot (commit file): in a file, with its digest in the slot.
+"""Storage of source positions that are too long for a commit file.
 
 The position of a folder lists every file that was read, which may be thousands. The file is written before the commit
 that refers to it. Orphan removal deletes files that no position refers to (compactor/cleaning/sweep.py).
@@ -18,7 +18,9 @@ _NAMED = "sha256:"
 
 
 def stored(store: Store, position: str) -> str:
-    """Return the position as a commit stores it. A long position is written to a file, and its digest is returned.
+    """Return a position as a commit stores it: as text, or as the digest of a file.
+
+    Raises OptionError if the position begins with 'sha256:'.
 
     Raises OptionError if the position begins with 'sha256:'.
     """
@@ -38,7 +40,10 @@ def stored(store: Store, position: str) -> str:
 
 
 def whole(store: Store, position: str) -> str:
-    """Return the full position for a position or digest from a commit. Raises CorruptTable if its file is damaged."""
+    """Return the full source position for the text that a commit stores.
+
+    Raises CorruptTable if its file is damaged.
+    """
     key = position_key(position)
     if key is None:
         return position
@@ -48,7 +53,7 @@ def whole(store: Store, position: str) -> str:
         data = b""
     if _NAMED + hashlib.sha256(data).hexdigest() != position:
         raise CorruptTable(
-            f"{key} is missing or damaged. It contains the read position of a source. Restore it from a backup "
+            f"File {key} with the position of a source is missing or damaged. Restore it from a backup "
             "of the table, or give the job another name, so that it reads the source from the beginning.",
             file=key,
         )

@@ -38,7 +38,10 @@ Take = Callable[[str], PrefetchedBatch | None]
 
 
 class Prefetch:
-    """Reader of a job's next batch in another thread. It holds at most one batch."""
+    """Reader of a job's next batch in another thread.
+
+    It holds at most one batch.
+    """
 
     def __init__(self, take: Take) -> None:
         """Create a reader without a prefetched batch.
@@ -61,7 +64,7 @@ class Prefetch:
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
     def of(self, key: str, columns: Callable[[], pa.Schema]) -> PrefetchedBatch | None:
-        """Wait for the prefetched batch, and return it if its source position and columns are still current.
+        """Wait for the prefetched batch, and return it if it is still current.
 
         Args:
             key: The position, or its digest, that the newest commit stores.

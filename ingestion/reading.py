@@ -1,4 +1,4 @@
-"""Reader that converts a batch of a source to rows in the types of a table, and bad rows. Nothing is written."""
+"""Reader that converts a batch of a source to table rows and bad rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RowTransform = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class Read:
-    """Batch that was read from a source: rows in the types of the table, bad messages and bad rows.
+    """Batch that was read from a source: table rows, bad messages and bad rows.
 
     Attributes:
         rows: The rows.
@@ -76,7 +76,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Reading:
-    """Reader that reads batches of one source for one table, and separates rows that do not match the table.
+    """Reader that reads batches of a source, and separates rows that do not match the table.
 
     Attributes:
         source: Source of the rows.
@@ -97,7 +97,7 @@ class Reading:
     bad_max: int
 
     def columns(self, config: TableConfig) -> pa.Schema:
-        """Return the schema that `Source.read` receives: all column names of the table, with types and key columns.
+        """Return the table schema that `Source.read` receives.
 
         Args:
             config: The configuration of the table.
@@ -216,10 +216,10 @@ class Reading:
                     "table with the right type (`hoodoo alter`). Values of other types are then quarantined.",
                     file=origin,
                 ) from None
-        raise AssertionError("rows that cannot be joined at once cannot be joined one by one")
+        raise AssertionError("Rows could be joined one by one, but not all at once")
 
     def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-        """Apply the user's `transform` to a batch, fill unsent values, and drop columns that the table does not have.
+        """Apply the user's `transform` to a batch, and fill in missing values.
 
         Args:
             rows: The rows of the batch.
@@ -277,11 +277,8 @@ class Reading:
     def _convert_to_table_types(
         self, rows: pa.Table, columns: pa.Schema, config: TableConfig
     ) -> tuple[pa.Table, BadRows, tuple[str, ...]]:
-        """Convert rows to the types of the table, so that all parts of a batch have equal types.
-
-        A common type of two parts is never chosen: a common type of numbers is double, which does not represent all
-        integers. Returns the rows, the rows that do not match, and the new columns that a table cannot store.
-        """
+        # A common type of two parts is never chosen: a common type of numbers is double, which does not represent all
+        # integers. Returns the rows, the bad rows, and the names of columns that were left out.
         left_out: tuple[str, ...] = ()
         if self.new_columns == "add":
             rows, left_out, config = addable(rows, config)
@@ -334,7 +331,7 @@ def _add_file_to_errors(origin: str) -> Iterator[None]:
 
 
 def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
-    """Add the file path to the hash that identifies a bad row, so that equal rows of two files count as two rows.
+    """Add the file path to the hash of each bad row, so that equal rows of two files count twice.
 
     Args:
         bad: Bad rows of a batch.
@@ -357,7 +354,7 @@ def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
 
 
 def placing_of(config: TableConfig) -> Placing:
-    """Return the key, partition and ordering columns of a table, with the current and former names of each column."""
+    """Return the key, partition and ordering columns of a table, with their former names."""
 
     def names(name: str) -> tuple[str, ...]:
         return (name, *config.name_mapping.original_names([name]))

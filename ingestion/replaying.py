@@ -1,4 +1,6 @@
-"""Replay of quarantined change events, and their automatic resolution by a later delete of their row.
+"""Replay of quarantined change events.
+
+A later delete of their row resolves events automatically.
 
 An event is decoded as its job would decode it now. Its ordering columns come from the event itself, so an event that is
 older than the stored row changes nothing. A deleted row lacks the ordering columns for this comparison. When a job
@@ -48,16 +50,14 @@ _EVERY = 1 << 62
 
 
 class _DecodedGroup:
-    """Group of quarantined changes that were decoded together, with their rows and the reasons of invalid changes."""
-
     def __init__(self, waiting: Sequence[int], unavailable: str, unplaced: bool) -> None:
         self.waiting, self.unavailable, self.unplaced = waiting, unavailable, unplaced
         self.problems = dict[int, str]()
         self.rows = pa.table({})
         self.of = np.empty(0, np.int64)
 
-    def refuse(self, problems: Mapping[int, str]) -> None:
-        """Reject quarantine rows: drop the changes that were decoded from them, and keep the reasons."""
+    def reject_rows(self, problems: Mapping[int, str]) -> None:
+        # Drops the changes of these quarantine rows, and keeps the reasons.
         if problems:
             self.problems |= problems
             keep = ~np.isin(self.of, list(problems))
@@ -65,7 +65,7 @@ class _DecodedGroup:
 
 
 def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode quarantined change events again for a replay, and convert them to rows as a job would.
+    """Decode quarantined change events again, and convert them to rows as a job would.
 
     Args:
         table: The target table.
@@ -82,7 +82,7 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
             if len(piece.rows):
                 _complete_changes(piece, table, config, mode)
         except DataError as problem:
-            piece.refuse(dict.fromkeys(piece.waiting, problem.message))
+            piece.reject_rows(dict.fromkeys(piece.waiting, problem.message))
         done = [index for index in piece.waiting if index not in piece.problems]
         is_incomplete = lacks_values(piece.rows, mode)
         yield Changes(done, piece.rows, piece.unavailable if is_incomplete else None, list(piece.problems.values()))
@@ -105,7 +105,7 @@ def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa
 
 
 def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
-    """Mark quarantined change events as replayed if a delete of the batch is newer, since nothing is left to replay.
+    """Mark quarantined change events as replayed if their row was deleted later.
 
     Args:
         table: The table.
@@ -158,12 +158,9 @@ def _older_than_deletes(
 def _decode_groups(
     rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
 ) -> Iterator[_DecodedGroup]:
-    """Decode the quarantine rows that contain change events, or rows made from them.
+    """Decode the quarantine rows that contain change events.
 
-    Payloads with equal decoder settings are decoded together.
-
-    `units` are units of times by column, which override the units of the job. None: only columns without units are
-    read.
+    Payloads with equal decoder settings are decoded together. `units` override the units of the job.
     """
     groups = dict[tuple[bytes, bytes], list[tuple[int, pa.Table]]]()
     for index, content in enumerate(rows["payload"].to_pylist()):
@@ -234,12 +231,8 @@ def _decode_stored_row(index: int, row: pa.Table, note: Mapping[str, Any], confi
 
 
 def _replace_negative_lsns(rows: pa.Table) -> pa.Table:
-    """Replace negative values of `_event_lsn`, which mark a change as newer than all earlier changes, by the change's
-    LSN.
-
-    At a replay, the earlier changes are unknown. The change is therefore ordered by its own LSN, so that a newer stored
-    row stays.
-    """
+    # A negative value marks a change as newer than all earlier changes, which are unknown at a replay. The change is
+    # therefore ordered by its own LSN, so that a newer stored row stays.
     if LSN not in rows.column_names or not pa.types.is_int64(rows.schema.field(LSN).type):
         return rows
     lsn = rows[LSN]
@@ -259,7 +252,7 @@ def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, m
     filled_rows = filled(piece.rows, config, NULL)
     rejected = bad_rows(piece.rows, filled_rows, config, checks.of(config), len(piece.rows), NULL).found
     indexes = piece.of[rejected["row"].to_numpy()]
-    piece.refuse(dict(zip(indexes.tolist(), rejected["detail"].to_pylist(), strict=True)))
+    piece.reject_rows(dict(zip(indexes.tolist(), rejected["detail"].to_pylist(), strict=True)))
     if not len(piece.rows):
         return
     piece.rows = _cast_to_table_types(piece.rows, config)
@@ -272,7 +265,7 @@ def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, m
         keep = np.ones(len(piece.rows), bool)
         keep[positions[stale]] = False
         piece.rows, piece.of = piece.rows.filter(pa.array(keep)), piece.of[keep]
-        piece.refuse(problems)
+        piece.reject_rows(problems)
     if piece.unplaced and len(piece.rows):
         piece.rows = located(piece.rows, table, config)
 

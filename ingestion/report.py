@@ -1,4 +1,4 @@
-"""Reports of ingestion jobs: for one committed batch, for a whole run, and for a dry run."""
+"""Reports of ingestion jobs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class IngestReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Report of a dry run: the job has read about a hundred rows and written nothing.
+    """Report of a dry run, which read about a hundred rows and wrote nothing.
 
     Attributes:
         application: Name of the job.

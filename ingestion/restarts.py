@@ -1,4 +1,4 @@
-"""Functions that move an ingestion job to another source position, or to the position of another application.
+"""Functions that move an ingestion job to another source position.
 
 Each change is a commit of the job without rows. It therefore happens exactly once, even if other processes run the job.
 Rows in the table stay.
@@ -18,7 +18,7 @@ from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
 def reset(source: Source, table: Table, name: str, start: str, expect_number: int) -> Application:
-    """Move an ingestion job to another position of its source, with a commit without rows.
+    """Move an ingestion job to another position of its source.
 
     Args:
         source: Source of the job.
@@ -47,7 +47,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
 
 
 def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
-    """Start a new ingestion job at the source position of another application, with a commit without rows.
+    """Start a new ingestion job at the source position of another application.
 
     Args:
         source: Source of the job.
@@ -64,8 +64,8 @@ def continue_from(source: Source, table: Table, name: str, other: str) -> Applic
     state, other_state = table.inspect.application(name), table.inspect.application(other)
     if state.version >= 0 and state.position:
         raise OptionError(
-            f"{printable(name)} already has a position, number {state.version}. Reset it to another position, or "
-            "give the job another name.",
+            f"{printable(name)} already has a position, number {state.version}. Reset this job to another position, "
+            "or pass the name of a new job.",
             option="name",
         )
     if not other_state.position:
@@ -93,7 +93,7 @@ def _go_on(source: Source, table: Table, state: Application, position: str) -> A
     result = table.upsert([], transaction=transaction)
     if result.skipped:
         raise CommitConflict(
-            f"Another process of {printable(state.name)} committed first. Read the position again.",
+            f"Another process of {printable(state.name)} committed first. Read the position of the job again.",
             application=state.name,
         )
     return table.inspect.application(state.name)

@@ -17,7 +17,7 @@ from hoodoo.merge.policy import MergePolicy
 
 @dataclass(frozen=True)
 class RowVersions:
-    """Versions of rows in a list of changes, sorted by row and age. The newest version of a row comes last.
+    """Versions of rows in a list of changes, sorted by row and age.
 
     Attributes:
         at: int64[n], the index of each version in the list of changes.
@@ -36,7 +36,7 @@ class RowVersions:
     def of(
         cls, changes: pa.Table, codes: np.ndarray, is_delete: np.ndarray, selected: np.ndarray, policy: MergePolicy
     ) -> Self:
-        """Collect all versions of the selected rows from a list of changes, and sort them by row and age.
+        """Collect all versions of the selected rows, and sort them by row and age.
 
         Args:
             changes: Changes with their ordering columns, in order of arrival.

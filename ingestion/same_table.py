@@ -1,4 +1,4 @@
-"""Checks of jobs whose source is another table, such as whether both are one table."""
+"""Checks of jobs whose source is another table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hoodoo.table import Table
 
 
 def require_other(source: object, table: Table) -> None:
-    """Raise OptionError if a job would read the changes of its own target table, even through another path."""
+    """Raise OptionError if a job would read the changes of its own target table."""
     if isinstance(source, TableChanges) and _is_same(source.table, table):
         raise OptionError(
             f"{table.path} cannot ingest its own changes, because each batch would create changes for the next batch. "
@@ -22,7 +22,7 @@ def require_other(source: object, table: Table) -> None:
 
 
 def require_not_renamed(source: object, table: Table) -> None:
-    """Raise OptionError if an earlier job has read the source table into `table` before the source was renamed.
+    """Raise OptionError if an earlier job has read the source table under its old path.
 
     The default name of a job contains the path. After a rename, a new job would read all rows again, and never detect
     rows

@@ -1,4 +1,4 @@
-"""Scheduler that runs several ingestion jobs in one thread. The jobs take turns, with one batch each.
+"""Scheduler that runs several ingestion jobs in one thread, one batch each at a time.
 
 A job with new rows gets its next turn at once, and a job without new rows after a pause. If the store or the source
 does not respond, or the store is full, the job retries with exponential backoff.
@@ -29,7 +29,7 @@ EachBatch = Callable[[BatchReport], None]
 
 
 class Running(Protocol):
-    """Interface of an ingestion job that the scheduler runs. `job.Job` documents the attributes."""
+    """Interface of an ingestion job that the scheduler runs."""
 
     name: str
     table: Table
@@ -49,7 +49,7 @@ class Running(Protocol):
 
 
 class ScheduledJob:
-    """Ingestion job with the time of its next turn in the scheduler.
+    """Ingestion job with the time when the scheduler reads its next batch.
 
     Attributes:
         job: The job.
@@ -60,7 +60,7 @@ class ScheduledJob:
     def __init__(
         self, job: Running, once: bool, poll_s: float, each_batch: EachBatch | None = None, measure_lag: bool = False
     ) -> None:
-        """Schedule an ingestion job. Its first turn is due at once.
+        """Schedule an ingestion job to start immediately.
 
         Args:
             job: The job.
@@ -75,7 +75,7 @@ class ScheduledJob:
         self._measured = float("-inf")
 
     def take(self) -> None:
-        """Read and commit one batch, and set the time of the next turn. Raises the errors that end the job."""
+        """Read and commit one batch, and set the time when the next batch is read."""
         began = time.monotonic()
         try:
             batch = self.job.take(not self._once)
@@ -135,7 +135,7 @@ def run(
     stopped: threading.Event,
     each_failure: Callable[[Running, HoodooError], None] | None = None,
 ) -> None:
-    """Run ingestion jobs in turns, one batch each, until all jobs have ended.
+    """Run ingestion jobs, one batch each at a time, until all jobs have ended.
 
     Args:
         jobs: The scheduled jobs.

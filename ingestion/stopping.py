@@ -1,4 +1,4 @@
-"""Signal handling of ingestion jobs: the first signal stops a job after its current batch, the second one at once.
+"""Signal handling of ingestion jobs, which stop after the current batch or immediately.
 
 A process may be killed at any time: the current batch is then either committed or has no effect.
 """
@@ -23,7 +23,9 @@ _MAIN_THREAD_S = 1.0  # time for the main thread to end the process after the se
 
 @contextmanager
 def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
-    """Set the event `stopped` at the first SIGTERM or SIGINT. The second signal calls the previous handler.
+    """Set the event `stopped` at the first SIGTERM or SIGINT.
+
+    The second signal calls the previous handler.
 
     Outside the main thread, signals are not handled.
     """
@@ -49,7 +51,7 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
-    """End this process if it still runs some seconds after the first SIGTERM or SIGINT, or at the second signal.
+    """End this process if it still runs some seconds after the first SIGTERM or SIGINT.
 
     Python runs a signal handler only if the main thread runs Python code, which a library that hangs never does.
     Another

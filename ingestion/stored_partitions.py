@@ -1,4 +1,4 @@
-"""Lookup of the partitions of stored rows, for change events that do not contain the former partition.
+"""Lookup of the partitions of stored rows, for change events without the old partition.
 
 If a table is partitioned by a column outside the key, the values of a row determine its partition. A database that does
 not log whole rows sends only the key for a delete, and only the new values for an update. A delete therefore gets the
@@ -19,7 +19,7 @@ from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 
 def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Add missing partition columns (as nulls) and a missing delete flag to changes, as `located` requires.
+    """Add the missing partition columns and the missing delete flag to changes.
 
     Deletes may only have key columns, and a transform may remove an unused delete flag.
 
@@ -39,7 +39,7 @@ def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
-    """Assign changes to partitions. A row that moves to another partition is deleted in its former partition.
+    """Assign changes to partitions, and delete moved rows in their old partitions.
 
     Args:
         rows: Changes with the column names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.

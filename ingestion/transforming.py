@@ -1,4 +1,4 @@
-"""Call of a user's transform function, with errors that name the source and the line of the function."""
+"""Call of a user's transform function, with errors that name its location."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from hoodoo.redact import printable, redact
 
 
 def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) -> Any:
-    """Call a user's transform function on the rows of a batch. An exception becomes a DataError with its location.
+    """Call a user's transform function on the rows of a batch.
+
+    An exception becomes a DataError with its location.
 
     Args:
         transform: The function of the user.
@@ -37,7 +39,7 @@ def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) ->
         where = f" in {file}, line {line}," if file else ""
         raise DataError(
             f"transform raised {description}{where} on rows of {printable(source)}. Nothing of this batch was "
-            "written. Correct it.",
+            "written. Correct the transform.",
             source=source,
             file=file,
             line=line,

@@ -1,4 +1,4 @@
-"""Search for rows with an unsent column value that neither an earlier row of the batch nor the table contains.
+"""Search for rows whose missing column values are in neither the batch nor the table.
 
 The upsert would reject the whole batch because of such a row. The rows are therefore found before, and quarantined.
 """
@@ -25,13 +25,13 @@ from hoodoo.writers.batches.bad_rows import row_bytes
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 _COMMITS = 30
-"""Number of recent commits that are searched for earlier versions of deleted rows."""
+# Number of recent commits that are searched for earlier versions of deleted rows.
 
 
 def unresolvable(
     rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Find the changes whose unsent column values are in neither an earlier row of the batch nor the table.
+    """Find the changes whose missing column values are in neither the batch nor the table.
 
     Args:
         rows: The rows of a batch, in order. All rows match the table.
@@ -74,11 +74,8 @@ def unresolvable(
 
 
 def _outdated_changes(rows: pa.Table, table: Table, config: TableConfig) -> np.ndarray:
-    """Return a mask of the changes that are outdated, because the table had an equal or newer version before its row
-    was deleted.
-
-    After a crash, a connector sends its last changes again, and then the delete again. Only the last commits are read.
-    """
+    # Returns a mask of changes for which the table had an equal or newer version before the row was deleted. After a
+    # crash, a connector sends its last changes again, and then the delete again. Only the last commits are read.
     is_outdated = np.zeros(len(rows), bool)
     if not len(rows) or not config.order_by:
         return is_outdated

@@ -24,7 +24,7 @@ from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_of, requ
 
 
 def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
-    """Return whether any row contains the placeholder for a column value that the database did not send.
+    """Return whether a row contains the placeholder for a value that the database did not send.
 
     Args:
         rows: The rows of a batch.
@@ -76,7 +76,7 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
 
 
 def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, missing: str) -> pa.Table:
-    """Fill columns that an event did not contain: from the stored row for an update, with the default for a new row.
+    """Fill in column values that change events did not contain.
 
     Args:
         rows: Changes from the source. Marker columns, whose names begin with `NOT_SENT`, show which rows lack a column,
@@ -101,8 +101,8 @@ def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, miss
     missing_markers = [name for name in required if name not in transformed.column_names]
     if missing_markers:
         raise DataError(
-            f"Column {missing_markers[0]!r} is missing in the result of the transform: expected it unchanged. It shows "
-            f"which rows were sent without a column. Return all columns whose names begin with {NOT_SENT!r} too."
+            f"Column {missing_markers[0]!r} is missing in the result of the transform: expected it unchanged, because "
+            f"it shows which rows lack a column. Return all columns whose names begin with {NOT_SENT!r} too."
         )
     markers = [name for name in markers if name in transformed.column_names]
     computed = {*transformed.column_names} - {*rows.column_names}

@@ -1,4 +1,4 @@
-"""Type checks for the results of a source. Users can write their own sources, so a job checks each result."""
+"""Type checks for the results of a source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class ValidatedSource(Source):
-    """Wrapper around a source that checks the type of each result, and adds the source's name to errors.
+    """Wrapper around a source that checks the type of each result.
 
     Attributes:
         name: Name of the source, or the name of its class if it lacks a name.
@@ -31,7 +31,7 @@ class ValidatedSource(Source):
         self.name = str(getattr(source, "name", type(source).__name__))
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Call `plan` of the wrapped source, and check that it returns a range of the source or None.
+        """Call `plan` of the wrapped source, and check the type of the result.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -47,7 +47,7 @@ class ValidatedSource(Source):
         with self._add_source_to_errors():
             planned = self.source.plan(position, limits)
         if planned is not None and not isinstance(planned, Planned):
-            raise self._wrong("plan() returned", planned, "returns a hoodoo.sources.Planned, or None")
+            raise self._wrong("plan() must return a hoodoo.sources.Planned or None", planned)
         return planned
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
@@ -68,10 +68,10 @@ class ValidatedSource(Source):
         with self._add_source_to_errors():
             parts: Any = self.source.read(planned, columns, unknown)
             if not isinstance(parts, Iterable) or isinstance(parts, pa.Table):
-                raise self._wrong("read() returned", parts, "yields each hoodoo.sources.Part")
+                raise self._wrong("read() must yield hoodoo.sources.Part objects", parts)
             for part in parts:
                 if not isinstance(part, Part):
-                    raise self._wrong("read() yielded", part, "yields each hoodoo.sources.Part")
+                    raise self._wrong("read() must yield hoodoo.sources.Part objects", part)
                 yield part
 
     def lag(self, position: str) -> SourceLag:
@@ -90,11 +90,11 @@ class ValidatedSource(Source):
         with self._add_source_to_errors():
             lag = self.source.lag(position)
         if not isinstance(lag, SourceLag):
-            raise self._wrong("lag() returned", lag, "returns a hoodoo.sources.SourceLag")
+            raise self._wrong("lag() must return a hoodoo.sources.SourceLag", lag)
         return lag
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Call `refused` of the wrapped source, which quarantines a whole file, if the source has this method.
+        """Quarantine a whole file with the method `refused` of the wrapped source, if it exists.
 
         Args:
             origin: The `origin` of the part whose columns do not match the table.
@@ -128,11 +128,10 @@ class ValidatedSource(Source):
                 source=self.name,
             ) from problem
 
-    def _wrong(self, what: str, found: object, wanted: str) -> DataError:
-        method = what.partition(" ")[0]
+    def _wrong(self, rule: str, found: object) -> DataError:
         text = f"a {type(found).__name__}" if isinstance(found, (pa.Table, pa.RecordBatch)) else printable(found)
         return DataError(
-            f"{printable(self.name)} is not a valid source: its {what} {text}, but {method} {wanted}.",
+            f"{printable(self.name)} is not a valid source: its {rule}, got {text}.",
             source=self.name,
         )
 

@@ -33,37 +33,37 @@ def answering(**methods: Any) -> Numbers:
     [
         (
             lambda: Planned(None, 5),
-            "position of hoodoo.sources.Planned is invalid: expected a non-empty string.* got 5",
+            "hoodoo.sources.Planned.position must be a non-empty string.* got 5",
         ),
         (
             lambda: Planned(None, None),
-            "position of hoodoo.sources.Planned is invalid: expected a non-empty string.* got None",
+            "hoodoo.sources.Planned.position must be a non-empty string.* got None",
         ),
         (lambda: Planned(None, ""), "non-empty string"),
-        (lambda: Planned(None, "\ud800"), "a non-empty string that UTF-8 can encode"),
-        (lambda: Part([{"id": 1}]), "rows of hoodoo.sources.Part is invalid: expected a pyarrow Table, got"),
-        (lambda: Part(ROWS.to_batches()[0]), "rows of hoodoo.sources.Part is invalid: expected a pyarrow Table"),
+        (lambda: Planned(None, "\ud800"), "a non-empty string in UTF-8"),
+        (lambda: Part([{"id": 1}]), "hoodoo.sources.Part.rows must be a pyarrow Table, got"),
+        (lambda: Part(ROWS.to_batches()[0]), "hoodoo.sources.Part.rows must be a pyarrow Table"),
         (lambda: Part(ROWS, bad=ROWS), "a pyarrow Table with the columns .*'payload'.*, got a Table of .'id'."),
         (
             lambda: Part(ROWS, bad=None),
-            "bad of hoodoo.sources.Part is invalid: expected a pyarrow Table with the columns",
+            "hoodoo.sources.Part.bad must be a pyarrow Table with the columns",
         ),
-        (lambda: Part(ROWS, unknown="id"), "unknown of hoodoo.sources.Part is invalid: expected a tuple of names"),
-        (lambda: Part(ROWS, unknown=(5,)), "unknown of hoodoo.sources.Part is invalid: expected a tuple of names"),
-        (lambda: Part(ROWS, position=7), "position of hoodoo.sources.Part is invalid: expected a string.* got 7"),
-        (lambda: Part(ROWS, position="\udfff"), "position of hoodoo.sources.Part is invalid: expected a string"),
+        (lambda: Part(ROWS, unknown="id"), "hoodoo.sources.Part.unknown must be a tuple of names"),
+        (lambda: Part(ROWS, unknown=(5,)), "hoodoo.sources.Part.unknown must be a tuple of names"),
+        (lambda: Part(ROWS, position=7), "hoodoo.sources.Part.position must be a string.* got 7"),
+        (lambda: Part(ROWS, position="\udfff"), "hoodoo.sources.Part.position must be a string"),
         (
             lambda: Part(ROWS, unavailable=b"x"),
-            "unavailable of hoodoo.sources.Part is invalid: expected a string or None",
+            "hoodoo.sources.Part.unavailable must be a string or None",
         ),
-        (lambda: Part(ROWS, skipped=None), "skipped of hoodoo.sources.Part is invalid: expected an integer"),
-        (lambda: Part(ROWS, bytes=1.5), "bytes of hoodoo.sources.Part is invalid: expected an integer"),
-        (lambda: SourceLag("3", "files", 0.0), "waiting of hoodoo.sources.SourceLag is invalid: expected an integer"),
-        (lambda: SourceLag(3, None, 0.0), "unit of hoodoo.sources.SourceLag is invalid: expected a string"),
-        (lambda: SourceLag(3, "files", None), "seconds of hoodoo.sources.SourceLag is invalid: expected a number"),
+        (lambda: Part(ROWS, skipped=None), "hoodoo.sources.Part.skipped must be an integer"),
+        (lambda: Part(ROWS, bytes=1.5), "hoodoo.sources.Part.bytes must be an integer"),
+        (lambda: SourceLag("3", "files", 0.0), "hoodoo.sources.SourceLag.waiting must be an integer"),
+        (lambda: SourceLag(3, None, 0.0), "hoodoo.sources.SourceLag.unit must be a string"),
+        (lambda: SourceLag(3, "files", None), "hoodoo.sources.SourceLag.seconds must be a number"),
         (
             lambda: SourceLag(3, "files", 0.0, [1]),
-            "partitions of hoodoo.sources.SourceLag is invalid: expected a mapping",
+            "hoodoo.sources.SourceLag.partitions must be a mapping",
         ),
     ],
     ids=range(19),
@@ -89,15 +89,15 @@ def test_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
-        ({"plan": lambda *_: "1"}, r"its plan\(\) returned '1', but plan\(\) returns a hoodoo.sources.Planned, or"),
-        ({"read": lambda *_: None}, r"its read\(\) returned None, but read\(\) yields each hoodoo.sources.Part"),
-        ({"read": lambda *_: ROWS}, r"its read\(\) returned a Table, but"),
-        ({"read": lambda *_: iter([ROWS])}, r"its read\(\) yielded a Table, but"),
-        ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) yielded .*'id': 1"),
-        ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: Attribute rows of hoodoo.sources.Part"),
+        ({"plan": lambda *_: "1"}, r"its plan\(\) must return a hoodoo.sources.Planned or None, got '1'"),
+        ({"read": lambda *_: None}, r"its read\(\) must yield hoodoo.sources.Part objects, got None"),
+        ({"read": lambda *_: ROWS}, r"its read\(\) must yield .*, got a Table"),
+        ({"read": lambda *_: iter([ROWS])}, r"its read\(\) must yield .*, got a Table"),
+        ({"read": lambda *_: iter([Part(ROWS), {"id": 1}])}, r"its read\(\) must yield .*'id': 1"),
+        ({"read": lambda *_: [Part(5)]}, "'numbers' is not a valid source: Attribute hoodoo.sources.Part.rows"),
         (
             {"read": lambda *_: (Part(one) for one in [5])},
-            "'numbers' is not a valid source: Attribute rows of hoodoo.sources.Part",
+            "'numbers' is not a valid source: Attribute hoodoo.sources.Part.rows",
         ),
     ],
     ids=range(7),
@@ -115,9 +115,7 @@ def test_an_answer_of_another_kind_is_named_with_its_source_and_nothing_is_writt
 
 def test_a_lag_of_another_kind_is_named_with_its_source(table: hoodoo.Table) -> None:
     job = hoodoo.ingest(answering(lag=lambda *_: 3), table)
-    with pytest.raises(
-        DataError, match=r"'numbers' is not a valid source: its lag\(\) returned 3, but lag\(\) returns"
-    ):
+    with pytest.raises(DataError, match=r"'numbers' is not a valid source: its lag\(\) must return .*, got 3"):
         job.measure_lag()
 
 

@@ -31,19 +31,19 @@ HEAD = 5
 """Number of bytes before the encoded record: a zero byte and the schema id."""
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
-"""Columns to read from a schema: index in the schema, name in the rows, and the type if the schema leaves it open."""
+"""Columns to read from a schema: index in the schema, name in the rows, and an optional type."""
 _DECODING_ERRORS = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
 class AvroReader:
-    """Reader of Avro messages, which looks up their schemas by the schema ids in the messages."""
+    """Reader of Avro messages, which looks up their schemas by schema id."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
         self._refused = dict[int, str]()
 
     def groups(self, messages: Sequence[bytes], note: Note) -> Iterator[tuple[MessageSchema, np.ndarray, Spans]]:
-        """Group Avro messages by schema, so that the messages of each schema can be decoded together.
+        """Group Avro messages by schema, so that all messages of a schema can be decoded together.
 
         Args:
             messages: The messages.
@@ -95,7 +95,7 @@ class Spans:
         self._raw, self._starts, self._ends = raw, starts, ends
 
     def rows(self, schema: MessageSchema, picked: Picked, note: Note) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """Decode the Avro records. Invalid records are reported through `note` and left out.
+        """Decode the Avro records, and report invalid records through `note`.
 
         Args:
             schema: The schema of the records.
@@ -156,9 +156,9 @@ class Spans:
             try:
                 values.append(fastavro.schemaless_reader(stream, schema.by_value, None))
             except Exception as problem:  # fastavro raises various Python errors: EOFError, IndexError, ...
-                raise ValueError(f"it is truncated or invalid ({type(problem).__name__})") from None
+                raise ValueError(f"Record is truncated or invalid ({type(problem).__name__})") from None
             if stream.tell() != end - start:
-                raise ValueError(f"{end - start - stream.tell()} bytes follow it")
+                raise ValueError(f"Record is followed by {end - start - stream.tell()} more bytes")
         columns = [
             _column_array([record[f"f{index}"] for record in values], schema.columns[index], kind)
             for index, _, kind in picked
@@ -192,7 +192,7 @@ class AvroDecoder(WantedRows):
         self._topic, self._reader = topic, AvroReader(schemas)
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode Avro messages to rows. Invalid messages are collected in `bad`.
+        """Decode Avro messages to rows, and collect invalid messages in `bad`.
 
         Args:
             messages: The numbers and bytes of the messages.

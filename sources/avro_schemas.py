@@ -1,4 +1,4 @@
-"""Conversion of untrusted Avro schemas to a safe form, which is limited in size and has no named references.
+"""Conversion of untrusted Avro schemas to a safe form, limited in size and without references.
 
 A message may name any schema in the registry. Each schema is therefore expanded first: a reference is replaced by the
 type that it names. Types that could make a short message endless are rejected. These are types that contain themselves,
@@ -71,7 +71,7 @@ class SchemaTexts(Protocol):
 
 
 class AvroSchemas:
-    """Cache of parsed Avro schemas from a registry. Each schema is parsed once."""
+    """Cache of parsed Avro schemas from a registry."""
 
     def __init__(self, registry: SchemaTexts, times: bool = True) -> None:
         """Create an empty cache for the schemas of a registry.
@@ -89,7 +89,7 @@ class AvroSchemas:
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
-        """Return the parsed Avro schema with the given id. The error for a schema that cannot be decoded is cached too.
+        """Return the parsed Avro schema with the given id.
 
         Args:
             number: The schema id.
@@ -135,9 +135,9 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     try:
         *_, top = (expansion.expand(_parse_json(text)) for text in texts)
     except RecursionError:
-        raise DataError("the schema is nested too deeply.") from None
+        raise DataError("Avro schema is nested too deeply.") from None
     if not isinstance(top, dict) or top["type"] != "record":
-        raise DataError("the schema is not a record.")
+        raise DataError("Avro schema is not a record.")
     columns = tuple(
         AvroColumn(field["name"], tuple(field["aliases"]), field["type"], _arrow_type(field)) for field in top["fields"]
     )
@@ -158,19 +158,19 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     try:
         by_value = fastavro.parse_schema({"type": "record", "name": "message", "fields": fields})
     except Exception as problem:  # fastavro raises various Python errors
-        raise DataError(f"the schema is not valid Avro: {reprlib.repr(str(problem))}.") from None
+        raise DataError(f"Avro schema is invalid: {reprlib.repr(str(problem))}.") from None
     return MessageSchema(columns, record, by_value)
 
 
 def _parse_json(text: str) -> Any:
     if len(text) > TEXT_MAX:
-        raise DataError(f"the schema has {len(text):,} characters: expected at most {TEXT_MAX:,}.")
+        raise DataError(f"Avro schema has {len(text):,} characters: expected at most {TEXT_MAX:,}.")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         if text.strip().replace(".", "").isidentifier():  # some registries return the name of a type without quotes
             return text.strip()
-        raise DataError("the schema is not valid JSON.") from None
+        raise DataError("Avro schema is not valid JSON.") from None
 
 
 def _arrow_type(field: dict[str, Any]) -> AvroType | None:
@@ -205,7 +205,10 @@ class _SchemaExpander:
         self._enclosing_types, self._nodes, self._names = set[str](), 0, count()
 
     def expand(self, schema: Any) -> Any:
-        """Replace each reference to a named type in an Avro schema by that type. Raises DataError if it is unsafe."""
+        """Replace references to named types.
+
+        Raises DataError if the schema is unsafe.
+        """
         self._nodes = 0
         return self._expand_type(schema, "", 0, False)
 
@@ -213,15 +216,15 @@ class _SchemaExpander:
         # `repeated` is True inside an array or a map. `branch` is True for a type of a union.
         self._nodes += 1
         if self._nodes > _NODES_MAX or depth > DEPTH_MAX:
-            raise DataError(f"the schema has more than {_NODES_MAX:,} types, or more than {DEPTH_MAX} levels.")
+            raise DataError(f"Avro schema has more than {_NODES_MAX:,} types, or more than {DEPTH_MAX} levels.")
         if isinstance(avro, list):
             if branch or not avro:
-                raise DataError("a union contains another union, or is empty.")
+                raise DataError("Avro union contains another union, or is empty.")
             return [self._expand_type(one, space, depth + 1, repeated, branch=True) for one in avro]
         if isinstance(avro, str):
             if avro == "null" and repeated and not branch:
                 raise DataError(
-                    "an array or a map has items of zero bytes, so a short message could contain any number of them."
+                    "Avro array or map has items of zero bytes, so a short message could contain any number of items."
                 )
             return avro if avro == "null" or avro in PLAIN else self._expand_reference(avro, space, depth, repeated)
         if not isinstance(avro, dict):
@@ -238,21 +241,21 @@ class _SchemaExpander:
     def _expand_reference(self, name: str, space: str, depth: int, repeated: bool) -> Any:
         full = next((candidate for candidate in (f"{space}.{name}", name) if candidate in self._named_types), None)
         if full is None:
-            raise DataError(f"the type {reprlib.repr(name)} is not defined.")
+            raise DataError(f"Avro type {reprlib.repr(name)} is not defined in the schema.")
         if full in self._enclosing_types:
-            raise DataError(f"the type {reprlib.repr(full)} contains itself.")
+            raise DataError(f"Avro type {reprlib.repr(full)} contains itself.")
         definition, outside = self._named_types[full]
         return self._expand_named_type(definition, full, outside, depth, repeated)
 
     def _expand_definition(self, avro: dict[str, Any], space: str, depth: int, repeated: bool) -> Any:
         name, namespace = avro.get("name"), avro.get("namespace", space)
         if not isinstance(name, str) or not name or not isinstance(namespace, str):
-            raise DataError(f"a type has no name: {reprlib.repr(avro)}.")
+            raise DataError(f"Avro type {reprlib.repr(avro)} has no name.")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         if self._named_types.setdefault(full, (avro, full.rpartition(".")[0]))[0] != avro:
-            raise DataError(f"the type {reprlib.repr(full)} has two definitions.")
+            raise DataError(f"Avro type {reprlib.repr(full)} has two definitions.")
         if full in self._enclosing_types:
-            raise DataError(f"the type {reprlib.repr(full)} contains itself.")
+            raise DataError(f"Avro type {reprlib.repr(full)} contains itself.")
         return self._expand_named_type(avro, full, full.rpartition(".")[0], depth, repeated)
 
     def _expand_named_type(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
@@ -261,12 +264,12 @@ class _SchemaExpander:
         if avro["type"] == "enum":
             symbols = avro.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
-                raise DataError(f"the symbols of {reprlib.repr(full)} are not a list of names.")
+                raise DataError(f"Symbols of Avro enum {reprlib.repr(full)} are not a list of names.")
             return expanded | {"symbols": symbols}
         if avro["type"] == "fixed":
             size = avro.get("size")
             if type(size) is not int or not 0 < size <= _SIZE_MAX:
-                raise DataError(f"the type {reprlib.repr(full)} has an invalid size in bytes, {reprlib.repr(size)}.")
+                raise DataError(f"Avro type {reprlib.repr(full)} has an invalid size in bytes: {reprlib.repr(size)}.")
             return self._copy_logical_type(avro, expanded | {"size": size})
         self._enclosing_types.add(full)
         fields = self._expand_fields(avro.get("fields"), full, space, depth, repeated)
@@ -278,11 +281,11 @@ class _SchemaExpander:
         for field in fields if isinstance(fields, list) else ():
             name, aliases = (field.get("name"), field.get("aliases", ())) if isinstance(field, dict) else (None, ())
             if not isinstance(name, str) or not isinstance(aliases, (list, tuple)):
-                raise DataError(f"a field of {reprlib.repr(full)} has no name.")
+                raise DataError(f"Avro record {reprlib.repr(full)} has a field without a valid name.")
             kind = self._expand_type(field.get("type"), space, depth + 1, repeated)
             fields_.append({"name": name, "aliases": [old for old in aliases if isinstance(old, str)], "type": kind})
         if not fields_ or len({field["name"] for field in fields_}) < len(fields_):
-            raise DataError(f"the record {reprlib.repr(full)} has no fields, or two fields with the same name.")
+            raise DataError(f"Avro record {reprlib.repr(full)} has no fields, or two fields with the same name.")
         return fields_
 
     # ---- logical types

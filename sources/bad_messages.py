@@ -1,4 +1,4 @@
-"""Collector of the messages or lines of a source that could not be decoded, up to a maximum number."""
+"""Collector of messages or lines that could not be decoded, up to a maximum number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DETAIL_MAX = 500
 
 
 class BadMessages:
-    """Collector of the messages or lines of a batch that could not be decoded, for the quarantine.
+    """Collector of the messages or lines of a batch that could not be decoded.
 
     kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine stores
         the original bytes.
@@ -34,7 +34,9 @@ class BadMessages:
         self.found: list[dict[str, object]] = []
 
     def note(self, number: int, detail: str, payload: bytes, reason: str = "decode") -> None:
-        """Add a bad message, located by its number. Raises TooManyBadRows if there are more than the maximum.
+        """Add a bad message, located by its number.
+
+        Raises TooManyBadRows if there are more than the maximum.
 
         The `details` of the error contain all bad messages so far as `found`.
         """
@@ -44,7 +46,10 @@ class BadMessages:
     def note_at(
         self, place: str, detail: str, payload: bytes, reason: str = "decode", kept: bytes | None = None
     ) -> None:
-        """Add a bad message at the location `place`. Raises TooManyBadRows if there are more than the maximum."""
+        """Add a bad message at the location `place`.
+
+        Raises TooManyBadRows if there are more than the maximum.
+        """
         shown_detail = detail.encode(errors="backslashreplace").decode()[:DETAIL_MAX]
         self.found.append({"place": place, "reason": reason, "detail": shown_detail, "payload": payload, "kept": kept})
         if len(self.found) > self.most:
@@ -68,5 +73,8 @@ class BadMessages:
 
 
 def said(problem: BaseException) -> str:
-    """Return the message of an exception, or only its first line if it is not an error of hoodoo."""
+    """Return the message of an exception.
+
+    For an exception of another library, this is only the first line.
+    """
     return problem.message if isinstance(problem, HoodooError) else str(problem).partition("\n")[0]

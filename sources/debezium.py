@@ -41,7 +41,7 @@ _ORDER_COLUMNS = (LSN, SEQ, *_BROKER_COLUMNS)
 _CONNECTORS_BY_COLUMN = {LSN: ("postgresql",), SEQ: ("mysql", "mariadb")}
 _FILE_NUMBER = r"^.*\.(?P<number>\d+)$"  # matches mysql-bin.000123
 _SEQUENCE = r'^\[\s*(?:null|"(?P<commit>\d{1,18})")\s*,\s*(?:null|"(?P<lsn>\d{1,18})")\s*\]$'
-"""PostgreSQL's `source.sequence`: the end of the last committed transaction, and the LSN of the change."""
+# PostgreSQL's `source.sequence`: the end of the last committed transaction, and the LSN of the change.
 NOT_SENT = "_not_sent."
 """Prefix of the marker columns `_not_sent.NAME`.
 
@@ -52,7 +52,7 @@ _ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
-    """Decoder of the Debezium events of one Kafka topic into rows with the columns of a table.
+    """Decoder of the Debezium events of one Kafka topic into rows of a table.
 
     Attributes:
         unavailable: The placeholder string that Debezium sends for an unchanged large value.
@@ -114,7 +114,7 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Names of the event columns that were left out so far, because the table does not have them."""
+        """Names of the event columns that were dropped, because the table does not have them."""
         return self._reader.left_out
 
     @property
@@ -126,7 +126,7 @@ class DebeziumDecoder:
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode change events to rows. Invalid events are collected in `bad`.
+        """Decode change events to rows, and collect invalid events in `bad`.
 
         Args:
             numbers: The numbers of the messages that have a value, in ascending order.
@@ -244,11 +244,8 @@ class DebeziumDecoder:
         return converted
 
     def _unsent_markers(self, events: Events) -> dict[str, pa.Array]:
-        """Create the marker columns that show which column values the database left out of each change event.
-
-        For such a column, an update keeps the stored value, and a new row gets the default
-        (`ingestion/unsent_values.py`).
-        """
+        # Marks the column values that the database left out of each event. An update keeps the stored value, and a new
+        # row gets the default (`ingestion/unsent_values.py`).
         skipped = {*self.placing.key_names, *self._outside}
         lacking = {name: mask for name, mask in events.lacking.items() if name not in skipped}
         new = ~_is_in_mask(events.op, (UPDATE,))
@@ -417,16 +414,10 @@ class DebeziumDecoder:
 
     # ---- order
     def _commit_order_values(self, events: Events) -> pa.Array:
-        """Compute values of `_event_lsn` that grow in the order of the commits. The LSNs of changes do not grow in this
-        order.
+        """Compute values of `_event_lsn` that grow in the order of the commits.
 
         All changes of a transaction are logged before its commit. The `sequence` of the next transaction begins with
-        the end of that commit. The larger of these two numbers is therefore below that of every later transaction.
-        Within a transaction, it grows with the LSN.
-
-        Rows of a snapshot have no last commit. Their LSN is the start of streaming. The first transaction after a
-        snapshot has no last commit either. It may have been logged before the snapshot, and still be missing in it. If
-        the table is ordered by the column, such a change gets `-1 - LSN`, which `ingestion/arrival_order.py` replaces.
+        the end of that commit. The larger of these two numbers therefore grows in the order of the commits.
         """
         lsn, sequence = events.source["lsn"], pc.extract_regex(events.source["sequence"], _SEQUENCE)
         commit = pc.struct_field(sequence, [0])

@@ -1,4 +1,4 @@
-"""Decoder for Debezium change events in Avro. It returns the same rows as the JSON decoder.
+"""Decoder for Debezium change events in Avro.
 
 Decoded Avro columns have types. The meaning of a value, such as the unit of a time, is in the schema: as written by
 Kafka Connect (`connect.name`), or as an Avro logical type. `debezium.py` converts the events of both formats to rows.
@@ -44,11 +44,11 @@ _MEANINGS = {
     "local-timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
     "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
 }
-"""Meanings of Avro logical types, for schemas without Kafka Connect names."""
+# Meanings of Avro logical types, for schemas without Kafka Connect names.
 
 
 class DebeziumAvroDecoder(DebeziumDecoder):
-    """Decoder of the Avro change events of one Kafka topic into rows with the columns of a table."""
+    """Decoder of the Avro change events of one Kafka topic into rows of a table."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode Avro change events to rows. Invalid events are collected in `bad`.
+        """Decode Avro change events to rows, and collect invalid events in `bad`.
 
         Args:
             numbers: The numbers of the messages that have a value, in ascending order.

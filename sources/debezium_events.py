@@ -1,4 +1,4 @@
-"""Decoder for Debezium JSON events into Arrow columns, one set of columns for many events.
+"""Decoder for Debezium JSON events into Arrow columns.
 
 Arrow's JSON reader decodes all events together. Events that it rejects are decoded one by one.
 
@@ -49,7 +49,7 @@ _SOURCE_TYPES = {field.name: (str if pa.types.is_string(field.type) else int, ty
 
 @dataclass(frozen=True)
 class Events:
-    """Decoded change events as Arrow columns. Values are still in their JSON encoding.
+    """Decoded change events as Arrow columns, with values in their JSON encoding.
 
     Attributes:
         of: The messages of the events.
@@ -96,7 +96,7 @@ class EventReader:
         self._scaled = set[str]()
 
     def learn(self, name: str, kind: pa.DataType) -> None:
-        """Add a column that the table does not have yet, so that later events are decoded with it.
+        """Add a column that the table does not have yet, so that later events contain it.
 
         Args:
             name: The name of the column.
@@ -106,7 +106,7 @@ class EventReader:
         self.spelt[name] = spelt(kind)
 
     def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode change events: first all together, then in halves, and finally one by one.
+        """Decode change events, all together if possible, or else one by one.
 
         Args:
             some: Messages that have the same schema.
@@ -231,7 +231,7 @@ class EventReader:
                 if isinstance(event, dict) and event.keys() == {"schema", "payload"}:
                     # the schema defines the meaning of values, so it must not be ignored
                     if event["schema"] is not None:
-                        raise ValueError("the schema has to come before the payload")
+                        raise ValueError("Schema of the message must come before the payload")
                     event = event["payload"]
                 if self._is_without_change(event):
                     self.skipped += 1
@@ -241,7 +241,7 @@ class EventReader:
                 position_fields = {field.name: source.get(field.name) for field in SOURCE}
                 if invalid_fields := [item for item in position_fields.items() if not _is_valid_source_value(*item)]:
                     raise ValueError(
-                        f"source.{invalid_fields[0][0]} has the invalid value {printable(invalid_fields[0][1])}"
+                        f"Field source.{invalid_fields[0][0]} has the invalid value {printable(invalid_fields[0][1])}"
                     )
                 event["op"].encode()
             except (*UNFIT, AttributeError, TypeError, KeyError) as problem:
@@ -280,19 +280,19 @@ class EventReader:
         # Valid Debezium messages without a change are heartbeats, for example. Raises ValueError for a message that
         # Debezium does not send.
         if not isinstance(event, dict):
-            raise ValueError("it is not a JSON object")
+            raise ValueError("Message is not a JSON object")
         if isinstance(event.get("op"), str):
             return False
         if is_none(event.keys()):
             return True
-        raise ValueError("it is not a change event: it lacks op")
+        raise ValueError("Message is not a change event, because it lacks the field op")
 
     def _encode_image(self, image: Any) -> dict[str, Any] | None:
         # Raises ValueError for a value that does not match its column.
         if image is None:
             return None
         if not isinstance(image, dict):
-            raise ValueError(f"{printable(image)} is not a row")
+            raise ValueError(f"Row {printable(image)} of the message is not a JSON object")
         values = {}
         for name, value in image.items():
             field = self.known.get(name)
@@ -352,11 +352,8 @@ def is_none(names: Set[str]) -> bool:
 
 
 def _explicit_null_masks(text: bytes, counts: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Find the events that contain an explicit null for a column, in contrast to events without the column.
-
-    `counts` contains for each column the number of rows after a change with a null value, explicit or missing. Columns
-    whose nulls are all explicit are left out of the result.
-    """
+    # In contrast, an event may lack the column. `counts` contains for each column the number of rows after a change
+    # with a null value, explicit or missing. Columns whose nulls are all explicit are left out.
     compact = not _has_spaces_around_colons(text)
     if compact and b'"before":{' not in text:  # every written null is in a row after a change, or in a struct
         counts = {name: count for name, count in counts.items() if text.count(_null_field_text(name)) != count}

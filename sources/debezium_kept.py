@@ -1,4 +1,4 @@
-"""Storage of change events in the quarantine, so that a replay decodes them as the job would have decoded them.
+"""Storage of change events in the quarantine, with the settings that a replay needs.
 
 An event is stored with the key of its message and the settings of the decoder.
 """
@@ -64,7 +64,7 @@ class StoredEvent:
 
 
 def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context: EventContext) -> bytes:
-    """Encode a change event for the quarantine, with the settings that a replay needs to decode it.
+    """Encode a change event for the quarantine, with the settings that a replay needs.
 
     Args:
         key: The key of the message.
@@ -82,7 +82,7 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
 
 
 def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
-    """Encode one row as an Arrow IPC stream, with additional information in the schema metadata.
+    """Encode one row as an Arrow IPC stream, with a note in the schema metadata.
 
     Args:
         row: A table of one row.
@@ -113,10 +113,9 @@ def event_in(row: pa.Table) -> StoredEvent:
 
 
 class KeptSchemas(AvroSchemas):
-    """Cache of the Avro schemas that are stored with a quarantined event, so that its replay needs no registry."""
+    """Cache of the Avro schemas that are stored with a quarantined event."""
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
-        """Create a cache of schemas: for each schema id the JSON strings that `SchemaRegistry.schema` returns."""
         super().__init__(_StoredTexts(texts), times=False)
 
 

@@ -1,4 +1,4 @@
-"""Reader of Kafka message keys, which identify the rows of change events. A delete event contains only this key."""
+"""Reader of Kafka message keys, which identify the rows of change events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoodoo.sources.source import Placing
 
 
 class KeyReader:
-    """Decoder of message keys, which also checks that their columns are the key columns of the table."""
+    """Decoder of message keys, which must consist of the key columns of the table."""
 
     def __init__(
         self,

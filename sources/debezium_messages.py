@@ -1,4 +1,4 @@
-"""Kafka Connect messages, split into their payload and, if a message contains one, the schema.
+"""Kafka Connect messages, split into their payload and their optional schema.
 
 A message with a schema is {"schema": ..., "payload": ...}. All messages of one schema begin with the same bytes, so
 each schema is parsed once.
@@ -61,7 +61,7 @@ class Messages:
 
 
 class Unwrapping:
-    """Extraction of the payloads of Kafka Connect messages. It caches the schemas of earlier messages."""
+    """Extraction of the payloads of Kafka Connect messages."""
 
     def __init__(self) -> None:
         self._cached_schemas: dict[bytes, Any] = {}

@@ -1,4 +1,4 @@
-"""Column descriptions (type, meaning, scale) in the schemas of Kafka Connect messages."""
+"""Column descriptions (type, meaning and scale) in the schemas of Kafka Connect messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 @dataclass(frozen=True)
 class ConnectColumn:
-    """Description of a column in the schema of a Kafka Connect message: its type, meaning and scale.
+    """Description of a column in a Kafka Connect schema: its type, meaning and scale.
 
     Attributes:
         type: The name of the type in Kafka Connect: 'int64', 'bytes', 'array', ...
@@ -82,7 +82,7 @@ def _describe_column(node: Any) -> ConnectColumn:
 
 
 def kind_of(said: ConnectColumn) -> pa.DataType | None:
-    """Return the column type for a new table column, from its description in a Kafka Connect schema.
+    """Return the type of a new table column from its description in a Kafka Connect schema.
 
     Args:
         said: The description of the column.

@@ -1,4 +1,4 @@
-"""Units of time columns (ms, us or ns), which the user sets for Debezium events whose schema contains no unit."""
+"""Units of time columns (ms, us or ns) that the user sets for Debezium events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIME_UNITS = {
 
 
 def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, ConnectColumn]:
-    """Create column descriptions for the time columns of a table whose unit the user has set.
+    """Create column descriptions for the time columns whose unit the user has set.
 
     Args:
         units: Units by column, as `hoodoo.arguments.time_units` returns them.
@@ -51,8 +51,9 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
 
 
 def with_units(known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]) -> Mapping[str, ConnectColumn]:
-    """Add the units that the user has set to the column descriptions of a schema. A unit in the schema takes
-    precedence.
+    """Add the units that the user has set to the column descriptions of a schema.
+
+    A unit in the schema takes precedence.
     """
     return (
         {**known, **{name: description for name, description in units.items() if not _has_unit(known.get(name))}}

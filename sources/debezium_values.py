@@ -1,4 +1,4 @@
-"""Conversion of Debezium values, from their JSON encoding or from Avro, to the types of a table's columns.
+"""Conversion of Debezium values from JSON or Avro to the types of a table's columns.
 
 Arrow's JSON reader reads a value in its encoding type (`spelt`): days, numbers of a unit, or strings. `meant` then
 converts a whole column to the type of the table. If Arrow's reader rejects a value, such as "NaN" for a float, `plain`
@@ -34,38 +34,34 @@ FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-in
 _FIRST_MOMENT, _LAST_MOMENT = -62_135_596_800_000_000, 253_402_300_799_999_999
 _INFINITIES = {"infinity": _LAST_MOMENT, "-infinity": _FIRST_MOMENT}
 _INFINITE_TIMESTAMPS = {9_223_372_036_825_200_000: _LAST_MOMENT, -9_223_372_036_832_400_000: _FIRST_MOMENT}
-"""Infinite timestamps in microseconds, and the values that are stored for them.
-
-Tables store the years 1 to 9999, so an infinite timestamp becomes the first or the last moment of these years. Debezium
-sends words for timestamps with a zone, and these numbers for other timestamps.
-"""
+# Infinite timestamps in microseconds, and the values that are stored for them. Tables store the years 1 to 9999, so an
+# infinite timestamp becomes the first or the last moment of these years. Debezium sends words for timestamps with a
+# zone.
 HSTORE = pa.map_(pa.string(), pa.string())
 """Arrow type of PostgreSQL's hstore in Avro."""
 _INFINITE_DATES = {(-622_191_236, -622_191_231): 2_932_896, (-625_821_274, -625_821_269): -719_162}
-"""Numbers that Debezium sends for an infinite date.
-
-The day overflows, and varies by one with the time zone of Debezium's process.
-"""
+# Numbers that Debezium sends for an infinite date. The day overflows, and varies by one with the time zone of
+# Debezium's process.
 _TIMESTAMP_MS, _DAY_MS = 10**14, 86_400_000
-"""Limits for values in milliseconds: timestamps until the year 5138, and the milliseconds of a day.
-
-In microseconds, the same numbers are March 1973, and one and a half minutes after midnight.
-"""
+# Limits for values in milliseconds: timestamps until the year 5138, and the milliseconds of a day. In microseconds, the
+# same numbers are March 1973, and one and a half minutes after midnight.
 _YEAR_9999_MS = (253_370_764_800_000, 253_402_300_799_999)
-"""The milliseconds of the year 9999, which stands for an open end. In microseconds, they are hours of January 1978."""
+# The milliseconds of the year 9999, which stands for an open end. In microseconds, they are hours of January 1978.
 _TINY = 1_000
-"""Numbers below this are times within a second of 1970, both in milliseconds and in microseconds."""
+# Numbers below this are times within a second of 1970, both in milliseconds and in microseconds.
 _SCALE_MAX = 16_384
-"""Maximum scale of a decimal.
-
-No database has a larger scale. Without a maximum, a few bytes could become an endless string.
-"""
+# No database has a larger scale of a decimal. Without a maximum, a few bytes could become an endless string.
 UNFIT = (pa.ArrowException, ValueError, ArithmeticError, RecursionError)
-"""Errors for a value that does not match its column. A ColumnError, in contrast, concerns the whole column."""
+"""Errors for a value that does not match its column.
+
+A ColumnError, in contrast, concerns the whole column.
+"""
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
-    """Return the Arrow type of values in Debezium's JSON for a column type, such as int32 (days) for a date.
+    """Return the Arrow type that represents a column type in Debezium's JSON.
+
+    For example, a date is int32 (days). Returns None if Arrow's JSON reader cannot read such values.
 
     Returns None if Arrow's JSON reader cannot read such values.
     """
@@ -134,7 +130,7 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
         )
     if pa.types.is_string(kind) and said is not None and said.type == "bytes":
         if said.meaning != DECIMAL and values.null_count < len(values):
-            raise pa.ArrowInvalid("it is sent as bytes, which need a binary column")
+            raise pa.ArrowInvalid("Values are sent as bytes, which need a binary column")
         return pa.array(
             [None if text is None else _decimal_text(text, said.scale) for text in values.to_pylist()], kind
         )
@@ -173,7 +169,7 @@ def _convert_avro_values(values: pa.Array, field: pa.Field, said: ConnectColumn 
             parts = [_convert_struct_field(values, inner, fields.get(inner.name), field.name) for inner in kind]
             mask = values.is_null() if values.null_count else None
             return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
-    raise pa.ArrowInvalid(f"it is sent as {value_type}")
+    raise pa.ArrowInvalid(f"Values are sent as {value_type}, which does not match the column")
 
 
 def _convert_struct_field(values: pa.Array, inner: pa.Field, index: int | None, name: str) -> pa.Array:
@@ -215,11 +211,8 @@ def _to_local_timestamps(numbers: pa.Array, unit: str | None, kind: pa.DataType)
 
 
 def _derive_unit(numbers: pa.Array, kind: pa.DataType, max_ms: int) -> str:
-    """Return whether numbers in a time column are milliseconds or microseconds, if the event's schema has no unit.
-
-    Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds. Numbers above `max_ms`
-    cannot be milliseconds. Raises ArrowInvalid if both units are possible.
-    """
+    # Microseconds are the default of PostgreSQL, but columns and connectors may use milliseconds. Numbers above
+    # `max_ms` cannot be milliseconds. Raises ArrowInvalid if both units are possible.
     if kind.unit not in ("ms", "us"):
         return str(kind.unit)
     is_small = pc.and_(pc.less_equal(numbers, max_ms), pc.greater_equal(numbers, -max_ms))
@@ -231,7 +224,7 @@ def _derive_unit(numbers: pa.Array, kind: pa.DataType, max_ms: int) -> str:
     if kind.unit == "ms" and pc.all(is_small).as_py():
         return "ms"
     raise pa.ArrowInvalid(
-        "its unit is unknown, because the event has no schema: expected milliseconds or microseconds. Pass time_unit= "
+        "Time unit is unknown, because the event has no schema: expected milliseconds or microseconds. Pass time_unit= "
         "to the source (--time-unit), such as time_unit={'COLUMN': 'ms'}, or send events with schemas "
         "(value.converter.schemas.enable=true, or Avro)."
     )
@@ -281,7 +274,7 @@ def _decimal_text(content: str | bytes, scale: int) -> str:
     # The bytes are an integer without the scale. A string contains them in base64. Raises ValueError for an unsupported
     # scale or invalid base64.
     if abs(scale) > _SCALE_MAX:
-        raise ValueError(f"a decimal has the unsupported scale {scale}")
+        raise ValueError(f"Decimal has the unsupported scale {scale}")
     if isinstance(content, str):
         content = base64.b64decode(content, validate=True)
     number = int.from_bytes(content, "big", signed=True)
@@ -313,7 +306,7 @@ def texts_of(scaled: pa.Array) -> pa.Array:
 
 # ---- a value
 def is_scaled(value: object) -> bool:
-    """Return whether a parsed JSON value is a decimal with its own scale: an object with `scale` and `value`.
+    """Return whether a parsed JSON value is an object with the fields `scale` and `value`.
 
     Args:
         value: The value, as parsed JSON.
@@ -325,7 +318,7 @@ def is_scaled(value: object) -> bool:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert one parsed JSON value to the type of the JSON encoding that `spelt` returns for the column type.
+    """Convert one parsed JSON value to the JSON encoding of a column type.
 
     Args:
         value: The parsed value.

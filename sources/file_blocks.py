@@ -1,4 +1,4 @@
-"""Readers that split a file into blocks of limited size, such as whole lines, CSV records or batches of rows.
+"""Readers that split a file into blocks of limited size, such as whole lines or CSV records.
 
 Memory holds only one block, so a file may be much larger than memory. A reader can begin at the offset where an earlier
 reader stopped.
@@ -109,7 +109,10 @@ class TextBlocks:
         return not self._rest
 
     def lines_in(self, text: bytes) -> int:
-        """Count the line ends in a piece of the file. In CSV, a carriage return alone also ends a line."""
+        """Count the line ends in a piece of the file.
+
+        In CSV, a carriage return alone also ends a line.
+        """
         return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill_buffer(self, size: int) -> None:
@@ -124,7 +127,7 @@ class TextBlocks:
 
 
 def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
-    """Find where the complete records in a piece of text end, and where an unclosed CSV quote begins (-1: none).
+    """Find the ends of complete records in text, and the start of an unclosed CSV quote or -1.
 
     A quote opens a CSV field only at the beginning of the field. In other positions it is an ordinary character. A
     carriage return ends a CSV record, except at the end of `data`, because a newline may follow.

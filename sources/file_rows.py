@@ -1,4 +1,4 @@
-"""Conversion of blocks of files to rows and bad rows. A bad row is a line that cannot be decoded.
+"""Conversion of blocks of files to rows and bad rows.
 
 A block is decoded as a whole, which is fast. If this fails, a line is bad or the file is damaged. The text is then
 split in halves until each bad line is alone, so a few bad lines cost little and the other lines become rows. A damaged
@@ -55,7 +55,10 @@ class FileRows:
         return shown(self.name)
 
     def table(self, rows: pa.Table) -> Part:
-        """Convert rows of a Parquet or Avro file. Raises ColumnError for a duplicate column or a missing key column."""
+        """Convert rows of a Parquet or Avro file.
+
+        Raises ColumnError for a duplicate column or a missing key column.
+        """
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
         rows = decoder.wanted(sound(rows))
@@ -134,7 +137,10 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return the path of a file as valid text. Bytes that are not UTF-8 are escaped."""
+    """Return the path of a file as valid text.
+
+    Bytes that are not UTF-8 are escaped.
+    """
     return name.encode(errors="backslashreplace").decode()
 
 
@@ -174,7 +180,7 @@ def _record_location(name: str, unit: str, number: int, payload: bytes) -> str:
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
-    """Create the error for a file that cannot be decoded. `kind` is the expected format, such as 'csv'."""
+    """Create the error for a file that cannot be decoded as `kind`, such as 'csv'."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
         f"{_BAD_FILE_ADVICE}",
@@ -237,11 +243,8 @@ def _read_csv_as_strings(
 def _remove_invalid_utf8(
     data: pa.Buffer, header: Sequence[str], starts: np.ndarray, ends: np.ndarray, bad: BadMessages, line: int
 ) -> tuple[pa.Buffer, Callable[[int], int]]:
-    """Remove the CSV records with invalid UTF-8 from `data`, and add them to `bad`.
-
-    Also returns a function that maps the number of a remaining record to its number in `data`. The search uses the
-    bytes, because Arrow would decode each invalid row.
-    """
+    # Adds the removed CSV records to `bad`. Also returns a function that maps the number of a remaining record to its
+    # number in `data`. The search uses the bytes, because Arrow would decode each invalid record alone.
     content = data.to_pybytes()
 
     def is_text(low: int, high: int) -> bool:

@@ -1,4 +1,4 @@
-"""Source for the files of a local folder or an S3 prefix. Each file is read once."""
+"""Source that reads each file of a local folder or an S3 prefix once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FORMAT_ALIASES = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 @dataclass(frozen=True)
 class _BatchPlan:
-    """Plan of one ingestion batch: the files to read, and the files that earlier batches have read.
+    """Plan of one ingestion batch: the files to read, and the files that were read before.
 
     Attributes:
         before: Files that earlier batches have read.
@@ -82,7 +82,9 @@ class Files(Source):
         on_bad_file: str = "fail",
         storage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create a source for the files of a folder. Nothing is read yet.
+        """Create a source for the files of a folder.
+
+        Nothing is read yet.
 
         Args:
             path: A local folder, or s3://bucket/prefix.
@@ -323,7 +325,7 @@ class Files(Source):
         return is_equal
 
     def lag(self, position: str) -> SourceLag:
-        """Count the unread files of the folder, including files that still grow or cannot be read.
+        """Count the unread files of the folder.
 
         Args:
             position: The position of an earlier plan, or '' for the beginning.
@@ -346,7 +348,7 @@ class Files(Source):
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
     def position_at(self, start: str) -> str:
-        """Return the position for a start point: the files of the folder that count as read.
+        """Return the position that marks the files before a start point as read.
 
         Args:
             start: 'earliest' (no file counts as read), 'latest' (all current files count as read), a time (files
@@ -384,7 +386,7 @@ class Files(Source):
         return taken.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to the position after the files that the streamer has read.
+        """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
             checkpoint: Modification time of the newest file that the streamer read, in ms since 1970.
@@ -403,7 +405,7 @@ class Files(Source):
         return self._position_before(int(checkpoint) + 1).text()
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer: a time before which all files were read.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
             position: The position of a plan.
@@ -444,7 +446,7 @@ class Files(Source):
 
 
 class _FileReader:
-    """Reader of one open file of a folder, which returns the rows of one block of the file at a time.
+    """Reader of one open file, which returns the rows of one block at a time.
 
     Attributes:
         offset: The part of the file that was read: decoded bytes of text, or rows of Parquet and Avro.
@@ -483,7 +485,7 @@ class _FileReader:
         return self._blocks.line
 
     def next(self, decoder: FileRows, bytes_max: int, rows_max: int) -> Part | None:
-        """Read the rows of the next block. Returns None at the end of the file."""
+        # Returns None at the end of the file.
         line = self.line
         with self._add_file_to_errors():
             block = self._blocks.next(min(bytes_max, _BLOCK), rows_max)

@@ -1,4 +1,4 @@
-"""Local folders and S3 prefixes whose files a job reads: listing, opening and comparing files.
+"""Local folders and S3 prefixes whose files a job lists, opens and compares.
 
 A folder is not a store: its files belong to other programs. Nothing is written to it, and network file systems are
 supported. Links to files are followed. Links to folders are not followed, because they may form a cycle. They count as
@@ -71,7 +71,10 @@ class Folder(Protocol):
         ...
 
     def open(self, file: Listed) -> pa.NativeFile:
-        """Open a file for reading. Raises SourceChanged if the file was deleted or rewritten since it was listed."""
+        """Open a file for reading.
+
+        Raises SourceChanged if the file was deleted or rewritten since it was listed.
+        """
         ...
 
     def require_same(self, file: Listed) -> None:
@@ -79,7 +82,7 @@ class Folder(Protocol):
         ...
 
     def digest(self, file: Listed) -> str:
-        """Return a digest of a small file's content, to detect rewrites. Returns '' for large files.
+        """Return a digest of a small file's content, or '' for a large file.
 
         On S3 it is always '', because the ETag identifies the content.
         """
@@ -87,11 +90,15 @@ class Folder(Protocol):
 
 
 def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Folder:
-    """Create the reader of a local folder or an s3:// address. `storage` contains the options of `hoodoo.open`."""
+    """Create the reader of a local folder or an s3:// address.
+
+    `storage` contains the options of `hoodoo.open`.
+    """
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise CallError(
-            f"Folder of files is invalid: expected a path or s3://bucket/prefix, got {printable(path)}.", path=str(path)
+            f"The folder of files is invalid: expected a path or s3://bucket/prefix, got {printable(path)}.",
+            path=str(path),
         )
     if text.startswith(("s3://", "s3a://")):
         return _S3Folder(text, storage)
@@ -184,7 +191,10 @@ class _LocalFolder:
 
 
 def unreadable(name: str, problem: OSError) -> HoodooError:
-    """Create the error for a file that cannot be read: SourceUnavailable for a transient failure, else DataError."""
+    """Create the error for a file that cannot be read.
+
+    This is SourceUnavailable for a transient failure, or else DataError.
+    """
     reason = problem.strerror or str(problem) or type(problem).__name__
     if problem.errno in _TRANSIENT_ERRORS:
         return SourceUnavailable(f"File {printable(name)} cannot be read now: {reason}. Try again later.", file=name)

@@ -18,16 +18,16 @@ from hoodoo.writers.batches.json_text import objects_in, require_exact
 from hoodoo.writers.batches.row_files import rows_of
 
 PROBLEMS = (pa.ArrowException, DataError, ValueError)
-"""Errors that mean that text is not valid JSON, or does not match the table's columns."""
+"""Errors for text that is not valid JSON, or does not match the table's columns."""
 AT_ONCE = 20_000  # number of messages that are decoded together
 
 
 _EVENT_FIELDS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema", "payload"})
-"""Fields that identify a Debezium change event, without or with a schema."""
+# Fields that identify a Debezium change event, without or with a schema.
 
 
 class JsonDecoder(WantedRows):
-    """Decoder of JSON messages into rows with the columns of a table. Text is converted to the types of the columns."""
+    """Decoder of JSON messages into rows of a table."""
 
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
         """Create a decoder for JSON messages or lines.
@@ -42,7 +42,7 @@ class JsonDecoder(WantedRows):
         self._events = events
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for an error if a message looks like a Debezium change event, and otherwise ''."""
+        """Return a hint for an error if a message looks like a Debezium change event, or else ''."""
         if not self._events:
             return ""
         try:
@@ -54,13 +54,16 @@ class JsonDecoder(WantedRows):
         return f"; it looks like a change event of Debezium, which {self._events} reads"
 
     def parse(self, content: pa.Buffer) -> pa.Table:
-        """Decode concatenated JSON objects, such as lines, to rows. Raises one of PROBLEMS."""
+        """Decode concatenated JSON objects to rows.
+
+        Raises one of PROBLEMS.
+        """
         rows = self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
         require_exact(rows, content, self.columns)
         return rows
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode JSON messages to rows. Invalid messages are collected in `bad`.
+        """Decode JSON messages to rows, and collect invalid messages in `bad`.
 
         Args:
             messages: The numbers and bytes of the messages.
@@ -80,7 +83,7 @@ class JsonDecoder(WantedRows):
             if len(rows) == len(messages):
                 yield from self.complete(rows, messages, bad)
                 return
-            problem = ValueError("not one JSON object")
+            problem = ValueError("Text is not exactly one JSON object")
         except PROBLEMS as error:
             problem = error
         if len(messages) > 1:
@@ -138,7 +141,7 @@ def _join_lines(messages: Sequence[bytes]) -> bytes:
     if text.count(b"\n") > len(messages) or b"\r" in text or objects_in(pa.py_buffer(text)) != len(messages):
         text = b"".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() + b"\n" for message in messages)
         if objects_in(pa.py_buffer(text)) != len(messages):
-            raise ValueError("not one JSON object")
+            raise ValueError("Text is not exactly one JSON object")
     return text
 
 

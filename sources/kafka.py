@@ -1,4 +1,4 @@
-"""Source for a Kafka topic. Its messages are rows or Debezium change events, as JSON or Avro.
+"""Source for a Kafka topic, whose messages are rows or Debezium change events.
 
 The source assigns partitions and never subscribes to a topic, so the position in the table alone determines which
 offsets are read. No offsets are committed to the broker. Only committed messages are read.
@@ -45,7 +45,7 @@ _EVENT_FORMAT_OPTION = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
 
 @dataclass(frozen=True)
 class _OffsetRanges:
-    """Offsets that one batch reads: for each partition of a topic the first offset, and the offset after the last.
+    """Offsets that one batch reads: the first offset of each partition, and the offset after the last.
 
     Fewer messages are read if their bytes exceed `bytes_max`, since the size of a message is not known in advance.
     """
@@ -57,7 +57,7 @@ class _OffsetRanges:
 
 
 class Kafka(Source):
-    """Source that reads the messages of a Kafka topic: JSON rows, Avro rows or Debezium change events.
+    """Source that reads a Kafka topic with JSON rows, Avro rows or Debezium change events.
 
     If the table has the columns `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or
     `_kafka_key` (string), the source fills them. Fields of a message with these names are ignored.
@@ -85,7 +85,9 @@ class Kafka(Source):
         before: str = EVENT,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> None:
-        """Create a source for a Kafka topic. The broker is not contacted yet.
+        """Create a source for a Kafka topic.
+
+        The broker is not contacted yet.
 
         Args:
             servers: Addresses of one or more brokers, such as "broker-1:9092,broker-2:9092".
@@ -196,9 +198,9 @@ class Kafka(Source):
         # Raises SourceLost if messages were deleted before they were read, unless on_loss is 'skip'.
         known = last.offsets if last else {}
         if last and last.id and topic_id and last.id != topic_id:
-            raise self._client.lost("the topic was deleted and recreated")
+            raise self._client.lost("The topic was deleted and recreated")
         if missing := sorted(set(known) - set(bounds)):
-            raise self._client.lost(f"partition {missing[0]} does not exist")
+            raise self._client.lost(f"Partition {missing[0]} does not exist")
         begin = {}
         for partition, (low, high) in bounds.items():
             # a partition that was added later is read from its beginning
@@ -206,7 +208,7 @@ class Kafka(Source):
             if not low <= offset <= high:
                 if self.on_loss == "fail":
                     raise self._client.lost(
-                        f"partition {partition} has the offsets {low} to {high} now, but the next offset is {offset}",
+                        f"Partition {partition} has the offsets {low} to {high} now, but the job needs offset {offset}",
                         can_skip=True,
                         partition=partition,
                         offset=offset,
@@ -386,7 +388,7 @@ class Kafka(Source):
         return TopicPosition(self.topic, self._client.topic_id(""), offsets).text()
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a Kafka checkpoint of Apache Hudi's streamer to a position, so that a job can continue there.
+        """Convert a Kafka checkpoint of Apache Hudi's streamer to a position.
 
         Args:
             checkpoint: The checkpoint, such as 'orders,0:123,1:456'.
@@ -401,7 +403,7 @@ class Kafka(Source):
         return TopicPosition.of_hudi(checkpoint, self.topic, self._client.topic_id("")).text()
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a Kafka checkpoint of Apache Hudi's streamer, so that the streamer can continue there.
+        """Convert a position to a Kafka checkpoint of Apache Hudi's streamer.
 
         Args:
             position: Position of a plan.
@@ -413,7 +415,7 @@ class Kafka(Source):
         return last.to_hudi() if last else ""
 
     def to_spark(self, position: str) -> str:
-        """Convert a position to the option `startingOffsets` of Spark's Kafka source, so that Spark can continue there.
+        """Convert a position to the option `startingOffsets` of Spark's Kafka source.
 
         Args:
             position: Position of a plan, or '' if nothing was read.

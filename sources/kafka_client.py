@@ -1,4 +1,4 @@
-"""Kafka client for one topic. It wraps the clients of librdkafka, and handles their settings and errors.
+"""Kafka client for one topic, based on the client of librdkafka.
 
 A client has threads and connections, and is closed as soon as it is no longer referenced. Callbacks of librdkafka
 therefore hold no reference to the client.
@@ -30,7 +30,7 @@ OURS = {
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
 }
-"""Settings that ensure that each message is read once. Users cannot override them."""
+"""Settings that users cannot override, because they ensure that each message is read once."""
 _CONSUMER_SETTINGS = {
     "group.id": "hoodoo",
     "queued.max.messages.kbytes": 65_536,
@@ -41,10 +41,10 @@ _DEFAULTS = {**_CONSUMER_SETTINGS, "log_level": 2}
 _AT_ONCE, _AT_LEAST = 10_000, 100  # messages per call; up to this many may arrive beyond the byte limit
 _ASK_S, _ASK_ID_S = 10.0, 5.0
 _FIRST_S = 0.5
-"""Timeout of the first request in seconds. Each retry doubles it. Between retries, librdkafka reports errors."""
+# Timeout of the first request in seconds. Each retry doubles it. Between retries, librdkafka reports errors.
 _LISTEN_S = 0.05
 _TRANSIENT_ERRORS = ("SSL transport error", "Failed to acquire")
-"""Prefixes of librdkafka errors for transient failures: a broken connection, or a token service without a response."""
+# Prefixes of librdkafka errors for a broken connection, or a token service without a response.
 
 _NO_PROTOCOL = (
     " If the broker requires a password or TLS, it may not respond to other connections. In that case, set "
@@ -68,7 +68,7 @@ class ReadMessages:
 
 
 class _ReadAmount:
-    """Counter of the Kafka messages and bytes that a batch has read, with an upper limit of bytes.
+    """Counter of the Kafka messages and bytes that a batch has read, up to a limit.
 
     Attributes:
         messages: The number of messages that were read.
@@ -76,22 +76,19 @@ class _ReadAmount:
     """
 
     def __init__(self, bytes_max: int | None) -> None:
-        """Create a counter at zero.
-
-        `bytes_max` is the maximum number of bytes, or None for no limit. One message is always read.
-        """
+        # `bytes_max` is None for no limit. One message is always read.
         self.messages = self.bytes = 0
         self._bytes_max = bytes_max
 
-    def at_once(self) -> int:
-        """Return how many messages to request next, so that only a few messages exceed the byte limit."""
+    def number_to_request(self) -> int:
+        # Only a few messages may exceed the byte limit.
         if self._bytes_max is None:
             return _AT_ONCE
         mean = self.bytes / self.messages if self.messages else self._bytes_max
         return min(_AT_ONCE, max(_AT_LEAST, int((self._bytes_max - self.bytes) / max(1.0, mean))))
 
     def add(self, messages: Sequence[Message]) -> int:
-        """Count messages up to the byte limit, and return how many of the messages are within the limit."""
+        # Returns how many of the messages are within the limit.
         sizes = [len(message) + len(message.key() or b"") for message in messages]
         taken, size = len(sizes), sum(sizes)
         if self._bytes_max is not None and self.bytes + size > self._bytes_max:
@@ -103,11 +100,7 @@ class _ReadAmount:
 
 
 class _ErrorListener:
-    """Listener for the connection errors that librdkafka reports outside of responses.
-
-    It holds no reference to a client, so that librdkafka's callbacks do not keep a client alive.
-    """
-
+    # Holds no reference to a client, so that librdkafka's callbacks do not keep a client alive.
     def __init__(self, refusals: Collection[int], says_nothing: int) -> None:
         self.last: Any = None
         self.refusal: Any = None
@@ -124,7 +117,7 @@ class _ErrorListener:
 
 
 class KafkaClient:
-    """Client that reads offsets and messages of one Kafka topic. It connects on first use.
+    """Client that reads offsets and messages of one Kafka topic.
 
     Attributes:
         topic: The name of the topic.
@@ -132,7 +125,9 @@ class KafkaClient:
     """
 
     def __init__(self, servers: str, topic: str, settings: Mapping[str, Any], idle_s: float, skips_lost: bool) -> None:
-        """Create a client for one topic. The brokers are not contacted yet.
+        """Create a client for one topic.
+
+        The brokers are not contacted yet.
 
         Args:
             servers: Addresses of brokers, such as "broker-1:9092,broker-2:9092".
@@ -227,7 +222,7 @@ class KafkaClient:
         return self._admin
 
     def topic_id(self, known: str) -> str:
-        """Request the id of the topic, to detect that it was deleted and recreated: a recreated topic has another id.
+        """Request the id of the topic, which differs after the topic was recreated.
 
         Args:
             known: The id that an earlier request returned, or '' for the first request.
@@ -255,7 +250,7 @@ class KafkaClient:
             return ""
 
     def offsets_at(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
-        """Request for each partition the offset of the first message with a timestamp at or after a given time.
+        """Request the offset of the first message at or after a given time, for each partition.
 
         Args:
             moment: The time, in ms since 1970.
@@ -308,11 +303,10 @@ class KafkaClient:
     def _receive_messages(
         self, ranges: Mapping[int, tuple[int, int]], amount: _ReadAmount
     ) -> Generator[tuple[int, list[Message]], None, None]:
-        """Yield all messages in ranges of offsets, in runs of one partition. Each partition is sorted by offset.
+        """Yield all messages in ranges of offsets, in runs of one partition.
 
-        `amount` counts the messages so far. A range ends at its last offset, or if the partition ends after it, because
-        only transaction markers and aborted or compacted messages may follow the last message. If a partition ends
-        within the range, the range continues, because a replica may lag behind the one that returned the end.
+        A range ends at its last offset, or if the partition ends after it, because only transaction markers and aborted
+        or compacted messages may follow. `amount` counts the messages so far.
         """
         if not ranges:
             return
@@ -322,7 +316,7 @@ class KafkaClient:
         try:
             while left:
                 # consume() returns when it has this many messages, so a small range does not wait for more
-                results = consumer.consume(max(1, min(amount.at_once(), offsets - amount.messages)), 0.2)
+                results = consumer.consume(max(1, min(amount.number_to_request(), offsets - amount.messages)), 0.2)
                 for partition, messages, end in self._group_results(results):
                     if partition not in left:
                         continue  # this partition is complete
@@ -344,10 +338,8 @@ class KafkaClient:
             consumer.unassign()
 
     def _group_results(self, results: Iterable[Message]) -> Iterator[tuple[int, list[Message], int]]:
-        """Group results of the Kafka client into runs: a partition, its messages, and the offset after them.
-
-        The end of a partition is a run without messages. Raises the error if the client returned one.
-        """
+        # Yields runs: a partition, its messages, and the offset after them. The end of a partition is a run without
+        # messages. Raises the error if the client returned one.
         for failed, run in groupby(results, _has_failed):
             if not failed:
                 for partition, messages in groupby(run, self._kafka.Message.partition):
@@ -363,7 +355,7 @@ class KafkaClient:
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
-        """Create the error for a topic that no longer contains the messages after the read position.
+        """Create the error for a topic that no longer contains the unread messages.
 
         Args:
             why: Description of the loss, which becomes part of the error message.
@@ -375,7 +367,7 @@ class KafkaClient:
         """
         remedy = "pass on_loss='skip'" if can_skip else "give the job another name"
         return SourceLost(
-            f"Topic {self.topic!r} no longer has the messages after the position: {why}. Nothing was read. To continue "
+            f"{why}, so topic {self.topic!r} no longer has all unread messages. Nothing was read. To continue "
             f"with the remaining messages, {remedy}.",
             topic=self.topic,
             **details,
@@ -388,7 +380,8 @@ class KafkaClient:
                 self._open_consumer = self._kafka.Consumer({"error_cb": self._error_listener.note, **self._settings})
             except self._kafka.KafkaException as problem:
                 raise OptionError(
-                    f"Kafka's client rejects a setting: {problem.args[0].str()}. Correct it.", option="settings"
+                    f"Kafka's client rejects a setting: {problem.args[0].str()}. Correct this setting.",
+                    option="settings",
                 ) from None
             weakref.finalize(self, self._open_consumer.close)
         return self._open_consumer

@@ -1,4 +1,4 @@
-"""Read position of a Kafka topic: the next offset of each partition, in the format of Apache Hudi's streamer.
+"""Position that a job has reached in a Kafka topic: the next offset of each partition.
 
     {"source": "kafka", "id": "7co8koLWSQO1AkDGcZgNOQ", "offsets": "shop.orders,0:123,1:456"}
 
@@ -28,7 +28,7 @@ _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """Read position in a Kafka topic: the next offset to read of each partition.
+    """Position in a Kafka topic: the next offset to read of each partition.
 
     Attributes:
         topic: The name of the topic.
@@ -42,7 +42,10 @@ class TopicPosition:
 
     @classmethod
     def of(cls, position: str, topic: str) -> TopicPosition | None:
-        """Parse the position of a topic. Returns None for ''. Raises SourceLost if it belongs to another source."""
+        """Parse the position of a topic, or return None for an empty string.
+
+        Raises SourceLost if the position belongs to another source.
+        """
         if not position:
             return None
         try:
@@ -56,7 +59,7 @@ class TopicPosition:
             pass
         raise SourceLost(
             f"The position {printable(position)} belongs to another source: expected a position of topic "
-            f"{topic!r}. Give the job another name.",
+            f"{topic!r}. To read this topic from its beginning, give the job another name.",
             position=position[:1000],
         )
 
@@ -72,7 +75,10 @@ class TopicPosition:
 
     @classmethod
     def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
-        """Parse the Kafka offsets in a checkpoint of Hudi's streamer. Raises OptionError for another topic."""
+        """Parse the Kafka offsets in a checkpoint of Hudi's streamer.
+
+        Raises OptionError for another topic.
+        """
         offsets = _parse_hudi_offsets(checkpoint, topic)
         if not offsets:
             raise OptionError(
@@ -83,7 +89,7 @@ class TopicPosition:
         return cls(topic, topic_id, offsets)
 
     def text(self) -> str:
-        """Return the position as a JSON string, which the table stores in its commits."""
+        """Return the position as a JSON string."""
         return json.dumps({"source": _KIND, "id": self.id, "offsets": self._offsets_text()}, separators=(",", ":"))
 
     def to_spark(self) -> str:
@@ -103,7 +109,7 @@ class TopicPosition:
 
 
 def is_position(text: str) -> bool:
-    """Return whether a string is a stored position of a source (a JSON object), in contrast to a list of offsets."""
+    """Return whether a string is a stored position of a source, and not a list of offsets."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -112,7 +118,7 @@ def is_position(text: str) -> bool:
 
 
 def offsets_named(text: str, topic: str) -> dict[int, int]:
-    """Parse offsets that a user has written, in the format of Hudi's streamer or of Spark's `startingOffsets`.
+    """Parse offsets that a user wrote in the format of Hudi's streamer or Spark.
 
     Args:
         text: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
@@ -136,7 +142,7 @@ def offsets_named(text: str, topic: str) -> dict[int, int]:
 
 
 def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
-    """Check that offsets written by a user exist in the topic, and resolve -2 (beginning) and -1 (end).
+    """Check that offsets exist in the topic, and resolve -2 (beginning) and -1 (end).
 
     Args:
         named: The result of `offsets_named`.
@@ -200,7 +206,7 @@ def _parse_spark_json(text: str, topic: str) -> dict[int, int] | None:
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
-    """Return the number of messages that a batch reads from each partition of a topic: even shares, up to a total.
+    """Distribute the messages of a batch evenly over the partitions of a topic.
 
     Args:
         waiting: The number of unread messages in each partition.

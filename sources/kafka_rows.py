@@ -1,4 +1,4 @@
-"""Rows of Kafka messages with columns for partition, offset, timestamp and key. Senders cannot set these columns."""
+"""Rows of Kafka messages with columns for partition, offset, timestamp and key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BROKER_COLUMNS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
 def of_senders(columns: pa.Schema) -> pa.Schema:
-    """Return the table columns that are decoded from messages: all except partition, offset, timestamp and key.
+    """Return the table columns that are decoded from the content of messages.
 
     Args:
         columns: The columns of the table.
@@ -30,7 +30,7 @@ def of_senders(columns: pa.Schema) -> pa.Schema:
 
 
 def added_columns(message: Message) -> pa.Table:
-    """Return the partition, offset, timestamp and key of a Kafka message as a table of one row."""
+    """Return partition, offset, timestamp and key of a Kafka message as a table of one row."""
     return _append_broker_columns(pa.table({"": pa.nulls(1)}), [message], _BROKER_COLUMNS).drop_columns([""])
 
 
@@ -42,7 +42,7 @@ def rows_of_messages(
     broker_columns: bool,
     left_out: set[str],
 ) -> pa.Table:
-    """Concatenate decoded rows, and add columns for the partition, offset, timestamp and key of their Kafka messages.
+    """Concatenate decoded rows, and add partition, offset, timestamp and key of their messages.
 
     Args:
         topic: The name of the topic.

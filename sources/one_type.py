@@ -1,4 +1,4 @@
-"""Concatenation of rows that were decoded separately, with errors for columns whose values have several types."""
+"""Concatenation of rows that were decoded separately and must have common column types."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ Unite = Callable[[pa.DataType, pa.DataType], pa.DataType]
 Raises ArrowInvalid or ArrowTypeError if there is no common type.
 """
 Place = Callable[[int, int], str]
-"""Function that returns the location of a row from the indexes of its part and row, or '' if it is unknown."""
+"""Function that returns the location of a row, or '' if it is unknown.
+
+The arguments are the indexes of its part and row.
+"""
 UNFIT_TYPES = (pa.ArrowInvalid, pa.ArrowTypeError)
 
 
 def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Place = lambda part, row: "") -> pa.Table:
-    """Concatenate tables of rows that were decoded separately. A column must have one common type in all tables.
+    """Concatenate tables of rows, whose columns must have one common type in all tables.
 
     Args:
         name: The name of the source, for errors.
@@ -66,7 +69,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
 
 
 def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) -> pa.DataType:
-    """Return the common type of a column over all tables of rows that have the column.
+    """Return the common type of a column over all tables that have the column.
 
     Args:
         column: The name of the column.
@@ -110,7 +113,7 @@ def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> C
 
 
 def seen(problem: ColumnError) -> str:
-    """Describe the types in an error of `several_types`, such as 'bigint (at line 2) and string (at line 7)'."""
+    """Describe the types in an error, such as 'bigint (at line 2) and string (at line 7)'."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
 

@@ -1,4 +1,4 @@
-"""Client for a schema registry, which returns the Avro schema for the schema id in a message.
+"""Client for a schema registry, which returns the Avro schema for a schema id.
 
 It uses the HTTP API of Confluent's registry, which Karapace and Apicurio (`/apis/ccompat/v7`) also support. The schema
 of an id never changes, so each schema is requested once.
@@ -22,23 +22,24 @@ from hoodoo.errors import DataError, OptionError, SourceUnavailable
 from hoodoo.redact import printable, redact
 
 _RESPONSE_BYTES_MAX = 4 << 20
-"""Maximum number of bytes of one response."""
 _KEPT_MAX = 1_000
 _REFERENCES_MAX = 64
 _MISSING_CODES = (40401, 40402, 40403)
-"""Error codes for a missing subject, version or schema. A 404 with another code comes from another kind of server."""
+# Error codes for a missing subject, version or schema. A 404 with another code comes from another kind of server.
 _TRANSIENT_STATUSES = (408, 425, 429)
 
 
 class SchemaRegistry:
-    """Client for a schema registry over HTTP. It requests and caches Avro schemas.
+    """HTTP client that requests and caches the Avro schemas of a schema registry.
 
     Attributes:
         url: The address, without secrets.
     """
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None, timeout_s: float = 10.0) -> None:
-        """Create a client for a schema registry. Nothing is requested yet.
+        """Create a client for a schema registry.
+
+        Nothing is requested yet.
 
         Args:
             url: The address, such as "https://registry:8081". It may contain a user and a password.
@@ -90,7 +91,7 @@ class SchemaRegistry:
         return f"<schema registry at {self.url}>"
 
     def schema(self, number: int) -> list[str]:
-        """Return the Avro schema with an id. It is requested only once, and then cached.
+        """Return the Avro schema with an id from the cache or the registry.
 
         Args:
             number: The schema id.
@@ -125,7 +126,7 @@ class SchemaRegistry:
                     schema=what,
                 )
             if not isinstance(text := body.get("schema"), str):
-                raise self._not_registry_error(f"the response for {what} does not contain a schema")
+                raise self._not_registry_error(f"The response for {what} does not contain a schema")
             for name, version in self._references(body, what):
                 if (name, version) in visited:
                     continue
@@ -151,7 +152,7 @@ class SchemaRegistry:
         except (KeyError, TypeError):
             is_valid = False
         if not is_valid:
-            raise self._not_registry_error(f"a schema reference of {what} does not contain a subject or version")
+            raise self._not_registry_error(f"A schema reference of {what} does not contain a subject or version")
         return references
 
     # ---- HTTP
@@ -178,7 +179,7 @@ class SchemaRegistry:
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            raise self._not_registry_error(f"the response for {what} is not a JSON object")
+            raise self._not_registry_error(f"The response for {what} is not a JSON object")
         return body
 
     def _read_body(self, response: Any) -> bytes:
@@ -188,9 +189,9 @@ class SchemaRegistry:
             chunks.append(chunk)
             size += len(chunk)
             if size > _RESPONSE_BYTES_MAX:
-                raise self._not_registry_error(f"a response is larger than {_RESPONSE_BYTES_MAX >> 20} MiB")
+                raise self._not_registry_error(f"A response is larger than {_RESPONSE_BYTES_MAX >> 20} MiB")
             if time.monotonic() > end:
-                raise TimeoutError(f"the response took more than {self.timeout_s:g} s")
+                raise TimeoutError(f"The response took more than {self.timeout_s:g} s")
         if response.length:
             raise http.client.IncompleteRead(b"")
         return b"".join(chunks)
@@ -214,8 +215,8 @@ class SchemaRegistry:
             )
         if 300 <= problem.code < 400:
             to = printable(_hide_credentials(problem.headers.get("Location") or ""))
-            return self._not_registry_error(f"it redirects to {to}")
-        return self._not_registry_error(f"it returned HTTP status {problem.code}")
+            return self._not_registry_error(f"The server redirects to {to}")
+        return self._not_registry_error(f"The server returned HTTP status {problem.code}")
 
     def _error_code(self, problem: urllib.error.HTTPError) -> object:
         try:
@@ -230,7 +231,7 @@ class SchemaRegistry:
 
     def _not_registry_error(self, why: str) -> OptionError:
         return OptionError(
-            f"{self.url} is not the address of a schema registry: {why}. Pass the part of the URL before "
+            f"{why}, so {self.url} is not the address of a schema registry. Pass the part of the URL before "
             "/schemas/ids/1.",
             option="registry",
         )

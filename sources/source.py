@@ -19,9 +19,12 @@ from hoodoo.errors import DataError, OptionError
 from hoodoo.redact import printable
 
 BAD = pa.schema([("place", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("payload", pa.binary())])
-"""Schema of bad rows: location in the source, a short reason, details in one line, and the original bytes."""
+"""Schema of bad rows: location in the source, a short reason, details, and the original bytes."""
 REPLAYABLE = BAD.append(pa.field("kept", pa.binary()))
-"""`BAD` with `kept`: the encoding of a message that the quarantine stores for a replay. Null: the original bytes."""
+"""Schema of bad rows with the encoding of a message that a replay needs.
+
+Null stands for the original bytes.
+"""
 
 _PLACING = b"hoodoo.placing"
 _PLACE_BYTES_MAX = 64 << 10
@@ -29,7 +32,9 @@ _PLACE_BYTES_MAX = 64 << 10
 
 @dataclass(frozen=True)
 class Limits:
-    """Upper limits of one ingestion batch: rows, bytes and bad rows. A batch has at least one item of the source.
+    """Upper limits of one ingestion batch: rows, bytes and bad rows.
+
+    A batch has at least one item of the source.
 
     Attributes:
         rows: Maximum number of rows, if the source can count rows in advance.
@@ -44,7 +49,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Planned:
-    """Range of a source that the next batch reads, such as files or offsets. Items that arrive later are not in it.
+    """Range of a source that the next batch reads, such as files or offsets.
+
+    Items that arrive later are not in it.
 
     Attributes:
         what: The range, as any object that the source's `read` understands.
@@ -61,9 +68,7 @@ class Planned:
 
     def __post_init__(self) -> None:
         if not _is_text(self.position) or not self.position:
-            raise _invalid_attribute_error(
-                "Planned", "position", "a non-empty string that UTF-8 can encode", self.position
-            )
+            raise _invalid_attribute_error("Planned.position must be a non-empty string in UTF-8", self.position)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Placing:
         return frozenset(name for names in self.key for name in names)
 
     def noted_on(self, columns: pa.Schema) -> pa.Schema:
-        """Store the key, partition and ordering columns in the metadata of the schema that `Source.read` receives.
+        """Store the key, partition and ordering columns in the metadata of a schema.
 
         Args:
             columns: The columns of the table.
@@ -102,7 +107,7 @@ class Placing:
 
     @staticmethod
     def of(columns: pa.Schema) -> Placing:
-        """Read the key, partition and ordering columns from the metadata of the schema that `Source.read` receives.
+        """Read the key, partition and ordering columns from the metadata of a schema.
 
         Args:
             columns: The schema that `Source.read` receives.
@@ -155,23 +160,23 @@ class Part:
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, pa.Table):
-            raise _invalid_attribute_error("Part", "rows", "a pyarrow Table", self.rows)
+            raise _invalid_attribute_error("Part.rows must be a pyarrow Table", self.rows)
         if not isinstance(self.bad, pa.Table) or not _is_bad_rows_schema(self.bad.schema):
-            raise _invalid_attribute_error("Part", "bad", f"a pyarrow Table with the columns {BAD.names}", self.bad)
+            raise _invalid_attribute_error(f"Part.bad must be a pyarrow Table with the columns {BAD.names}", self.bad)
         if isinstance(self.unknown, str) or not all(isinstance(name, str) for name in self.unknown):
-            raise _invalid_attribute_error("Part", "unknown", "a tuple of names", self.unknown)
+            raise _invalid_attribute_error("Part.unknown must be a tuple of names", self.unknown)
         if not _is_text(self.position):
-            raise _invalid_attribute_error("Part", "position", "a string that UTF-8 can encode", self.position)
+            raise _invalid_attribute_error("Part.position must be a string in UTF-8", self.position)
         if self.unavailable is not None and not isinstance(self.unavailable, str):
-            raise _invalid_attribute_error("Part", "unavailable", "a string or None", self.unavailable)
+            raise _invalid_attribute_error("Part.unavailable must be a string or None", self.unavailable)
         for name, count in (("skipped", self.skipped), ("bytes", self.bytes), ("lost", self.lost)):
             if not isinstance(count, Integral):
-                raise _invalid_attribute_error("Part", name, "an integer", count)
+                raise _invalid_attribute_error(f"Part.{name} must be an integer", count)
 
 
 @dataclass(frozen=True)
 class SourceLag:
-    """Backlog of a source: the number of items that were not read yet, and the age of the oldest one.
+    """Backlog of a source: the number of unread items, and the age of the oldest one.
 
     Attributes:
         waiting: Number of unread items.
@@ -190,17 +195,21 @@ class SourceLag:
 
     def __post_init__(self) -> None:
         if not isinstance(self.waiting, Integral):
-            raise _invalid_attribute_error("SourceLag", "waiting", "an integer", self.waiting)
+            raise _invalid_attribute_error("SourceLag.waiting must be an integer", self.waiting)
         if not isinstance(self.unit, str):
-            raise _invalid_attribute_error("SourceLag", "unit", "a string, such as 'files'", self.unit)
+            raise _invalid_attribute_error("SourceLag.unit must be a string, such as 'files'", self.unit)
         if not isinstance(self.seconds, Real):
-            raise _invalid_attribute_error("SourceLag", "seconds", "a number", self.seconds)
+            raise _invalid_attribute_error("SourceLag.seconds must be a number", self.seconds)
         if not isinstance(self.partitions, Mapping):
-            raise _invalid_attribute_error("SourceLag", "partitions", "a mapping of names to numbers", self.partitions)
+            raise _invalid_attribute_error(
+                "SourceLag.partitions must be a mapping of names to numbers", self.partitions
+            )
 
 
 class Source(ABC):
-    """Interface of the sources of ingestion jobs. Subclass it to read from a custom source.
+    """Interface of the sources of ingestion jobs.
+
+    Subclass it to read from a custom source.
 
     Attributes:
         name: Name of the source, identical in each run. It is the default name of the job.
@@ -228,7 +237,9 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the rows of a planned range, in parts. If a key occurs more than once, its newest row comes last.
+        """Read the rows of a planned range, in parts.
+
+        If a key occurs more than once, its newest row comes last.
 
         Args:
             planned: A result of `plan` in this process.
@@ -247,7 +258,7 @@ class Source(ABC):
 
     @abstractmethod
     def lag(self, position: str) -> SourceLag:
-        """Count the items of the source that come after a position, and so were not read yet.
+        """Count the items of the source after a position.
 
         Args:
             position: Position of an earlier plan; '' for the beginning of the source.
@@ -270,7 +281,7 @@ class Source(ABC):
         return None
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer, so that the streamer can continue there.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
             position: Position of a plan.
@@ -281,7 +292,7 @@ class Source(ABC):
         return ""
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to a position, so that a job can continue there.
+        """Convert a checkpoint of Apache Hudi's streamer to a position.
 
         Args:
             checkpoint: The checkpoint.
@@ -299,7 +310,7 @@ class Source(ABC):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the source position for a named start point, such as 'earliest', 'latest' or a time.
+        """Return the source position for a start point such as 'earliest', 'latest' or a time.
 
         Args:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
@@ -329,17 +340,15 @@ def _is_bad_rows_schema(columns: pa.Schema) -> bool:
     return any(columns.names == one.names and columns.types == one.types for one in (BAD, REPLAYABLE))
 
 
-def _invalid_attribute_error(kind: str, name: str, expected: str, value: object) -> OptionError:
+def _invalid_attribute_error(rule: str, value: object) -> OptionError:
+    # `rule` begins with the class and the attribute, such as 'Part.rows'.
     text = f"a Table of {value.column_names}" if isinstance(value, pa.Table) else printable(value)
-    return OptionError(
-        f"Attribute {name} of hoodoo.sources.{kind} is invalid: expected {expected}, got {text}.",
-        option=name,
-        answer=kind,
-    )
+    kind, _, name = rule.split()[0].partition(".")
+    return OptionError(f"Attribute hoodoo.sources.{rule}, got {text}.", option=name, answer=kind)
 
 
 def streamer_checkpoint(source: Source, position: str) -> str:
-    """Convert a position to a checkpoint of Apache Hudi's streamer, unless the checkpoint is too long for a commit.
+    """Convert a position to a checkpoint of Apache Hudi's streamer, or '' if it is too long.
 
     Args:
         source: A source, or an object with the methods of a source.

@@ -1,4 +1,4 @@
-"""Detection of the columns of a source from its first rows, to create a table for them.
+"""Detection of the columns of a source from its first rows.
 
 Parquet, Avro, a schema registry and Debezium's schemas declare types, which are kept. The type of a text column is the
 type that matches all inspected values.
@@ -23,7 +23,7 @@ from hoodoo.sources.source import Limits, Planned, Source
 
 _BYTES_MAX = 16 << 20
 _ARROW_TEXT_TIME = pa.timestamp("s")
-"""Arrow's type for both timestamps and dates in text. No other reader returns seconds."""
+# Arrow's type for both timestamps and dates in text. No other reader returns seconds.
 _UTC_TIMESTAMP = pa.timestamp("us", "UTC")
 _UNITS = ("s", "ms", "us", "ns")
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
@@ -56,7 +56,9 @@ _ORIGIN = b"hoodoo.origin"
 
 
 def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
-    """Detect the columns and types of a source from its first rows. Nothing is written, and no job's position changes.
+    """Detect the columns and types of a source from its first rows.
+
+    Nothing is written, and no job's position changes.
 
     Args:
         source: The source.
@@ -177,12 +179,8 @@ def _has_time_zone(kind: pa.DataType) -> bool:
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return a type that can represent the values of two types. Raises ArrowInvalid or ArrowTypeError if there is none.
-
-    Timestamps of several zones become timestamps in UTC. Text read as timestamps gets the zone of the other values. A
-    timestamp without a zone and one in UTC have no common type, because a job cannot write the former into a UTC
-    column.
-    """
+    # Raises ArrowInvalid or ArrowTypeError if there is none. Timestamps of several zones become timestamps in UTC. Text
+    # read as timestamps gets the zone of the other values.
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
         unit = max(left.unit, right.unit, key=_UNITS.index)
         if left.tz and right.tz or _ARROW_TEXT_TIME in (left, right):

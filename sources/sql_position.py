@@ -1,4 +1,4 @@
-"""Read position of a database table: the growing column's value and the key of the last row that was read.
+"""Position that a job has reached in a database table: the last row that was read.
 
     {"source": "sql", "table": "shop.orders", "value": ["time", "2026-03-01T12:30:00+00:00"], "key": ["int", "17"]}
 
@@ -28,12 +28,12 @@ _KINDS: tuple[tuple[str, type, Callable[[Any], str], Callable[[str], Any]], ...]
     ("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
     ("bytes", bytes, bytes.hex, bytes.fromhex),
 )
-"""For each type of a position: its name, its Python type, and functions that convert its values to and from text."""
+# For each type: its name, its Python type, and functions that convert its values to and from text.
 
 
 @dataclass(frozen=True)
 class SqlPosition:
-    """Read position of a database table: the last row that was read.
+    """Position that a job has reached in a database table: the last row that was read.
 
     Attributes:
         table: The name of the table.
@@ -47,7 +47,10 @@ class SqlPosition:
 
     @classmethod
     def of(cls, position: str, table: str) -> SqlPosition | None:
-        """Parse the position of a table. Returns None for ''. Raises SourceLost if it belongs to another source."""
+        """Parse the position of a table, or return None for an empty string.
+
+        Raises SourceLost if the position belongs to another source.
+        """
         if not position:
             return None
         try:
@@ -58,12 +61,15 @@ class SqlPosition:
             pass
         raise SourceLost(
             f"The position {printable(position)} belongs to another source: expected a position of table "
-            f"{table!r}. Give the job another name.",
+            f"{table!r}. To read this table from its beginning, give the job another name.",
             position=position[:1000],
         )
 
     def text(self) -> str:
-        """Return the position as a JSON string. Raises DataError for a value of an unsupported type."""
+        """Return the position as a JSON string.
+
+        Raises DataError for a value of an unsupported type.
+        """
         content = {
             "source": _KIND,
             "table": self.table,
@@ -78,7 +84,7 @@ def _encode_value(value: Any) -> list[str]:
         if isinstance(value, kind) and not isinstance(value, bool):
             return [name, text(value)]
     raise DataError(
-        f"{printable(value)} of type {type(value).__name__} cannot be a read position. Choose a column of "
+        f"{printable(value)} of type {type(value).__name__} cannot be stored as a position. Choose a column of "
         "numbers or times, and a key of numbers or strings."
     )
 

@@ -1,4 +1,4 @@
-"""Source for a database table with a column that grows, such as a version number or a time of update.
+"""Source for a database table with a column that grows, such as a time of update.
 
 Each driver with Python's DB-API is supported. Deleted rows are not detected: use change events of Debezium for deletes.
 """
@@ -24,7 +24,7 @@ Connect = Callable[[], Any]
 
 
 class SqlTable(Source):
-    """Source that reads new and updated rows of a database table, found by a column that grows with each write.
+    """Source that finds new and updated rows of a database table by a growing column.
 
     A row is read when its value in the growing column is larger than the last value that was read. A row gets its value
     when it is written, but becomes visible when its transaction commits. So a row that commits late may have a smaller
@@ -41,7 +41,9 @@ class SqlTable(Source):
     def __init__(
         self, connect: Connect, table: str, column: str, key: str, lag: dt.timedelta | int | float, dialect: str = ""
     ) -> None:
-        """Create a source for a database table. The database is not contacted yet.
+        """Create a source for a database table.
+
+        The database is not contacted yet.
 
         Args:
             connect: Function that opens a connection, such as `lambda: psycopg.connect("dbname=shop")`. Each query
@@ -94,7 +96,7 @@ class SqlTable(Source):
         return f"<rows of {self.table} by {self.column}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the rows of the table that the next batch reads: those after the position and older than `lag`.
+        """Choose the rows of the table that the next batch reads.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -128,7 +130,7 @@ class SqlTable(Source):
         return Planned((after, end), end.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the rows of a planned range from the database, in the order of the growing column and the key.
+        """Read the rows of a planned range, in the order of the growing column and the key.
 
         A row that was updated after `plan` may have left the range. A later batch reads it.
 
@@ -156,7 +158,7 @@ class SqlTable(Source):
                 yield Part(pa.table(arrays), unknown=left_out)
 
     def lag(self, position: str) -> SourceLag:
-        """Count the unread rows, including rows that are newer than `lag` and rows with null in the column.
+        """Count the unread rows of the table.
 
         Args:
             position: Position of an earlier plan; '' for the beginning of the table.

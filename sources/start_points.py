@@ -1,4 +1,4 @@
-"""Named start points in a source: the earliest item, the end, or a time."""
+"""Start points in a source, such as the earliest item or a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:0
 
 
 def time_ms(text: str) -> int | None:
-    """Convert an ISO 8601 time to milliseconds since 1970. Returns None if the string is not a time.
+    """Convert an ISO 8601 time to milliseconds since 1970, or return None for other text.
 
     Args:
         text: An ISO 8601 time, such as '2026-11-27T09:00:00Z'. A time without a zone is in UTC.

@@ -1,4 +1,4 @@
-"""Source that follows another hoodoo or Hudi table, and reads its inserts, updates and deletes."""
+"""Source that reads the inserts, updates and deletes of another table."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ T = TypeVar("T")
 
 
 class TableChanges(Source):
-    """Source that reads the changes of a hoodoo or Apache Hudi table: inserts, updates and deletes.
+    """Source that reads the changes of a hoodoo or Apache Hudi table.
 
     Attributes:
         name: 'table:' and the path of the table.
     """
 
     def __init__(self, table: Table, moves: Sequence[str] = (), hold: str | None = None) -> None:
-        """Create a source that follows a table. Nothing is read yet.
+        """Create a source that follows a table.
+
+        Nothing is read yet.
 
         Args:
             table: The table to follow.
@@ -86,7 +88,9 @@ class TableChanges(Source):
             self._advance_consumer(after)
         config, history, view = self.table.handle.look()
         if after > view.seq:
-            raise self._changes_lost_error(f"the newest slot is {view.seq}, but the job has read slot {after}.")
+            raise self._changes_lost_error(
+                f"The newest slot (commit) is {view.seq}, but the job has read slot {after}."
+            )
         start = after or max(view.min_readable, history.oldest_slot()) - 1
         changes, until = 0, after
         for seq in range(start + 1, view.seq + 1):
@@ -101,7 +105,7 @@ class TableChanges(Source):
         return Planned((after, until), self._position_text(cursor_at(history, until)))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the changed rows of a planned range of slots (numbered commits).
+        """Read the changed rows of a planned range of commits.
 
         Args:
             planned: A result of `plan`.
@@ -159,7 +163,7 @@ class TableChanges(Source):
         return SourceLag(len(waiting), "commits", age)
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer: the completion time of the last read commit.
+        """Convert a position to a checkpoint of Apache Hudi's streamer.
 
         Args:
             position: Position of a plan.
@@ -174,7 +178,7 @@ class TableChanges(Source):
         return instant_of_ms(self._convert_errors(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, start: str) -> str:
-        """Return the position in the followed table's history for 'earliest', 'latest' or a time.
+        """Return the position in the table's history for 'earliest', 'latest' or a time.
 
         Args:
             start: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
@@ -205,7 +209,7 @@ class TableChanges(Source):
 
     # ---- positions
     def has_read(self, position: str) -> bool:
-        """Return whether a job with this position follows this table, even if the table had another path then.
+        """Return whether the position of a job belongs to the history of this table.
 
         Args:
             position: A position of any job.
@@ -234,11 +238,11 @@ class TableChanges(Source):
         if kind != _KIND or not isinstance(slot, int) or slot < 0:
             raise SourceLost(
                 f"The position {printable(position)} belongs to another source: expected a position of a "
-                "table. Give the job another name.",
+                "table. To read this table from its beginning, give the job another name.",
                 position=position[:1000],
             )
         if table != self.table.handle.look().view.table:
-            raise self._changes_lost_error("another table is at this path.")
+            raise self._changes_lost_error("Another table is at this path.")
         try:
             require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:
@@ -260,8 +264,8 @@ class TableChanges(Source):
 
     def _changes_lost_error(self, why: str) -> SourceLost:
         return SourceLost(
-            f"{self.table.path} no longer has the changes after the position: {why} To start again, give the "
-            "job another name. It then reads all current rows, but not the rows that were deleted before.",
+            f"Table {self.table.path} no longer has all unread changes. {why} To start again, give the job another "
+            "name. It then reads all current rows, but not the rows that were deleted before.",
             path=self.table.path,
         )
 

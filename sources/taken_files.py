@@ -1,4 +1,4 @@
-"""Read position of a folder: the files that were read, and the offset in a partially read file.
+"""Position that a job has reached in a folder: the files that were read.
 
 A file is identified by its path in the folder and by its stamp. The stamp contains the size and the modification time,
 or the ETag of an object. Times do not show whether a file is new: clocks are changed, files are moved, and their status
@@ -54,7 +54,7 @@ class ReadSoFar(NamedTuple):
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """Read position of a folder, which lists the files that were read, with stamps that detect rewritten files.
+    """List of the files of a folder that were read, with stamps that detect rewritten files.
 
     Attributes:
         folder: Address of the folder. '' in positions of earlier versions, which did not record it.
@@ -74,7 +74,7 @@ class TakenFiles:
 
     @classmethod
     def of(cls, position: str, folder: str = "") -> TakenFiles:
-        """Parse the read position of a folder from a string.
+        """Parse the list of read files from a string.
 
         Args:
             position: The position, or '' for a folder that was never read.
@@ -89,8 +89,8 @@ class TakenFiles:
         if folder and taken.folder and taken.folder != folder:
             raise SourceLost(
                 f"The position belongs to another folder: expected {printable(folder)}, got {printable(taken.folder)}. "
-                "Give the job another name. If the folder was moved, continue at its new location with "
-                "job.reset(job.position(), ...), which keeps the list of files that were read.",
+                "To read all its files, give the job another name. If the folder was moved, continue in its new folder "
+                "with job.reset(job.position(), ...), which keeps the list of files that were read.",
                 position=position[:1000],
             )
         return replace(taken, folder=folder) if folder else taken
@@ -120,12 +120,12 @@ class TakenFiles:
             pass
         raise SourceLost(
             f"The position belongs to another source: expected a position of a folder of files, got "
-            f"{printable(position, 200)}. Give the job another name.",
+            f"{printable(position, 200)}. To read all its files, give the job another name.",
             position=position[:1000],
         )
 
     def text(self) -> str:
-        """Return the position as a JSON string. Positions with the same files are equal strings."""
+        """Return the list as a JSON string, which is equal for equal files."""
         content: dict[str, Any] = {
             "source": _KIND,
             "folder": self.folder,
@@ -137,7 +137,7 @@ class TakenFiles:
         return json.dumps(content, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """Return a checkpoint for Apache Hudi's streamer: a time before which all files were read, or ''.
+        """Return a checkpoint for Apache Hudi's streamer: a time before which all files were read.
 
         The streamer reads every newer file. It may read some files again, but misses none.
         """
@@ -156,7 +156,7 @@ class TakenFiles:
         )
 
     def with_files(self, files: Collection[Listed]) -> TakenFiles:
-        """Return a copy of the position that marks the given files as read.
+        """Return a copy of the list that marks the given files as read.
 
         Files that were already marked keep their digest.
         """
@@ -165,7 +165,7 @@ class TakenFiles:
         return replace(self, seen={**self.seen, **entries})
 
     def beside(self, listed: Collection[Listed], unread: Sequence[str], now_ms: int, grace_ms: int) -> TakenFiles:
-        """Return a copy of the position without the files that left the folder longer than `grace_ms` ago.
+        """Return a copy of the list without files that left the folder long ago.
 
         Args:
             listed: All files in the folder.

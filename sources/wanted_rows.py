@@ -1,4 +1,4 @@
-"""Filter for decoded rows, which keeps the columns of the table and the rows with a value in each required column."""
+"""Filter for decoded rows, which drops unknown columns and incomplete rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbered = tuple[int, bytes]
 
 
 class WantedRows:
-    """Filter for decoded rows: drops columns that the table does not have, and rows without a required value.
+    """Filter that drops columns that the table does not have, and rows without a required value.
 
     Attributes:
         columns: The columns of the table.
@@ -34,7 +34,7 @@ class WantedRows:
         self.needed = [field.name for field in columns if not field.nullable]
 
     def wanted(self, rows: pa.Table) -> pa.Table:
-        """Drop the columns that the table does not have, and the unknown fields of its struct columns.
+        """Drop the columns and struct fields that the table does not have.
 
         Args:
             rows: Some rows.
@@ -88,13 +88,13 @@ class WantedRows:
         return masks
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for the error about a message without a key, or '' (default) for no hint."""
+        """Return a hint for the error about a message without a key, or '' for no hint."""
         return ""
 
     def complete(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Yield the rows that have a value in each required column, and record the messages of all other rows as bad.
+        """Yield the rows that have all required values, and record the other messages as bad.
 
         Args:
             rows: Decoded rows.

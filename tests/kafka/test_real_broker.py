@@ -170,7 +170,7 @@ def test_messages_that_were_deleted_before_the_plan_are_lost_or_skipped(kafka: B
     _, position = read(Kafka(kafka.address, topic), most=4)
     assert offsets(position) == "0:2,1:2"
     delete_before(kafka, topic, 5)
-    with pytest.raises(SourceLost, match="partition 0 has the offsets 5 to 6 now, but the next offset is 2") as lost:
+    with pytest.raises(SourceLost, match="Partition 0 has the offsets 5 to 6 now, but the job needs offset 2") as lost:
         Kafka(kafka.address, topic).plan(position, Limits())
     assert "on_loss='skip'" in lost.value.message
     found, _ = read(Kafka(kafka.address, topic, on_loss="skip"), position)

@@ -226,7 +226,7 @@ def test_what_changes_no_row_is_counted_and_what_is_no_event_is_bad() -> None:
     assert dict(zip(part.bad["place"].to_pylist(), part.bad["detail"].to_pylist(), strict=True)) == {
         "0:3": "not an Avro message: it does not start with a zero byte and a schema id",
         "0:4": "not an Avro message: it does not start with a zero byte and a schema id",
-        "0:1": "it is not a change event: it lacks op",
+        "0:1": "Message is not a change event, because it lacks the field op",
         "0:5": "no row after the change",
         "0:6": "it is not a change event: its op is 'z'",
     }

@@ -232,7 +232,7 @@ def test_a_wrong_argument_is_named(folder: Path, wrong: dict[str, Any]) -> None:
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CallError, match="Folder .* does not exist"):
         Files(tmp_path / "nowhere").plan("", Limits())
-    with pytest.raises(CallError, match="Folder of files is invalid"):
+    with pytest.raises(CallError, match="folder of files is invalid"):
         Files("")
 
 

@@ -30,7 +30,7 @@ def test_a_job_that_begins_with_the_latest_message_passes_over_older_ones_for_ev
 def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) -> None:
     put("short", 0, {"id": 1})
     position = TopicPosition("short", "", {0: 9}).text()
-    with pytest.raises(SourceLost, match="partition 0 has the offsets 0 to 1 now, but the next offset is 9"):
+    with pytest.raises(SourceLost, match="Partition 0 has the offsets 0 to 1 now, but the job needs offset 9"):
         Kafka(cluster, "short").plan(position, Limits())
     assert read(Kafka(cluster, "short", on_loss="skip"), position)[0].rows["id"].to_pylist() == [1]
     with pytest.raises(SourceLost, match="partition 17 does not exist"):

@@ -136,7 +136,7 @@ def test_what_was_cleaned_away_before_it_was_read_is_lost_unless_it_is_held(tmp_
     assert content(held) == content(origin)
     origin.consumer("held").drop()
     origin.maintenance.clean(retain_hours=0, retain_commits=1)
-    with pytest.raises(SourceLost, match="no longer has the changes after the position"):
+    with pytest.raises(SourceLost, match="no longer has all unread changes"):
         hoodoo.ingest(TableChanges(origin), plain).run()
     hoodoo.ingest(TableChanges(origin), plain, name="anew").run()
     assert content(plain) == content(origin)

@@ -180,7 +180,9 @@ def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(p
 
 def test_a_position_of_another_folder_is_refused_and_says_what_to_do() -> None:
     position = TakenFiles("/in").text()
-    with pytest.raises(SourceLost, match=r"expected '/out', got '/in'\. Give the job another name"):
+    with pytest.raises(
+        SourceLost, match=r"expected '/out', got '/in'\. To read all its files, give the job another name"
+    ):
         TakenFiles.of(position, "/out")
 
 

@@ -1,8 +1,7 @@
-"""Cursors, and the conversion of positions, such as a time or a savepoint, to slot numbers.
+"""Cursors, and the conversion of positions such as times and savepoints to slots (commit numbers).
 
 A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` returns its slot.
 docs/semantics.md contains the rules.
-
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position of a reader in the history of a table, which is the number of a slot.
+    """Position of a reader in the history of a table.
 
     Every method that takes a cursor also takes `str(cursor)`.
 
@@ -63,7 +62,7 @@ class HasCursor(Protocol):
 
     @property
     def cursor(self) -> Cursor | str:
-        """The position of the object in the table's history."""
+        """Position of the object in the table's history."""
 
 
 PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime | dt.date | dt.timedelta"
@@ -81,7 +80,7 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 def resolve(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """Return the slot number of a position, such as a cursor, an instant, a time or a savepoint.
+    """Return the slot (commit number) of a position, such as a cursor, a time or a savepoint.
 
     Args:
         history: The slots of the table.
@@ -134,10 +133,9 @@ def _parse_position(position: Any, head: View) -> Cursor | str | dt.datetime | d
 
 
 def require_no_position(name: str) -> None:
-    """Raise OptionError if the name of a savepoint or tag can also be parsed as a time or an age, such as '1d'.
+    """Raise OptionError if the name of a savepoint or tag could also be a time or an age.
 
     A read would take such a position for the savepoint or tag of that name.
-
     """
     from hoodoo.readers.moments import moment_in
 
@@ -154,17 +152,17 @@ def require_no_position(name: str) -> None:
 
 
 def cursor_of(view: View) -> Cursor:
-    """Return the cursor of a view, which identifies the slot of the view."""
+    """Return the cursor for a state of the table."""
     return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
 
 
 def cursor_at(history: History, seq: int) -> Cursor:
-    """Return the cursor of slot `seq`, with the digest that identifies this slot."""
+    """Return the cursor of a slot (commit number)."""
     return Cursor(history.known_head().table, seq, history.digest(seq)[:DIGEST_DIGITS])
 
 
 def require_same_slot(history: History, seq: int, digest: str, what: str) -> None:
-    """Raise PositionError if slot `seq` is not the stored slot, because the table was restored from a backup.
+    """Raise PositionError if a slot (commit number) changed because the table was restored from a backup.
 
     Args:
         history: The slots of the table.

@@ -1,9 +1,8 @@
-"""Exact counts of the rows that a commit inserted, updated and deleted, and of the stale rows that it ignored.
+"""Exact counts of the rows that a commit inserted, updated, deleted or ignored.
 
 A write that appends to logs does not read the stored rows, so it can only record bounds for these counts. This module
 reads the keys and ordering values of the file groups that the commit wrote to, and compares them with the commit's
 rows.
-
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ _FEW = 10  # if a log has fewer changes than 1/10 of the rows of the base, only 
 
 
 class RowCounts(NamedTuple):
-    """Counts of the rows that a commit inserted, updated and deleted, and of stale rows that changed nothing.
+    """Counts of the rows that a commit inserted, updated, deleted or ignored.
 
     `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows had
     a lower ordering value than the stored rows.
-
     """
 
     inserted: int = 0
@@ -50,7 +48,7 @@ def total(counts: Iterable[RowCounts]) -> RowCounts:
 
 @dataclass(frozen=True)
 class CommitCounts:
-    """Callable that computes the exact row counts of the commit in a slot.
+    """Callable that computes the exact row counts of a commit.
 
     Attributes:
         store: The table's store.

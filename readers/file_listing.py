@@ -1,4 +1,4 @@
-"""Listing of the file groups of a snapshot with their sizes and paths. No data file is opened."""
+"""Listing of the file groups of a snapshot with their sizes and paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS = pa.schema(
 
 
 def file_groups(view: View) -> pa.Table:
-    """Return an Arrow table with one row per file group of `view`, sorted by partition."""
+    """Return an Arrow table with one row per file group, sorted by partition."""
     rows = [
         (
             group.partition,

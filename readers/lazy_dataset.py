@@ -1,4 +1,4 @@
-"""Lazy PyArrow Dataset over the rows of a scan or change feed, for engines such as DuckDB.
+"""Lazy PyArrow Dataset over the rows of a scan or change feed.
 
 Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
 while it reads. It writes no file.
@@ -6,7 +6,6 @@ while it reads. It writes no file.
 DuckDB and other engines pass their columns and conditions to `scanner`. Each condition is used twice: as a predicate
 tree that prunes files by statistics, and unchanged to filter rows. Native pyarrow code cannot call Python objects, so
 it gets a dataset fragment with one in-memory file, which is built when it is opened.
-
 """
 
 from __future__ import annotations
@@ -25,7 +24,10 @@ from hoodoo.readers.lazy_source import LazySource
 from hoodoo.readers.predicate import from_arrow
 
 Projection: TypeAlias = "Sequence[str] | dict[str, pc.Expression] | None"
-"""Columns of a scan: names, or a dict of names and expressions. None means all columns."""
+"""Columns of a scan: names, or a dict of names and expressions.
+
+None means all columns.
+"""
 _FORMAT = ds.IpcFileFormat()
 _FILE_OPTIONS = {
     "batch_readahead",
@@ -35,7 +37,7 @@ _FILE_OPTIONS = {
     "cache_metadata",
     "memory_pool",
 }
-"""Scanner options for reading files. Query engines pass them, but they have no effect on this scanner."""
+# Scanner options for reading files. Query engines pass them, but they have no effect on this scanner.
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -54,7 +56,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         super().__init__(rows.schema, [dataset])
 
     def __reduce__(self) -> Never:
-        """Raise TypeError, because the dataset cannot be pickled. The message contains the alternatives."""
+        """Raise TypeError, because the dataset cannot be pickled."""
         raise TypeError(
             "The dataset of a read cannot be pickled. Send the tasks() of the read instead, or open the table in the "
             "other process."
@@ -99,15 +101,15 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows into an Arrow table. Takes the arguments of `scanner`."""
+        """Read the rows into an Arrow table, with the arguments of `scanner`."""
         return self.scanner(*arguments, **options).to_table()
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read the rows as an iterator of record batches. Takes the arguments of `scanner`."""
+        """Read the rows as an iterator of record batches, with the arguments of `scanner`."""
         return self.scanner(*arguments, **options).to_batches()
 
     def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows at the given row indices. Also takes the arguments of `scanner`."""
+        """Read the rows at the given row indices."""
         return self.scanner(*arguments, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
@@ -118,7 +120,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return sum(batch.num_rows for batch in _read_batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the first `num_rows` rows, and stop reading after them. Also takes the arguments of `scanner`."""
+        """Read the first `num_rows` rows, and stop reading after them."""
         return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:

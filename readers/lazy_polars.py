@@ -1,8 +1,7 @@
-"""Polars LazyFrame over the rows of a scan or change feed. A query reads only the columns and files that it needs.
+"""Polars LazyFrame over the rows of a scan or change feed.
 
 polars passes the columns, the condition and the number of rows to read. The condition is used here only to prune files.
 polars filters the rows by its own rules, which treat NaN as the greatest number.
-
 """
 
 from __future__ import annotations

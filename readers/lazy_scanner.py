@@ -1,8 +1,7 @@
-"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner. It runs in the calling thread.
+"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner.
 
 pyarrow's own Scanner prefetches in Arrow threads. If the rows come from Python, and the process exits before all rows
 are read, these threads abort the process.
-
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ import pyarrow.dataset as ds
 
 
 class LazyScanner:
-    """Scanner that reads rows on demand, with the methods of pyarrow's Scanner. Each call reads the rows again.
+    """Scanner that reads rows on demand, with the methods of pyarrow's Scanner.
+
+    Each call reads the rows again.
 
     Args:
         schema: The columns that the scan returns.

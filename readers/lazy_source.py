@@ -1,4 +1,4 @@
-"""Interface through which lazy datasets and frames read only the columns and rows that a query needs."""
+"""Interface of reads that return only the columns and rows that a query needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LazySource(Protocol):
-    """Interface of a read that runs on demand, such as a scan or a change feed. `Rows` implements it."""
+    """Interface of a read that runs on demand, such as a scan or a change feed."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""Lookup of rows by record key. Only the file groups that the index finds for the keys are opened."""
+"""Lookup of rows by record key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Return the live rows of a snapshot whose keys are in `wanted`, in no particular order.
+    """Return the live rows of a snapshot that have one of the given keys.
 
     Keys without a row are left out.
 
@@ -52,7 +52,7 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Return the live rows of one file group whose record keys are in `texts`, in no particular order.
+    """Return the live rows of one file group that have one of the given record keys.
 
     Args:
         store: The store of the table.

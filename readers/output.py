@@ -1,7 +1,6 @@
-"""Output formats of a read: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset and Spark.
+"""Output formats of a read, such as Arrow, pandas, polars, DuckDB and Spark.
 
 Every class with tasks and a schema supports all formats. A task is a callable that returns a table.
-
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", bound="Rows")
 CURRENT, ORIGINAL = "current", "original"
-"""Column names of a read: the table's current names, or the names with which the columns were created."""
+"""Column names of a read: the current names, or the names when the columns were created."""
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
@@ -46,7 +45,6 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 
     If cleaning deleted a data file, the error is SnapshotExpired instead of CorruptTable. If a value does not match the
     type of its column, because the column changed after the table was opened, the error is ColumnError.
-
     """
     try:
         return work()
@@ -64,7 +62,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 
 @explained
 class Rows(ABC):
-    """Rows of a table at one slot, which can be read in any format, such as Arrow, pandas or Spark.
+    """Rows of a table at one commit, which can be read in any format.
 
     Nothing is read before one of the methods is called. Every method call returns the same rows.
 
@@ -75,17 +73,17 @@ class Rows(ABC):
     _history: History
     _seq: int
     _originals: NameMapping | None = None
-    """Mapping to the names with which the columns were created. None for the table's current names."""
+    # None for the table's current names.
     cursor: Cursor
 
     if not TYPE_CHECKING:  # so that a type checker knows the attributes
 
         def __getattr__(self, name: str) -> None:
-            """Raise AttributeError. If another library has the attribute, the message names the method to use."""
+            """Raise AttributeError with a hint about the method to use."""
             raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
         def __iter__(self) -> None:
-            """Raise TypeError. The message names the methods that iterate over the rows."""
+            """Raise TypeError with a hint about the methods that iterate over the rows."""
             raise TypeError("A read is not iterable. Use batches(), or to_arrow().to_pylist() for rows as dicts.")
 
     def __repr__(self) -> str:
@@ -154,7 +152,7 @@ class Rows(ABC):
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """Read the rows as a sequence of Arrow tables, one task after another.
+        """Read the rows as a sequence of Arrow tables.
 
         Args:
             rows: The approximate number of rows in a table. Tables of rows that must be merged may be larger. Default:
@@ -199,7 +197,7 @@ class Rows(ABC):
         )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows as an Arrow C stream, for libraries that support the Arrow PyCapsule interface."""
+        """Export the rows as an Arrow C stream."""
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
@@ -219,7 +217,7 @@ class Rows(ABC):
         return self.count()
 
     def __bool__(self) -> bool:
-        """Return True, even for a read without rows, so that a truth test does not have to count rows."""
+        """Return True, even for a read without rows."""
         return True
 
     def head(self, rows: int = 10) -> pa.Table:
@@ -359,7 +357,7 @@ class Rows(ABC):
         )
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Create a Spark DataFrame of the rows. Spark reads the files in parallel.
+        """Create a Spark DataFrame of the rows, whose files Spark reads in parallel.
 
         Spark reads base files that need no merge with its own Parquet scan, and the other file slices in Python tasks.
 
@@ -386,7 +384,7 @@ class Rows(ABC):
 
 
 def named(rows: R, names: str, name_mapping: NameMapping) -> R:
-    """Return the rows with the table's current column names, or with the original names of the columns.
+    """Return the rows with the current or the original names of the columns.
 
     Args:
         rows: The rows of a table.

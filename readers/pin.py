@@ -16,7 +16,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Pin:
-    """Pinned snapshot of a table. Cleaning does not delete its files while the pin lasts.
+    """Pinned snapshot of a table, whose files stay until the pin is released.
 
     Returned by `Table.pin`. Use it in a `with` statement, or call `release` at the end. A scan that was created before
     the pin ended, and is read afterwards, returns all rows or raises SnapshotExpired.

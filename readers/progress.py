@@ -1,7 +1,6 @@
-"""Limits on the micro-batches of a stream. A micro-batch ends at a slot, or after a number of file groups.
+"""Limits on the micro-batches of a stream.
 
 Each micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
-
 """
 
 from __future__ import annotations
@@ -13,16 +12,15 @@ from typing import Any
 from hoodoo.errors import PositionError
 
 IDLE_SLOTS = 100
-"""Maximum number of slots without changed rows that a stream reads together with the next micro-batch.
+"""Maximum number of commits without changed rows that one micro-batch skips.
 
 Without this, each slot of a table service would cause an empty micro-batch.
-
 """
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Position of a streaming read: a slot, or a number of file groups in the snapshot of a slot.
+    """Position of a streaming read: a slot (commit number), or some file groups of its snapshot.
 
     Attributes:
         slot: The last slot that the stream has read, or 0 at the beginning.
@@ -46,7 +44,7 @@ class StreamPosition:
 
     @staticmethod
     def from_json(values: dict[str, Any], table: str) -> StreamPosition:
-        """Parse a position that `to_json` returned. Raises PositionError if it is invalid or of another table."""
+        """Parse a position from a Spark checkpoint."""
         slot, groups, digest = values.get("slot"), values.get("groups"), values.get("digest", "")
         is_valid = all(
             isinstance(number, int) and not isinstance(number, bool) and number >= 0
@@ -78,7 +76,10 @@ class Weight:
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """Maximum numbers of commits, files and rows in a micro-batch of a stream. None means no limit."""
+    """Maximum numbers of commits, files and rows in a micro-batch of a stream.
+
+    None means no limit.
+    """
 
     commits: int | None = None
     files: int | None = None
@@ -94,7 +95,7 @@ NONE = StreamLimits()
 
 
 def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamLimits) -> StreamPosition:
-    """Return the end position of the next micro-batch while a stream reads its first snapshot.
+    """Return the end of the next micro-batch while a stream reads its first snapshot.
 
     Args:
         slot: The slot of the snapshot.
@@ -114,7 +115,7 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamL
 def next_slot(
     start: int, head: int, written: Iterable[tuple[int, Weight]], limits: StreamLimits, least: int = 0
 ) -> StreamPosition:
-    """Return the end position of the next micro-batch after slot `start`.
+    """Return the end of the next micro-batch after a slot (commit number).
 
     Args:
         start: The last slot that the stream has read.

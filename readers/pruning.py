@@ -1,8 +1,7 @@
-"""Pruning: partitions and files without matching rows are skipped by partition values and column statistics.
+"""Pruning, which skips partitions and files without matching rows.
 
 Scans skip files that cannot match. Deletes drop file groups whose rows all match. The conflict check of a write that
 depends on stored rows uses pruning to decide whether a new file may match.
-
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MANY = 1 << 62  # upper limit for the rows of a partition whose files are unkno
 
 
 class Pruning:
-    """Selection of the partitions, file groups and files of a table that may contain rows matching a condition.
+    """Selection of the partitions and files that may contain rows matching a condition.
 
     Args:
         config: The configuration of the table.
@@ -45,17 +44,16 @@ class Pruning:
         )
 
     def may_match_in(self, partition: str) -> bool:
-        """Return False if the values in the folder name of a partition exclude every matching row.
+        """Return False if the folder name of a partition excludes every matching row.
 
         The statistics of the partition's files are then not needed.
-
         """
         return self._bucket_tree is None or predicates.may_match(
             self._bucket_tree, self._ranges_from_folder(partition, _MANY)
         )
 
     def may_match(self, group: FileGroup) -> bool:
-        """Return False if column statistics or partition values exclude every matching row in a file group."""
+        """Return False if statistics exclude every matching row in a file group."""
         return self._bucket_tree is None or predicates.may_match(
             self._bucket_tree, self._column_ranges(group.partition, _files_with_rows(group))
         )
@@ -74,7 +72,7 @@ class Pruning:
         )
 
     def all_match(self, group: FileGroup) -> bool:
-        """Return whether statistics prove that every row of a file group matches the condition.
+        """Return whether statistics prove that all rows of a file group match the condition.
 
         Returns False for file groups written by another engine, because their statistics may belong to other rows. Also
         returns False in the default partition, whose rows have null or an empty string.

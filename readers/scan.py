@@ -1,8 +1,7 @@
-"""Scans, which read the rows of a snapshot, or the rows that changed in a range of slots.
+"""Scans, which read the rows of a snapshot, or the rows that changed in some commits.
 
 A scan is fixed at one slot when it is created. It skips partitions and files by partition values and statistics. The
 remaining file slices are read in parallel. A file slice without logs is read as plain Parquet.
-
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ _LINE = 110  # maximum length of a line in a repr
 
 
 def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
-    """Validate the argument `columns` of a read, and return the column names. None means all `offered` columns.
+    """Check the argument `columns` of a read, and return the column names.
+
+    None means all `offered` columns. Raises ColumnError.
 
     Raises ColumnError.
     """
@@ -63,7 +64,7 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
 
 
 class Scan(Rows):
-    """Rows of a table at one slot. Returned by `Table.scan` and other methods.
+    """Rows of a table at one commit.
 
     Attributes:
         cursor: The position of the slot.

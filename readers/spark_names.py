@@ -21,7 +21,7 @@ def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
 
 
 def by_originals(frame: Any, name_mapping: NameMapping) -> Any:
-    """Rename the columns of a Spark DataFrame to their original names, which they had when they were created."""
+    """Rename the columns of a Spark DataFrame to their original names."""
     return _rename_columns(frame, name_mapping.given_back) if name_mapping else frame
 
 

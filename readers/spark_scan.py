@@ -37,7 +37,7 @@ _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> DataFrame:
-    """Create a Spark DataFrame that reads the rows of `tasks`, in a classic or Connect session.
+    """Create a Spark DataFrame that reads the rows of tasks.
 
     Raises SchemaError for columns that Spark cannot read.
     """

@@ -24,7 +24,7 @@ class Task(ABC):
         """Read all rows of the task into an Arrow table."""
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows of the task as a sequence of tables. The default is one table with all rows.
+        """Read the rows of the task as a sequence of tables.
 
         Args:
             rows: The approximate number of rows in a table.
@@ -36,7 +36,7 @@ class Task(ABC):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file whose rows are exactly the rows of the task, or None if rows must be merged or filtered."""
+        """Base file with exactly the rows of the task, or None if rows must be merged or filtered."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Verification of a whole table: properties, slots, checkpoints, file contents, keys and index. It changes nothing."""
+"""Verification of a whole table, which changes nothing."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CODES = {
 
 @dataclass
 class Report:
-    """Result of the verification of a table: the numbers of checked items, and all problems.
+    """Result of the verification of a table: the checked items, and all problems.
 
     Attributes:
         slots: The number of checked slots.
@@ -155,7 +155,7 @@ class Verifier:
     def run(self) -> Report:
         """Check the whole table, and return a report of all problems in it."""
         self._check_properties()
-        view = self._check_slots()
+        view = self._replay_slots()
         if view is None:
             return self.report
         with suppress(HoodooError):  # the problem PROPERTIES is already reported
@@ -184,11 +184,8 @@ class Verifier:
             )
 
     # ---- the sequence
-    def _check_slots(self) -> View | None:
-        """Replay the slots of the table, and return the newest view.
-
-        Returns None if a slot is damaged or does not follow the previous one.
-        """
+    def _replay_slots(self) -> View | None:
+        # Returns None if a slot is damaged or does not follow the previous one.
         fresh = History(self.store)
         try:
             view = self._view_before_oldest_slot(fresh)

@@ -1,1 +1,1 @@
-"""Change feed: the rows that were inserted, updated and deleted between two snapshots of a table."""
+"""Change feed: the rows that changed between two snapshots of a table."""

@@ -1,7 +1,6 @@
-"""Reader of Hudi's change log files, which record the rows that were changed when a base file was rewritten.
+"""Reader of Hudi's change log files, which record the rows that a rewrite changed.
 
 The caller chooses the change log files to read. The row changes are returned as Arrow tables.
-
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Read the change log of a base file, with one row for each row that was inserted, updated or deleted.
+    """Read the change log of a base file, with one row for each changed row.
 
     The result has the columns OP ("i", "u" or "d") and KEY. If the change log stores row images, it also has BEFORE and
     AFTER, which are structs with the table's current columns.
 
     Returns None for a file without a change log: all its rows are new, its rows were only moved, or the table kept no
     change log at that time. Raises CorruptTable, UnsupportedTable.
-
     """
     if not file.changes:
         return None
@@ -55,7 +53,7 @@ def _decode_columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.T
 
 
 def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
-    """Return the record keys of change log rows, from their KEY column or computed from their row images."""
+    """Return the record keys of change log rows."""
     if KEY in rows.column_names:
         return rows[KEY]
     key_columns = {

@@ -1,4 +1,4 @@
-"""Reader of row changes: finds the inserted, updated and deleted rows in a range of slots.
+"""Reader of the rows that were inserted, updated and deleted in a range of commits.
 
 It implements `Table.changes`, `Table.diff` and the deletes of `Table.incremental`. This module decides which file
 groups of which partitions are compared, and `readers/changes/row_diff.py` compares them. The table needs no special
@@ -6,7 +6,6 @@ option.
 
 No file records which commit deleted a key. If several commits of the range may have deleted a key, their snapshots are
 compared one by one, newest first.
-
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ NET, ALL = "net", "all"
 
 @dataclass(frozen=True)
 class ChangesTask(Task):
-    """Task that finds the row changes in some file groups of one partition, in a range of slots.
+    """Task that finds the row changes in some file groups of one partition.
 
     Attributes:
         store: The store of the table.
@@ -97,7 +96,7 @@ class ChangesTask(Task):
         return self._row_diff(self.columns, self.where).diff(step)
 
     def combine_pairs(self, changes: Sequence[pa.Table]) -> pa.Table:
-        """Combine the net row changes of all snapshot pairs of the task, and add the instants of the deletes."""
+        """Combine the net row changes of all snapshot pairs of the task."""
         rows = joined(pa.concat_tables(changes), True)
         return self._add_delete_instants(rows) if self.timed else rows
 
@@ -142,7 +141,7 @@ class ChangesTask(Task):
 
 
 class Changes(Rows):
-    """Row changes in a range of slots or between two snapshots of a table.
+    """Row changes in a range of commits, or between two snapshots of a table.
 
     Returned by `Table.changes` and `Table.diff`. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the
     structs `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With
@@ -232,11 +231,10 @@ class Changes(Rows):
 
     # ---- net
     def _create_net_tasks(self) -> list[ChangesTask]:
-        """Create the tasks that find the net changes of the range, one or more for each changed partition.
+        """Create one or more tasks for each changed partition.
 
         A key that was deleted from one file group may have been inserted into another one. The snapshot pairs of both
-        file groups then belong to one task. The slots of the range show where keys were inserted and deleted. The files
-        do not show it: if a file that inserted keys is rewritten, the new file records no inserts.
+        file groups then belong to one task.
         """
         before = self._history.view(self._since) if self._since else View()
         instants = tuple(slot.instant for slot in self._effective_slots()) if self._since and self._timed else None
@@ -317,11 +315,8 @@ class Changes(Rows):
 
     # ---- all versions
     def _commit_windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
-        """Yield the instants of up to 32 consecutive commits, with the tasks that find their row changes.
-
-        Without `since`, the first group returns all rows of the oldest readable snapshot as inserts. Only slots that
-        changed rows count.
-        """
+        # Yields the instants of up to 32 consecutive commits, with their tasks. Without `since`, the first group
+        # returns all rows of the oldest readable snapshot as inserts. Only slots that changed rows count.
         first = self._history.view(self._first_slot)
         may_match_in = self._may_match_in(first)
         if not self._since:

@@ -1,7 +1,6 @@
-"""Polling of a table for new commits, to read one range of slots after another.
+"""Polling of a table for new commits.
 
 `readers/changes/changes.py` and `readers/scan.py` read the rows of a range.
-
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def follow(
     poll_s: float,
     timeout_s: float | None,
 ) -> Iterator[R]:
-    """Poll a table for new commits, and yield one read for each new range of slots.
+    """Poll a table for new commits, and yield one read for each new range of commits.
 
     Args:
         look: Function that returns the history and the newest view of the table.
@@ -48,11 +47,10 @@ def follow(
 
 
 def next_stop(history: History, head: View, since: int, most_commits: int | None) -> int:
-    """Return the last slot of the next range to read, or `since` if no later commit changed rows.
+    """Return the last slot (commit number) of the next range to read.
 
     The range ends at the newest slot that changed rows, or earlier if it already contains `most_commits` commits. If
     `since` is 0, the range ends at the newest slot.
-
     """
     if not since:
         return head.seq

@@ -1,7 +1,6 @@
-"""Incremental read that returns changed rows, and keys of deleted rows with `_hoodie_is_deleted` set to true.
+"""Incremental read, which returns changed rows and the keys of deleted rows.
 
 The result can be passed to `upsert` of another table.
-
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class ChangedRows(Task):
-    """Task that reads the rows that were inserted or updated in a range of slots."""
+    """Task that reads the rows that were inserted or updated in a range of commits."""
 
     task: Task
     schema: pa.Schema
@@ -41,11 +40,10 @@ class ChangedRows(Task):
 
 @dataclass(frozen=True)
 class DeletedKeys(Task):
-    """Task that reads the keys of the rows that were deleted in a range of slots.
+    """Task that reads the keys of the rows that were deleted in a range of commits.
 
     Key, partition and ordering columns have the values that they had at the start of the range. All other columns are
     null.
-
     """
 
     part: ChangesTask
@@ -71,7 +69,7 @@ class DeletedKeys(Task):
 
 
 class IncrementalRows(Rows):
-    """Rows that were inserted or updated in a range of slots, and keys of the rows that were deleted.
+    """Rows that were inserted or updated in a range of commits, and keys of deleted rows.
 
     Returned by `Table.incremental` with deletes=True.
 
@@ -117,7 +115,7 @@ class IncrementalRows(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows: the table's columns and `_hoodie_is_deleted`."""
+        """Arrow schema of the rows: the table's columns and `_hoodie_is_deleted`."""
         return self._rename_schema(self._schema)
 
     def tasks(self) -> list[Task]:

@@ -1,8 +1,7 @@
-"""Comparison of two base files of a file group by row position, to find the rows that a rewrite changed.
+"""Comparison of two base files of a file group by row position.
 
 If the key columns of both files consist of identical bytes, each row has the same position in both files. Otherwise
 this module returns None, and the caller compares the rows by key.
-
 """
 
 from __future__ import annotations

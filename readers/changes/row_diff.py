@@ -1,9 +1,8 @@
-"""Comparison of the rows of two snapshots of file groups, which returns each changed row with its old and new version.
+"""Comparison of two snapshots of file groups, which returns changed rows.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 `touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each
 row has the same position in both snapshots (`positional_diff`, `by_row`). All file groups are in one partition.
-
 """
 
 from __future__ import annotations
@@ -37,7 +36,9 @@ KEY = "#key"  # the record key; no table column can have this name, since it is 
 
 @dataclass
 class RowDiff:
-    """Comparison of the rows of file groups between snapshots. A file that several comparisons need is read once.
+    """Comparison of the rows of file groups between snapshots.
+
+    A file that several comparisons need is read once.
 
     Attributes:
         store: The store of the table.
@@ -75,18 +76,19 @@ class RowDiff:
         )
 
     def touched_keys(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ between the snapshots of `pair`, or None to compare all keys."""
+        """Return the record keys whose rows may differ between two snapshots, or None for all keys."""
         return self._touched.of(pair)
 
     def expect_keys(self, keys: pa.Array) -> None:
-        """Set the keys of later calls of `live_rows`, so that a file that several snapshots share is read only once."""
+        """Announce the keys of all later calls of `live_rows`, so that each file is read only once."""
         self._expected = keys
 
     def live_rows(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
-        """Read the live rows of file groups that have one of the record keys `keys`. None reads all live rows.
+        """Read the live rows of file groups with one of the given record keys.
+
+        None reads all live rows.
 
         The columns are the record key, the commit time, and the columns of `schema` and of `where`.
-
         """
         wanted = self._image_schema()
         read = self._read_cached_rows if keys is not None and self._expected is not None else self._read_live_rows
@@ -151,7 +153,10 @@ class RowDiff:
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._image_schema())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Find the row changes between the two snapshots of `pair` for the keys `keys`. None compares all keys."""
+        """Find the row changes between two snapshots for the given keys.
+
+        None compares all keys.
+        """
         return self._compare_rows(pair, self.live_rows(pair.before, keys), self.live_rows(pair.after, keys))
 
     def _compare_rows(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
@@ -223,10 +228,9 @@ class RowDiff:
 
 
 def joined(changes: pa.Table, net: bool) -> pa.Table:
-    """Combine the changes of several file groups of a partition, so that a row that moved counts as an update.
+    """Combine the changes of a partition, so that a row that moved counts as an update.
 
     A delete in one file group and an insert of the same key in another file group become an update.
-
     """
     deletes, inserts = changes.filter(pc.equal(changes["op"], DELETE)), changes.filter(pc.equal(changes["op"], INSERT))
     position = pc.index_in(inserts[KEY], value_set=deletes[KEY].combine_chunks())

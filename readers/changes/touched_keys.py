@@ -1,9 +1,8 @@
-"""Search for the record keys whose rows may differ between two snapshots, by record key and commit time.
+"""Search for the record keys whose rows may differ between two snapshots.
 
 Table services keep the commit time of a row when they rewrite or move it. Compaction, clustering and log compaction
 therefore touch no key. The search reads the keys and commit times of the files that may differ. If the table has a
 change log, the search reads the keys in the change log.
-
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass
 class TouchedKeys:
-    """Search for the record keys whose rows may differ in several pairs of snapshots. A shared file is read once.
+    """Search for the record keys whose rows may differ in several pairs of snapshots.
+
+    A shared file is read once.
 
     Attributes:
         store: The store of the table.
@@ -43,7 +44,7 @@ class TouchedKeys:
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def of(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ between the two snapshots of `pair`, or None for all keys."""
+        """Return the record keys whose rows may differ between two snapshots, or None for all keys."""
         if not pair.before or not pair.after:
             return None
         if len(pair.before) == len(pair.after) == 1:

@@ -1,9 +1,8 @@
-"""Checks: conditions in the syntax of `where` that every row written by hoodoo must satisfy.
+"""Checks: conditions that every row written by hoodoo must satisfy.
 
 A row fails a check if the condition is false. It passes if the condition is true or null.
 `timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
 handled.
-
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ if TYPE_CHECKING:
     from hoodoo.timeline.columns.alterations import Alteration
 
 TEXT_CAP = 10_000
-"""Maximum number of characters of one check. Checks are part of the table's properties, which every open reads."""
+"""Maximum number of characters of one check.
+
+Checks are part of the table's properties, which every open reads.
+"""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ROW = "#row"  # an additional column; no table column can have this name, since it is not a valid Avro name
 
@@ -59,7 +61,7 @@ class Check:
         return predicates.to_arrow(predicates.Not(self.tree))
 
     def failing(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions of the rows for which the check's condition is false, in ascending order.
+        """Return the positions of the rows for which the check's condition is false.
 
         `rows` must contain the check's columns.
         """
@@ -69,7 +71,7 @@ class Check:
 
 
 def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
-    """Parse a dict of check names and conditions, for a table with the columns of `schema`.
+    """Parse a dict of check names and conditions for a table.
 
     Raises OptionError for an invalid name, and for an empty or too long condition. Raises PredicateError for a
     condition that cannot be parsed or does not match the columns. Both errors name the check.
@@ -125,7 +127,9 @@ def names(checks: Sequence[Check], column: str) -> list[str]:
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Rename columns in the text of a check. `names` maps old names to new names.
+    """Rename columns in the text of a check.
+
+    `names` maps old names to new names.
 
     All other text stays unchanged. Raises PredicateError if the check cannot be parsed.
     """
@@ -170,11 +174,10 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
 
 
 def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
-    """Return the checks whose text changes because a restore brings back older columns, as table properties.
+    """Return the checks whose text changes because a restore brings back older columns.
 
     Columns are matched by id. Raises SchemaError if a check uses a column that is missing in `columns` or has an
     incompatible type there.
-
     """
     stored_texts, texts = stored(config.raw), {}
     for check in of(config):

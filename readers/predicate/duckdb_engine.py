@@ -15,7 +15,10 @@ from hoodoo.errors import EngineError
 from hoodoo.redact import printable
 
 DEPTH_MAX = 150
-"""Maximum nesting depth of an expression. Each level of it needs several JSON levels on Python's stack."""
+"""Maximum nesting depth of an expression.
+
+Each level of it needs several JSON levels on Python's stack.
+"""
 _SETTINGS = (
     "SET GLOBAL TimeZone='UTC'",
     f"SET GLOBAL max_expression_depth={DEPTH_MAX}",
@@ -55,20 +58,23 @@ def _open_database() -> Any:
 
 
 def cursor() -> Any:
-    """Open a cursor of the in-memory DuckDB database. The caller closes it."""
+    """Open a cursor of the in-memory DuckDB database.
+
+    The caller closes it.
+    """
     with _lock:
         return _open_database().cursor()
 
 
 def ask(query: str, value: str) -> str:
-    """Run a DuckDB query with one parameter, and return its single result value as a string."""
+    """Run a DuckDB query with one parameter, and return its only result value as a string."""
     with cursor() as connection:
         return str(connection.execute(query, [value]).fetchone()[0])
 
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """Return the functions of DuckDB by name, with the kind and the stability of each overload."""
+    """Return the functions of DuckDB by name, with the kind and stability of each overload."""
     overloads: dict[str, set[tuple[str, str | None]]] = {}
     with cursor() as connection:
         rows = connection.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()

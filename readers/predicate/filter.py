@@ -1,9 +1,8 @@
-"""Filters: parsed `where` conditions, which prune files and row groups by statistics and select rows.
+"""Filters, which prune files by statistics and select rows by a `where` condition.
 
 If DuckDB is installed, a condition may be any boolean SQL expression over one row. hoodoo itself evaluates the parts
 that the grammar of `where` (text.py) supports, and uses them for pruning. DuckDB evaluates the remaining parts. A
 comparison therefore has the same meaning in every condition.
-
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ expression that `from_arrow.py` understands.
 
 """
 Params: TypeAlias = "Mapping[str, object]"
-"""Type of the `params` argument: the value of each parameter in a `where` string, by name without the `$`.
+"""Type of the `params` argument: the values of the parameters in a `where` string.
 
 A value is a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or None, or a list, tuple or set of
 these.
@@ -161,7 +160,7 @@ def _filter_of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """Add a condition to a filter that skips files. Rows that do not satisfy this condition may still be returned.
+    """Add a condition to a filter, to skip files without matching rows.
 
     Args:
         where: The filter. None: all rows match.
@@ -233,7 +232,7 @@ def _parse_or_none(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> P
 
 
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
-    """Convert the column statistics of a file to minimum and maximum values with the types of the columns."""
+    """Convert the column statistics of a file to values with the types of the columns."""
     ranges = {}
     names = set(schema.names)
     for name, (low, high, nulls) in stats.items():

@@ -1,8 +1,7 @@
-"""Parser for Arrow expressions, which returns the columns used and a predicate tree for file pruning.
+"""Parser that converts Arrow expressions to predicates for file pruning.
 
 Arrow exposes the structure of an expression only in its serialized form. Unsupported parts become Opaque nodes, which
 prune nothing. The Arrow expression itself decides which rows match.
-
 """
 
 from __future__ import annotations
@@ -56,18 +55,20 @@ _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
-    """Return the part of an Arrow expression that file statistics can evaluate, or None if there is no such part.
+    """Return the part of an Arrow expression that file statistics can evaluate, or None.
 
     The tree is only for pruning: it is never false for a row for which `expression` is true, and never true for a row
     for which `expression` is false. The columns are those of `schema`.
-
     """
     node = _parse_expression(expression)
     return None if node is None else _none_if_opaque(_convert_node(node, schema))
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns that an Arrow expression uses. The result may contain unused columns."""
+    """Return the columns that an Arrow expression uses.
+
+    The result may contain unused columns.
+    """
     node = _parse_expression(expression)
     if node is not None:
         return frozenset(_columns_of_node(node))
@@ -92,18 +93,16 @@ def _can_evaluate(expression: pc.Expression, schema: pa.Schema, names: Sequence[
 
 
 def uses_column_index(expression: pc.Expression) -> bool:
-    """Return whether an Arrow expression may refer to a column by its index instead of by its name.
+    """Return whether an Arrow expression may refer to a column by its index.
 
     Such an index is wrong if the read leaves out columns.
-
     """
     return _parse_expression(expression) is None and _FIELD_BY_INDEX in str(expression)
 
 
 # ---- parts of an expression
 class _ArrowSchema(ctypes.Structure):
-    """First fields of the ArrowSchema struct of Arrow's C data interface."""
-
+    # First fields of the ArrowSchema struct of Arrow's C data interface.
     _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
 
 
@@ -214,18 +213,14 @@ def _options_dict(options: pa.StructScalar) -> Mapping[str, Any]:
 
 
 def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column op value`, or Opaque if file statistics and Arrow may compare the values
-    differently.
-    """
+    """Return the predicate `column op value`, or Opaque if statistics cannot evaluate it."""
     kind = schema.field(column).type
     literal = _convert_literal(value, kind)
     return Opaque() if literal is None else Compare(column, op, literal, kind)
 
 
 def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column IN values` without nulls, or Opaque if statistics may compare the values
-    differently.
-    """
+    """Return the predicate `column IN values`, or Opaque if statistics cannot evaluate it."""
     kind = schema.field(column).type
     literals = [_convert_literal(value, kind) for value in values if value.is_valid]
     if None in literals:

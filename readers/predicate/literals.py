@@ -19,10 +19,9 @@ Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time
 
 
 class LiteralText(NamedTuple):
-    """Literal of a `where` condition before conversion: its kind and its text without quotes.
+    """Literal of a `where` condition: its kind and its text without quotes.
 
     The syntax determines the kind: `DATE '…'` is a date.
-
     """
 
     kind: Kind
@@ -74,7 +73,6 @@ def in_sql(value: Any, type_: pa.DataType) -> str | None:
     """Return the value of a literal as a DuckDB SQL constant with the type of the column.
 
     Returns None if DuckDB itself converts the original literal to the same value.
-
     """
     types = pa.types
     if types.is_floating(type_):

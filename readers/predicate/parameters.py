@@ -28,7 +28,7 @@ _TYPES = "a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or
 
 
 def checked_parameters(where: object, params: object) -> dict[str, Any]:
-    """Check the argument `params` of a read or write, and return a copy with values of plain Python types.
+    """Check the argument `params`, and return a copy with values of plain Python types.
 
     Lists and sets become tuples. The result is empty if there are no parameters.
 
@@ -143,7 +143,7 @@ def _invalid_value_error(name: str, value: object, expected: str) -> OptionError
 
 
 def literal_of(value: Any) -> LiteralText:
-    """Convert a parameter value, neither None nor a tuple, to a literal of a `where` condition."""
+    """Convert a single parameter value to a literal of a `where` condition."""
     match value:
         case bool():
             return LiteralText("boolean", "true" if value else "false")
@@ -161,10 +161,9 @@ def literal_of(value: Any) -> LiteralText:
 
 
 def convert(value: Any, type_: pa.DataType) -> Any:
-    """Convert a parameter value, neither None nor a tuple, to a Python value of the column's type.
+    """Convert a single parameter value to a Python value of the column's type.
 
     Raises ValueError. Its message continues a sentence that ends with "which".
-
     """
     if isinstance(value, float) and pa.types.is_floating(type_) and pa.scalar(value, type_).as_py() == value:
         return value
@@ -175,7 +174,7 @@ def convert(value: Any, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any) -> str:
-    """Return a parameter value as a DuckDB SQL constant. The value is not a tuple."""
+    """Return a single parameter value as a DuckDB SQL constant."""
     match value:
         case None:
             return "NULL"

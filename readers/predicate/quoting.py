@@ -1,4 +1,4 @@
-"""Quotes in conditions: hints about strings without quotes, and quotes around column names that are SQL keywords."""
+"""Quotes in conditions, around strings and around column names that are SQL keywords."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 100  # maximum length of a condition that is shown in full with the cor
 
 
 def in_quotes(text: str, at: int) -> str:
-    """Correct a condition by putting the word at `at` in single quotes, for an error message.
+    """Correct a condition by putting the word at index `at` in single quotes.
 
     If the text is long, the result is only the quoted word.
 
@@ -55,13 +55,13 @@ def no_column_but_text(name: str, columns: Sequence[str], instead: str) -> str:
 
 
 def written_in_quotes(kind: pa.DataType) -> bool:
-    """Return whether SQL literals of a type are in quotes, as strings, dates and times are."""
+    """Return whether SQL literals of a type are in quotes."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_temporal(kind))
 
 
 def with_quotes(text: str, names: Sequence[str]) -> str:
-    """Put double quotes around column names in SQL text, so that SQL keywords can be column names.
+    """Put double quotes around column names in SQL text.
 
     Names before a parenthesis or next to a dot stay unchanged.
     """

@@ -1,9 +1,8 @@
-"""SQL expressions over the columns of a table, which DuckDB evaluates on Arrow tables (extra `hoodoo[sql]`).
+"""SQL expressions over the columns of a table, which DuckDB evaluates.
 
 DuckDB parses the expression, and this module checks the syntax tree. An expression must return one value per row, be
 deterministic, and use only the current row. Columns are referenced by index, because DuckDB treats `a` and `A` as the
 same name.
-
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """The column name if the expression consists only of a column, or None for any other expression."""
+        """Column name if the expression is only a column, or else None."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 
@@ -103,7 +102,7 @@ class Expression:
 
 
 def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
-    """Parse an SQL expression, and validate that it only uses one row and known columns.
+    """Parse an SQL expression, and check that it only uses one row and known columns.
 
     Args:
         text: The expression, in DuckDB's SQL.
@@ -121,7 +120,7 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
 
 
 def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Parse an SQL expression with DuckDB, and return its syntax tree. Raises the errors of `read`.
+    """Parse an SQL expression with DuckDB, and return its syntax tree.
 
     `names` are column names. A column whose name is an SQL keyword, such as `at`, may be written without quotes if
     quotes around the column names make the expression valid.
@@ -171,7 +170,7 @@ def _serialize_sql(text: str) -> dict[str, Any]:
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split an SQL condition at its top-level ANDs, and return the syntax tree of each part."""
+    """Split an SQL condition at its top-level ANDs into syntax trees."""
     if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
         return [part for child in _operands(node) for part in conjuncts(child)]
     return [node]
@@ -192,7 +191,7 @@ def sql_of(node: dict[str, Any]) -> str:
 
 
 def with_lists(node: Any, params: Mapping[str, Any]) -> Any:
-    """Replace `x IN $name` by `x IN ($name)` in a syntax tree, for parameters that are lists.
+    """Replace `x IN $name` by `x IN ($name)` for parameters that are lists.
 
     DuckDB parses `x IN $name` as `contains($name, x)`.
     """
@@ -240,11 +239,8 @@ class _ExpressionValidator:
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
-        """Validate a syntax tree, and replace column names by indexes, and time functions and parameters by constants.
-
-        `bound` contains the parameters of the enclosing lambdas.
-
-        """
+        # Replaces column names by indexes, and time functions and parameters by constants. `bound` contains the
+        # parameters of the enclosing lambdas.
         if isinstance(node, list):
             return [self.checked(part, bound) for part in node]
         if not isinstance(node, dict):
@@ -334,10 +330,8 @@ class _ExpressionValidator:
         return None if fields or name not in self._names else self._schema.field(self._names.index(name))
 
     def _require_quoted_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
-        """Raise ExpressionError if a comparison contains a string without quotes. Returns the compared column, or None.
-
-        Without quotes, a string looks like an unknown column name, and a date looks like a subtraction.
-        """
+        # Returns the compared column, or None. Without quotes, a string looks like an unknown column name, and a date
+        # looks like a subtraction.
         field = next((match for node in nodes if (match := self._referenced_field(node, bound)) is not None), None)
         if field is not None and not written_in_quotes(field.type):
             return field

@@ -1,4 +1,4 @@
-"""Parser for `where` conditions. sqlglot parses the text, and this module checks the syntax.
+"""Parser for `where` conditions.
 
 The syntax supports:
 
@@ -30,12 +30,15 @@ from hoodoo.readers.predicate.tree import FLIPPED, And, Compare, In, IsNull, Lik
 from hoodoo.redact import printable
 
 Node = Any
-"""Node of sqlglot's tree. The name of its base class differs between major releases of sqlglot."""
+"""Node of sqlglot's tree.
+
+The name of its base class differs between major releases of sqlglot.
+"""
 
 TEXT_CAP = 1 << 20
 """Maximum number of characters of a `where` condition."""
 _SHOWN_CHARACTERS = 100
-"""Maximum number of characters of the text shown in an error."""
+# Maximum number of characters of the text shown in an error.
 
 _GRAMMAR = "`where` supports columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
 _NULL_ADVICE = "write IS NULL or IS NOT NULL"
@@ -60,7 +63,7 @@ class _WhereDialect(Dialect):
 
 
 def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> Predicate:
-    """Parse a `where` condition into a predicate tree. Raises PredicateError for invalid syntax or unknown columns.
+    """Parse a `where` condition into a predicate tree.
 
     `params` contains the parameter values from `checked_parameters`.
     """
@@ -68,10 +71,9 @@ def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) 
 
 
 def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
-    """Parse a `where` condition. Also returns its text with quotes around columns that have the name of an SQL keyword.
+    """Parse a `where` condition, and put quotes around columns named like an SQL keyword.
 
     The arguments and errors are those of `read`.
-
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(
@@ -117,7 +119,7 @@ def _parse_condition(text: str, schema: pa.Schema, params: Mapping[str, Any]) ->
 
 
 def spans_of(text: str, column: str) -> list[tuple[int, int]]:
-    """Find each occurrence of a column in a `where` condition: its start and end in the text, including quotes.
+    """Find the start and end of each occurrence of a column in a `where` condition.
 
     Args:
         text: A condition that `read` accepts.
@@ -135,7 +137,7 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
 
 
 def quoted(column: str) -> str:
-    """Format a column name for use in `where`, with double quotes only if they are needed."""
+    """Format a column name for use in `where`, with double quotes if they are needed."""
     if _PLAIN_NAME.fullmatch(column):
         try:
             node = sqlglot.parse_one(f"{column} = 1", read=_WhereDialect).this

@@ -1,11 +1,10 @@
-"""Predicate tree of a `where` condition, and its evaluation by Arrow, by Spark and on file statistics.
+"""Predicate tree of a `where` condition, and its evaluation.
 
 The tree contains columns and typed values. `text` parses conditions into trees.
 
 Evaluation uses three-valued logic: a comparison with null is neither true nor false. A row is returned only if the
 whole condition is true. Comparisons with NaN are false, except `!=`. Strings are compared as UTF-8 bytes, which is also
 the order of Python's str.
-
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class ColumnRange(NamedTuple):
-    """Minimum, maximum and null count of a column in some rows, from file statistics or folder names.
+    """Minimum, maximum and null count of a column in some rows.
 
     Minimum and maximum are bounds that no value exceeds. They ignore NaN. Counts are exact. None means unknown.
-
     """
 
     min: Any = None
@@ -48,7 +46,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Compare(Predicate):
-    """Condition that compares a column with a value: `column op value`, where `op` is one of `= != < <= > >=`.
+    """Condition that compares a column with a value.
 
     The value has the column's `type`.
     """
@@ -61,7 +59,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class In(Predicate):
-    """Condition `column IN values`. The values have the column's `type`."""
+    """Condition that a column has one of several values."""
 
     column: str
     values: tuple[Any, ...]
@@ -77,7 +75,10 @@ class IsNull(Predicate):
 
 @dataclass(frozen=True)
 class Like(Predicate):
-    r"""Condition `column LIKE pattern`. `%` matches any string, `_` one character, and `\` escapes one of `% _ \`."""
+    r"""Condition that a column matches a LIKE pattern.
+
+    `%` matches any string, `_` one character, and `\` escapes one of `% _ \`.
+    """
 
     column: str
     pattern: str
@@ -121,7 +122,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""Functions that compare the expressions of an engine, such as Spark or polars columns, by operator."""
+"""Functions that compare the expressions of an engine, by operator."""
 _ARROW_COMPARISONS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -150,7 +151,10 @@ def columns(predicate: Predicate) -> set[str]:
 
 
 def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """Return a copy of a condition with renamed columns. The keys of `names` are the old names."""
+    """Return a copy of a condition with renamed columns.
+
+    The keys of `names` are the old names.
+    """
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return replace(predicate, column=names[column])
@@ -174,10 +178,9 @@ def to_arrow(predicate: Predicate) -> pc.Expression:
 
 
 def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
-    """Evaluate a condition on an Arrow table, and return a mask: True for matching rows, False or null for others.
+    """Evaluate a condition on an Arrow table, and return a mask of the matching rows.
 
     This avoids Arrow's query engine, which is slow to start for each filter expression.
-
     """
     return _build_condition(predicate, True, rows.column)
 
@@ -262,7 +265,7 @@ def _spark_literal(value: Any, type_: pa.DataType, F: Any) -> Any:
 
 
 def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return False only if column statistics exclude every row. Missing statistics count as a possible match."""
+    """Return False only if column statistics exclude every row."""
     if any(known.rows == 0 for known in stats.values()):
         return False
     return _may_have_truth_value(predicate, True, stats)

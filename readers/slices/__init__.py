@@ -1,1 +1,1 @@
-"""Reading of file slices. A file slice is a base file with the log files on top of it."""
+"""Reading of file slices, which consist of a base file and its log files."""

@@ -1,8 +1,7 @@
-"""Reading of single rows of a file slice by their positions in the base file, without comparing keys.
+"""Reading of single rows of a file slice by their positions in the base file.
 
 The logs must record the positions of the base rows that they change. Lookups use this module, because the index returns
 row positions. Change feeds use it to compare two snapshots with the same base file.
-
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Read rows of a file slice by their positions in the base file. Rows that a log deletes are left out.
+    """Read rows of a file slice by their positions in the base file, without deleted rows.
 
     Args:
         store: The store of the table.
@@ -47,7 +46,7 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
 def changed_in_logs(
     store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Read the rows that differ between two snapshots of a file group with the same base file but different logs.
+    """Read the rows that differ between two snapshots with the same base file.
 
     Args:
         store: The store of the table.
@@ -82,7 +81,7 @@ def changed_in_logs(
 def logged_rows(
     store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
 ) -> pa.Table:
-    """Read the live rows of a file slice whose newest version is in a log and is selected by `chosen`.
+    """Read the live rows of a file slice whose newest version is in a log.
 
     Args:
         store: The store of the table.
@@ -115,7 +114,7 @@ def logged_rows(
 
 
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Read the rows of a base file at the positions `rows` (int64[n], ascending), in this order.
+    """Read the rows of a base file at the given positions.
 
     Memory holds these rows and one row group. Raises CorruptTable.
     """

@@ -1,4 +1,4 @@
-"""Search for the damaged files, blocks and rows of a file group, and for the keys of the lost rows.
+"""Search for the damaged parts of a file group, and for the keys of the lost rows.
 
 If the bytes of a log match the digest in the slot, the log is read record by record. Otherwise the whole log counts as
 damaged. A base file with changed bytes is still read if its footer matches the slot. The row groups whose pages match
@@ -6,7 +6,6 @@ their checksums are then kept.
 
 A value that is invalid for its type also counts as damaged. An example is text with invalid UTF-8, which earlier
 releases wrote.
-
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True, eq=False)  # instances are compared by identity
 class Damage:
-    """Part of a data file that cannot be read, with the lost rows as far as they are known.
+    """Part of a data file that cannot be read, with the lost rows if they are known.
 
     Attributes:
         file: The file.
@@ -54,7 +53,7 @@ class Damage:
 
     @property
     def location(self) -> str:
-        """The location of the damage within the file, such as 'block 2, row 7'."""
+        """Location of the damage within the file, such as 'block 2, row 7'."""
         block = "row group" if self.file.kind == BASE else "block"
         parts = [
             f"{block} {self.block}" if self.block is not None else "",
@@ -64,13 +63,13 @@ class Damage:
 
 
 def known_columns(config: TableConfig) -> list[list[str]]:
-    """Return the columns to try to read from a damaged row: first key and ordering columns, then only the key."""
+    """Return the columns to read from a damaged row: key and ordering columns, then only the key."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
-    """Read a log file that may be damaged. Yields its readable changes, and a Damage for each unreadable part."""
+    """Read a damaged log file, and yield its changes and its unreadable parts."""
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
@@ -102,7 +101,7 @@ def _readable_keys(store: Store, config: TableConfig, file: DataFile) -> pa.Tabl
 
 
 def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
-    """Read a base file that may be damaged. Yields its readable rows, and a Damage for each unreadable part."""
+    """Read a damaged base file, and yield its rows and its unreadable parts."""
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
@@ -170,7 +169,7 @@ def _none_if_invalid(known: pa.Table) -> pa.Table | None:
 
 
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
-    """Read all columns of a file, and yield a Damage for each part that cannot be read."""
+    """Read all columns of a file, and yield a Damage for each unreadable part."""
     read = read_base if file.kind == BASE else read_log
     for part in read(store, config, file, config.stored_schema):
         if isinstance(part, Damage):

@@ -1,7 +1,6 @@
-"""Task that reads the rows of one file slice. It opens only the files, row groups and logs that it needs.
+"""Task that reads the rows of one file slice.
 
 A file slice without logs is read as plain Parquet.
-
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class Range:
-    """Range of slots whose changed rows are read: after the slot `since`, up to the slot of the scan.
+    """Range of commits whose changed rows are read: after `since`, up to the commit of the scan.
 
     `instants` are the commit times of the rows that these slots wrote. None means all rows.
-
     """
 
     since: int
@@ -43,7 +41,7 @@ class Range:
 
 @dataclass(frozen=True)
 class SliceTask(Task):
-    """Task that reads the rows of one file slice that match a filter or changed in a range of slots."""
+    """Task that reads the rows of one file slice, optionally with a filter."""
 
     store: Store
     config: TableConfig
@@ -68,7 +66,7 @@ class SliceTask(Task):
         return self._filter_rows(rows)
 
     def located(self) -> tuple[pa.Table, np.ndarray | None]:
-        """Read the rows with their positions in the base file. The positions are None if log files are merged."""
+        """Read the rows, with their positions in the base file if no log files are merged."""
         if self._can_filter_early:
             return self._read_matching_rows()
         rows = self()
@@ -120,7 +118,7 @@ class SliceTask(Task):
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows as a sequence of tables. A slice that needs a merge is read all at once."""
+        """Read the rows as a sequence of tables."""
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
@@ -136,7 +134,7 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file whose rows are exactly the rows of the task. None with logs, a filter or computed columns."""
+        """Base file with exactly the rows of the task, or None."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None

@@ -1,4 +1,4 @@
-"""Reader of file slices, which merges the rows of a base file with the changes in its log files."""
+"""Reader of file slices, which merges a base file with the changes in its log files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
 
 
 def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
-    """Return the Arrow schema of the given table columns, which may include Hudi's meta columns."""
+    """Return the Arrow schema of some table columns, which may include Hudi's meta columns."""
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
@@ -56,12 +56,11 @@ def read_base(
     may_match: Callable[[Stats, int], bool] | None = None,
     verified: bool = False,
 ) -> pa.Table:
-    """Read the rows of a base file with the columns and types of `schema`. Raises CorruptTable.
+    """Read the rows of a base file with the columns and types of a schema.
 
     The types come from the table, even if the file stores other types. Only row groups for which `may_match` returns
     True are read. File size and page checksums are always checked. If `verified` is True, the digest is also checked,
     which reads the whole file.
-
     """
     decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
     with opened(store, file) as source:
@@ -87,7 +86,6 @@ def read_matching(
 
     `seen` are the columns that the condition uses. `condition` returns the positions of the matching rows in ascending
     order. The other arguments are as in `read_base`.
-
     """
     if config.virtual_keys:
         rows_with_keys = read_base(store, config, file, schema)
@@ -112,10 +110,9 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in tables of at most `rows` rows. Memory holds one table at a time.
+    """Read the rows of a base file in tables of at most `rows` rows.
 
     The other arguments are as in `read_base`.
-
     """
     decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
     with opened(store, file) as source:
@@ -141,7 +138,7 @@ def _add_record_keys(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> 
 
 @contextmanager
 def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
-    """Open a base file. Raises CorruptTable if it is missing, or if its size differs from the recorded size."""
+    """Open a base file."""
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
@@ -151,10 +148,9 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
 
 
 def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
-    """Return the row count and columns that the footer of a base file must have. None for files of other engines.
+    """Return the row count and columns that the footer of a base file must have.
 
     `schema` contains all columns. Callers pass it if the file may be damaged.
-
     """
     if file.external:
         return None
@@ -177,7 +173,7 @@ def _missing_file_error(path: str) -> CorruptTable:
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Read a whole data file, and check its size and digest. Raises CorruptTable.
+    """Read a whole data file, and check its size and digest.
 
     Files of other engines lack a digest. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
     """
@@ -186,7 +182,7 @@ def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> b
 
 
 def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
-    """Read a whole data file without checks. Raises CorruptTable if it is missing."""
+    """Read a whole data file without checks."""
     try:
         return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
     except FileNotFoundError:
@@ -194,7 +190,7 @@ def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
 
 
 def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Read a whole file, and check its size and the digest `sum_`. Raises CorruptTable.
+    """Read a whole file, and check its size and digest.
 
     A size of 0 and a digest of '' are unknown, and not checked.
     """
@@ -257,7 +253,7 @@ def _unreadable_log_error(problem: CorruptTable, file: DataFile) -> CorruptTable
 def as_changes(
     block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
 ) -> KeyedChanges:
-    """Convert a data block or delete block of a log file to changes with the columns of `schema`."""
+    """Convert a block of a log file to changes with the columns of a schema."""
     if isinstance(block, DataBlock):
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
@@ -302,7 +298,6 @@ def read_logs(
     This is also the order of slots (protocol rule 4). The result is one KeyedChanges with one change per key. If a log
     contains a partial update, the result is one KeyedChanges per block. If `keys` is set, the result contains only
     changes of these record keys.
-
     """
     parts = log_parts(store, config, group, schema)
     return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
@@ -311,7 +306,7 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """Read the changes in the logs of a file slice block by block, in order of their instants.
+    """Read the changes in the logs of a file slice block by block.
 
     Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """
@@ -371,7 +366,7 @@ def read_slice(
     keys: pa.Array | None = None,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Read the live rows of a file group: its base file merged with its logs.
+    """Read the live rows of a file group, by merging its base file with its logs.
 
     `wanted` has types of the file schema, or dictionaries of them.
 
@@ -405,10 +400,9 @@ def read_slice(
 
 
 def has_row_positions(group: FileGroup) -> bool:
-    """Return whether all logs of a file group record the positions of the base file rows that they change.
+    """Return whether all logs of a file group record the positions of the changed rows.
 
     This is so if the slots record one row order digest for the base file and all logs.
-
     """
     order = group.base.file.order if group.base and not group.base.file.external else ""
     return bool(order) and all(log.file.order == order and not log.file.external for log in group.logs)
@@ -471,10 +465,9 @@ class _RowGroupFilter:
 
 
 def later_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Return whether statistics prove that each logged change wins over all earlier versions of its row.
+    """Return whether statistics prove that each logged change replaces all earlier versions of its row.
 
     No rows are read, only the statistics of the ordering values.
-
     """
     ordered = bool(config.merge_policy.order_by)
     if not ordered or group.base is None:
@@ -489,7 +482,7 @@ def later_wins(config: TableConfig, group: FileGroup) -> bool:
 
 
 def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
-    """Return the smallest and largest value of a file's first ordering column. Unknown values are None."""
+    """Return the smallest and largest value of a file's first ordering column."""
     name = config.merge_policy.bounded
     if name is None:
         return None, None
@@ -500,7 +493,7 @@ def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
 
 
 def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
-    """Read the rows of a base file that have one of the given record keys. `schema` must include the record key."""
+    """Read the rows of a base file that have one of the given record keys."""
     ordered = keys.sort()
 
     def may_hold(stats: Stats, rows: int) -> bool:
@@ -530,6 +523,6 @@ def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a boolean mask that is True for the record keys that have a live row in the file group."""
+    """Return a mask of the record keys that have a live row in the file group."""
     live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Detection of tables that Apache Hudi writes with a bucket index. hoodoo only reads these tables.
+"""Detection of tables with a bucket index of Apache Hudi, which hoodoo only reads.
 
 The ids of file groups reveal a bucket index; the table properties do not. The file id of a bucket is its number in
 eight digits followed by the rest of a UUID (docs/format.md 8.4). Hudi looks for a key only in the bucket of its hash.
@@ -14,7 +14,7 @@ from hoodoo.errors import UnsupportedTable
 from hoodoo.storage.store import Store
 
 _BUCKET_ID = re.compile(r"0000\d{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-0)?")
-"""Pattern of the file ids of buckets 0 to 9,999 of a partition. One of 430,000 random UUIDs matches it."""
+# Pattern of the file ids of buckets 0 to 9,999 of a partition. One of 430,000 random UUIDs matches it.
 _SHARE = 0.01  # minimum share of bucket ids among file groups; a smaller share may be chance
 _BUCKET_METADATA = ".hoodie/.bucket_index/"  # metadata of consistent hashing, whose file ids do not match the pattern
 

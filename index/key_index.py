@@ -1,4 +1,4 @@
-"""Interface of an index, which maps record keys to file groups for writers, readers and table services.
+"""Interface of an index, which maps record keys to file groups.
 
 The index receives keys as strings with 64-bit hashes (format/hashing), and the file groups of a view.
 """
@@ -21,7 +21,7 @@ from hoodoo.timeline.views.view import FileGroup
 NOWHERE = -1
 NO_KEYS, NO_ROWS = np.zeros(0, np.uint64), np.zeros(0, np.int64)
 Partitions = Mapping[str, Mapping[str, FileGroup]]
-"""File groups by partition path and file id, as in a view."""
+"""File groups by partition path and file id."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Keys:
     def lookups_of_rows(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
     ) -> Keys:
-        """Create one lookup per record key: the key `texts[i]` in the partition `partitions[codes[i]]`."""
+        """Create one lookup per record key."""
         return Keys(texts, hashes, partitions, codes, np.arange(len(texts)))
 
     @staticmethod
@@ -81,17 +81,17 @@ class Located:
 
     @staticmethod
     def nowhere(count: int) -> Located:
-        """Return the lookup result for `count` new keys, which are in no file group."""
+        """Return a lookup result that contains only new keys."""
         no_key = np.zeros(count, bool)
         return Located([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
 
     def take(self, positions: np.ndarray) -> Located:
-        """Select the lookup results of the keys at the indices `positions`. `doubtful` and `matches` are dropped."""
+        """Select the lookup results at some indices."""
         return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
 class KeysOfRows:
-    """Collector of record keys in row order, for the index entry of a new base file. Only hashes and checks are kept.
+    """Collector of record keys in row order, for the index entry of a new base file.
 
     Attributes:
         secret: The secret for the checks (format/key_check).
@@ -105,12 +105,12 @@ class KeysOfRows:
         self._hashes, self._checks = [NO_KEYS], [NO_KEYS]
 
     def add(self, texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray | None = None) -> None:
-        """Add the record keys of the next rows. `hashes` (uint64[n]) are computed unless the caller passes them."""
+        """Add the record keys of the next rows."""
         self._hashes.append(hash64(texts) if hashes is None else hashes)
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Return an empty collector of record keys for rows that are written later in the file.
+        """Return an empty collector of record keys for rows that are written later.
 
         `extend` adds its keys when these rows are written.
         """
@@ -157,13 +157,13 @@ class KeyIndex(Protocol):
     """
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable if another engine assigns keys to file groups by a rule that hoodoo does not support.
+        """Raise UnsupportedTable if another engine assigns keys to file groups by another rule.
 
         Writes of both engines could then store a key twice.
         """
 
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        """Find the file group of each record key by the hash of the key, without opening a data file.
+        """Find the file group of each record key without opening a data file.
 
         The result marks keys whose hash is ambiguous. The cost grows with the number of keys, and with the number of
         file groups in their partitions.
@@ -174,20 +174,20 @@ class KeyIndex(Protocol):
         """
 
     def required_group(self, keys: Keys) -> Sequence[str] | None:
-        """Return the id of the required file group of each new record key.
+        """Return the id of the required file group of each new key, or None for any file group.
 
         None means that the writer may choose any file group. It then distributes new rows by file size.
         """
 
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
-        """Return an empty collector for the record keys of a new base file. `entry_for` stores them as an index entry.
+        """Return an empty collector for the record keys of a new base file.
 
         `before` is the older base file whose rows begin the new file, or None. If the entry of that file has no row
         positions, the `before` of the result is '', and the caller must also add the keys of these rows.
         """
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """Store the index entry of a new base file. Call this before the base file is stored.
+        """Store the index entry of a new base file before the base file is stored.
 
         Args:
             file_id: The file group of the base file.
@@ -197,7 +197,7 @@ class KeyIndex(Protocol):
         """
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
-        """Store the index entry of a log file, with the record keys that the log deletes, and return its path.
+        """Store the index entry of a log file with deletes, and return its path.
 
         Args:
             file_id: The file group of the log.
@@ -207,29 +207,29 @@ class KeyIndex(Protocol):
         """
 
     def require_sound(self, entry: str) -> None:
-        """Read and verify an index entry. Raises CorruptTable if it is damaged or missing."""
+        """Read and verify an index entry."""
 
     def key_hashes(self, entry: str) -> np.ndarray:
         """Return the hashes of all record keys in an index entry, ascending."""
 
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
-        """Return the row position of each key in a base file, int64[n], or -1 if no row has the key.
+        """Return the row position of each key in a base file, or -1 if no row has the key.
 
         The result is exact. It is None if the index entry of the file lacks row positions.
         """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
-        """Return a boolean mask of the hashes that an index entry contains. `hashes` need not be sorted."""
+        """Return a mask of the hashes that an index entry contains."""
 
     def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray:
-        """Return a boolean mask of the key hashes that log files of a file group delete. `hashes` may be unsorted."""
+        """Return a mask of the key hashes that log files of a file group delete."""
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether an index entry contains a record key of `texts` as a string, which a purge must remove."""
+        """Return whether an index entry contains one of some record keys as text."""
 
 
 def entry_name(file_id: str, instant: str) -> str:
-    """Return the path of the index entry of a base file. The entry need not exist.
+    """Return the path of the index entry of a base file.
 
     Every kind of index uses these paths, because orphan removal reads the instant in the file name.
     """

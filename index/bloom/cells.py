@@ -41,7 +41,7 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row position in the base file for each key hash, int64[n]."""
+        """Row position in the base file for each key hash, int64[n]."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property
@@ -49,7 +49,7 @@ class Cells:
         return np.uint64((1 << self.bits) - 1)
 
     def find(self, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray:
-        """Return the row position of each key, int64[n], or -1 if no row has the key.
+        """Return the row position of each key, or -1 if no row has the key.
 
         Args:
             keys: Strings without nulls.
@@ -75,7 +75,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Create the cells that map the key hashes of a base file to its rows. `hashes` and `checks` are in row order."""
+    """Create the cells that map the key hashes of a base file to its rows."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
@@ -83,7 +83,7 @@ def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
 
 
 def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """Create the cells of a rewritten base file from the cells of the older file, without hashing its keys.
+    """Create the cells of a rewritten base file from the cells of the older file.
 
     The new file begins with the remaining rows of the older file, in the same order.
 
@@ -110,7 +110,7 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Return a digest (32 hex digits) of key hashes in row order. Files with equal digests have the same row order."""
+    """Return a digest of key hashes that depends on the row order."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

@@ -1,4 +1,4 @@
-"""Index entries: one file per data file, with a bloom filter and the sorted hashes of the data file's record keys.
+"""Index entries, which contain a bloom filter and the key hashes of one data file.
 
 Entries are below the table's metadata folder. An entry contains a bloom filter, the sorted key hashes with their row
 positions, and the key range. The filter rules out most hash arrays, and the hash array gives the answer. The key range
@@ -44,14 +44,14 @@ _NO_ROWS = b"", b"", b"", 0
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
 _LOOKS_KEPT = 16
-"""Number of lookups after which an unused index entry is evicted. Usually its base file was rewritten."""
+# Number of lookups after which an unused index entry is evicted. Usually its base file was rewritten.
 _WHOLE = 1 << 20  # maximum bytes of an entry that is read in one request from object storage
 _REMEDY = "Run maintenance.salvage() (hoodoo salvage) to recreate it."
 T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray) -> bytes:
-    """Encode an index entry that only contains key hashes (uint64, any order), as for the keys that a log deletes."""
+    """Encode an index entry that only contains key hashes."""
     data = np.sort(hashes).astype("<u8").tobytes()
     span = json.dumps(["", ""]).encode()
     head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
@@ -86,7 +86,7 @@ def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes
 
 @dataclass(frozen=True)
 class EntryArray:
-    """Location and digest of an array in an index entry: `count` u64 values from the byte offset `start`."""
+    """Location and digest of an array of `count` u64 values in an index entry."""
 
     name: str
     start: int
@@ -128,14 +128,14 @@ class Front:
 
     @property
     def arrays(self) -> tuple[EntryArray, ...]:
-        """The arrays of the entry: hashes, and cells if the entry has row positions."""
+        """Arrays of the entry: hashes, and row positions if the entry has them."""
         hashes = EntryArray("hashes", self.start, self.count, self.hashes_digest)
         cells = EntryArray("cells", self.start + 8 * self.count, self.count, self.cells_digest)
         return (hashes, cells) if self.order else (hashes,)
 
 
 class EntryCache:
-    """Cache of a table's index entries. It does not reference the store, so that the store can be garbage collected."""
+    """Cache of a table's index entries."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -145,11 +145,7 @@ class EntryCache:
 
 
 class _LookupCache(Generic[T]):
-    """LRU cache whose values record the number of the last index lookup that used them.
-
-    `held` is the total size of the values, as measured by `size`.
-    """
-
+    # LRU cache. `held` is the total size of the values, as measured by `size`.
     def __init__(self, size: Callable[[T], int] = lambda _: 0) -> None:
         self._used: OrderedDict[str, tuple[int, T]] = OrderedDict()
         self._size, self.held = size, 0
@@ -185,12 +181,12 @@ _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
 
 
 def cache_of(store: Store) -> EntryCache:
-    """Return the cache that all indexes of `store` in this process share, so that each entry is read once."""
+    """Return the index cache that this process keeps for a store."""
     return _caches.setdefault(store, EntryCache())
 
 
 class EntryReader:
-    """Cached reader of index entries. Cached entries are never stale, because an entry never changes."""
+    """Cached reader of index entries."""
 
     def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
         self.store, self._cache = store, cache or EntryCache()
@@ -204,7 +200,7 @@ class EntryReader:
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def front(self, key: str) -> Front:
-        """Read the key range and the bloom filter of an index entry. Raises CorruptTable with the path `key`."""
+        """Read the key range and the bloom filter of an index entry."""
         cache = self._cache
         with cache.lock:
             if (front := cache.fronts.get(key, cache.look)) is not None:
@@ -217,14 +213,14 @@ class EntryReader:
         return front
 
     def hashes(self, key: str) -> np.ndarray:
-        """Read all key hashes of an index entry, ascending uint64. They are memory-mapped if the store supports it.
+        """Read all key hashes of an index entry in ascending order.
 
         Raises CorruptTable with the path `key`.
         """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
-        """Read the row positions of an index entry, or return None if the entry lacks them.
+        """Read the row positions of an index entry, or return None if it lacks them.
 
         Raises CorruptTable with the path `key`.
         """
@@ -272,11 +268,11 @@ def _read_front(file: pa.NativeFile, key: str) -> Front:
         has_rows = magic == _MAGIC_WITH_ROWS
         size = _HEAD.size + (_ROWS_HEAD.size if has_rows else 0)
         if magic not in (_MAGIC, _MAGIC_WITH_ROWS) or span_length + filter_length + 8 * count > file.size():
-            raise ValueError("the header is not that of an index entry")
+            raise ValueError("Header does not begin like that of an index entry")
         front = bytes(file.read_at(span_length + filter_length, size))
         cells_digest, secret, order, bits = _ROWS_HEAD.unpack_from(head, _HEAD.size) if has_rows else _NO_ROWS
         if (_front_digest(secret, order, bits, front) if has_rows else _digest(front)) != front_digest:
-            raise ValueError("the header does not match its digest")
+            raise ValueError("Header does not match its digest")
         least, greatest = json.loads(front[:span_length])
     except (struct.error, ValueError, OSError) as problem:
         if "AWS Error" in str(problem):

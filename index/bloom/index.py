@@ -1,4 +1,4 @@
-"""Bloom filter index, whose entry for a base file contains a bloom filter and the sorted hashes of the file's keys.
+"""Bloom filter index, which finds the base files that contain a record key.
 
 The filters rule out most hash arrays, and the arrays give the answer. No data file is opened. Results are exact except
 for collisions of 64-bit hashes. Possible collisions are marked in the result, so that callers can compare keys.
@@ -37,7 +37,7 @@ _FETCHED = 1024  # maximum number of entries read concurrently; less than the ca
 
 
 def new_secret() -> bytes:
-    """Return a random secret for a new index entry. The simulator replaces this function to get reproducible bytes."""
+    """Return a random secret for a new index entry."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
@@ -110,7 +110,7 @@ class BloomIndex:
         return np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, hashes))
 
     def required_group(self, keys: Keys) -> None:
-        """Return None, because the bloom filter index allows any file group of the partition for a new key."""
+        """Return None, because a new key may be stored in any file group."""
 
     # ---- entries
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
@@ -177,7 +177,7 @@ class BloomIndex:
         return mask
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether the least or the greatest key, the only keys stored as strings, is in `texts`."""
+        """Return whether the least or the greatest key of an index entry is in `texts`."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 

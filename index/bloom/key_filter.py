@@ -1,4 +1,4 @@
-"""Bloom filters of record keys, one per base file, which rule out most keys that a file does not contain.
+"""Bloom filters of record keys, one per base file.
 
 A filter is a BloomFilter of pybloom-live with its sizing, bits and scalar `key in filter`, but with another hash. The
 hash is XXH64 with seed 42, mixed again for each slice. It is computed for a whole column at once, whereas the hash of
@@ -33,9 +33,9 @@ _STEP, _MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _U64 = (1 << 64) - 1
 _REBUILD = "Run maintenance.salvage() (hoodoo salvage) to rebuild the index."
 _ROWS = 1 << 16
-"""Number of hashes mixed at a time, so that the intermediate arrays fit into the CPU cache."""
+# Number of hashes mixed at a time, so that the intermediate arrays fit into the CPU cache.
 _FEW = 512
-"""Up to this number of hashes, all slices are checked at once. Checking slice by slice pays only for more hashes."""
+# Up to this number of hashes, all slices are checked at once. Checking slice by slice pays only for more hashes.
 
 
 class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
@@ -53,7 +53,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
             yield ((x >> 32) * self.bits_per_slice) >> 32
 
     def copy(self) -> KeyFilter:
-        """Return a copy of the filter with the same hash. The inherited method would switch to pybloom-live's hash."""
+        """Return a copy of the filter with the same hash function."""
         return _with_bits(
             self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
         )
@@ -63,7 +63,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
 
 
 def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
-    """Create a bloom filter that contains the given key hashes (hash64, uint64[n]), sized for `error_rate`."""
+    """Create a bloom filter that contains the given key hashes."""
     empty = KeyFilter(max(len(hashes), 1), error_rate)
     width = empty.bits_per_slice
     flags = np.zeros(empty.num_bits, np.uint8)
@@ -76,7 +76,7 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
 
 
 def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
-    """Return a boolean mask of the key hashes (uint64[n]) that the bloom filter may contain. False results are exact.
+    """Return a mask of the key hashes that the bloom filter may contain.
 
     A hash whose bit is unset in one slice is not looked up in the next slice.
     """
@@ -111,14 +111,14 @@ def _slice_positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.
 
 
 def to_bytes(bloom: KeyFilter) -> bytes:
-    """Encode a bloom filter as bytes. The module docstring describes the layout."""
+    """Encode a bloom filter as bytes."""
     header = _HEADER.pack(bloom.error_rate, bloom.num_slices, bloom.bits_per_slice, bloom.capacity, bloom.count)
     body = b"".join((_MAGIC, bytes([len(HASH_NAME)]), HASH_NAME, header, bloom.bitarray.tobytes()))
     return body + _DIGEST.pack(xxhash.xxh64_intdigest(body))
 
 
 def from_bytes(data: bytes | memoryview) -> KeyFilter:
-    """Decode the bytes of a bloom filter. Raises CorruptTable for damaged bytes and for an unknown hash."""
+    """Decode the bytes of a bloom filter."""
     body, digest = bytes(data[: -_DIGEST.size]), bytes(data[-_DIGEST.size :])
     if (
         not body.startswith(_MAGIC)

@@ -1,4 +1,4 @@
-"""Interface of the engines that run tasks: threads of this process (local.py) or Spark (spark.py)."""
+"""Interface of the engines that run tasks in threads of this process or on Spark."""
 
 from __future__ import annotations
 

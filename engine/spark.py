@@ -73,7 +73,7 @@ def _create_archive() -> str:
 
 
 def remove_at_end(folder: str) -> None:
-    """Register a folder for removal when this process exits. A forked child process does not remove it."""
+    """Register a folder for removal when this process exits."""
     owner = os.getpid()
 
     def remove() -> None:
@@ -84,7 +84,7 @@ def remove_at_end(folder: str) -> None:
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Send hoodoo's code to the executors of a Spark session, and check that its dependencies are installed there.
+    """Send hoodoo's code to the executors of a Spark session, and check its dependencies there.
 
     Raises EngineError. This is done once per session. A session setting marks a prepared session, because each
     micro-batch of a stream has a different session object, or a copy with the code and the setting.
@@ -171,17 +171,7 @@ def loads(data: bytes) -> Any:
 
 
 def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """Call a function of hoodoo in a Spark process that may not have loaded hoodoo yet.
-
-    This function must not use anything else of this module, because it is pickled by value.
-
-    Args:
-        code_path: The folder that contains hoodoo's package. Only used if `archive` is empty.
-        archive: The bytes of a zip file with hoodoo's code, which is written to a temporary folder.
-        module: The module to import.
-        name: The name of the function in the module.
-        arguments: The arguments of the function.
-    """
+    # Must not use anything else of this module, because it may run in a Spark process that has not loaded hoodoo yet.
     import importlib
     import sys
 
@@ -207,7 +197,7 @@ _build.__module__ = "__main__"  # Spark's pickler pickles functions of this modu
 
 
 def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """Return a value for `__reduce__` that lets Spark unpickle an object in a process without hoodoo's code.
+    """Return a value for `__reduce__` that lets Spark unpickle an object without hoodoo's code.
 
     Examples are the planner of a stream and the runner of `foreachBatch`. `arguments` must be plain values, because
     they are unpickled before hoodoo is imported. `whole=True` includes the code itself, for use on another machine.
@@ -217,7 +207,10 @@ def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole:
 
 
 def outcome(work: Callable[[], Any]) -> bytes:
-    """Call `work` and serialize its result, or its error if a retry would not help. Spark retries all other errors."""
+    """Call `work`, and serialize its result or its permanent error.
+
+    Spark retries all other errors.
+    """
     try:
         return dumps((True, work()))
     except TryAgainError:
@@ -227,7 +220,7 @@ def outcome(work: Callable[[], Any]) -> bytes:
 
 
 def result(data: bytes) -> Any:
-    """Return the result of a Spark task that `outcome` serialized, or raise the error of the task."""
+    """Return the result that `outcome` serialized, or raise the error."""
     succeeded, value = loads(data)
     if not succeeded:
         raise value
@@ -273,7 +266,7 @@ class SparkEngine:
 
 
 def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
-    """Distribute serialized tasks evenly among Spark tasks, as a DataFrame with the columns id and part.
+    """Distribute serialized tasks evenly among Spark tasks.
 
     By default, each part gets its own Spark task. `at_once` is the maximum number of Spark tasks. The parts are sent as
     lists in a few rows, usually one, because Spark distributes the rows of one partition evenly. Rows of several
@@ -292,7 +285,7 @@ def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """Yield the index and the bytes of each serialized task that a Spark task has to run."""
+    """Yield the index and the bytes of each serialized task of a Spark task."""
     for batch in batches:
         for number, part in zip(*batch.columns, strict=True):
             yield number.as_py(), part.as_py()

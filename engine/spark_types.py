@@ -66,7 +66,7 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
 
 
 def holds_time(kind: pa.DataType) -> bool:
-    """Return whether a type is or contains a time of day, which Spark cannot read from Parquet."""
+    """Return whether a type contains a time of day, which Spark cannot read."""
     if pa.types.is_nested(kind):
         return any(holds_time(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_time(kind))

@@ -15,7 +15,7 @@ _QUERY = "sql.streaming.queryId"  # Spark sets it on the thread that runs a quer
 
 
 def stream_offsets(frame: Any, batch_id: int) -> str:
-    """Return the end offsets of a Spark micro-batch as JSON, with one entry per source.
+    """Return the end offsets of a Spark micro-batch as JSON.
 
     Args:
         frame: The DataFrame of the micro-batch, as passed to `foreachBatch`.
@@ -37,7 +37,7 @@ def stream_offsets(frame: Any, batch_id: int) -> str:
     query = session.sparkContext.getLocalProperty(_QUERY)
     if query is None:
         raise EngineError(
-            "DataFrame does not belong to a stream. Use positions=True only in writeStream.foreachBatch()."
+            "The DataFrame does not belong to a stream. Use positions=True only in writeStream.foreachBatch()."
         )
     jvm = session.sparkContext._jvm
     running = session._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))

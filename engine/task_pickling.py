@@ -1,4 +1,4 @@
-"""Serialization of the tasks of a job, which pickles objects that are shared by all tasks only once.
+"""Serialization of the tasks of a job, which pickles shared objects only once.
 
 A task therefore only unpickles its own part and the shared part. Shared objects are Arrow schemas, and instances of
 classes with `travels_once = True`, such as the store and the configuration of a table, anywhere in a task.
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize the tasks of a job for Spark, with the objects that they share serialized only once.
+    """Serialize the tasks of a job, with the objects that they share serialized only once.
 
     Returns the bytes of `task` with the shared objects, and the bytes of each item without the shared objects.
     """
@@ -40,7 +40,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 
 class PickledTasks:
-    """Deserializer for the tasks of a job, which loads the objects that all tasks share only once."""
+    """Deserializer for the tasks of a job, which loads shared objects only once."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 SLACK = 8
-"""Number of padding bytes at the end of a buffer, so that eight bytes can be read at every position."""
+"""Number of padding bytes at the end of a buffer."""
 
 
 def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """Return the chunks of an Arrow column as a list of arrays. A plain Array is one chunk."""
+    """Return the chunks of an Arrow column as a list of arrays."""
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets (int64[n + 1]) and the bytes (uint8) of an Arrow string or binary array as numpy arrays.
+    """Return the offsets and the bytes of an Arrow string or binary array as numpy arrays.
 
     The bytes are not copied. Offsets are indexes into the returned bytes, even if the array is a slice. The length of a
     null is arbitrary.
@@ -36,7 +36,7 @@ def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a view of a byte array whose element i is the value of type `dtype` that starts at byte i.
+    """Return a view of a byte array whose element i is the value that starts at byte i.
 
     The view is writable if `data` is.
     """
@@ -45,7 +45,7 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 class Words:
-    """Reader of fixed-size values at the same distance from several start positions in a byte array.
+    """Reader of fixed-size values at the same distance from several start positions.
 
     If the start positions are evenly spaced, as for keys of one length, the values are a view. Otherwise they are a
     copy, which takes several times as long.
@@ -73,7 +73,7 @@ def padded(data: np.ndarray) -> np.ndarray:
 
 
 def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Group the positions of `sizes` (int64 >= 0) by value, and yield each value with its positions in order."""
+    """Group the positions of `sizes` by value, and yield each value with its positions."""
     if len(sizes) == 0:
         return
     least, most = int(sizes.min()), int(sizes.max())

@@ -1,4 +1,4 @@
-"""Rules for column names: detection of names that are invalid in Avro, and suggestions for valid ones.
+"""Rules for column names, and suggestions for valid names.
 
 A table's columns are stored as an Avro schema, and Avro restricts names. Callers reject or replace invalid names.
 """
@@ -97,7 +97,7 @@ def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
 
 
 def require_allowed(found: Iterable[Misnamed]) -> None:
-    """Raise SchemaError if `found` contains invalid column names. The error lists them with suggested names."""
+    """Raise SchemaError if there are invalid column names."""
     invalid = list(found)
     if not invalid:
         return

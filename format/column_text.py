@@ -51,14 +51,14 @@ _TYPE_NAMES = {
         *("date", "time", "timestamp", "timestamp_ntz"),
     )
 }
-"""Type names that schemas have in text format."""
+# Type names that schemas have in text format.
 _CHARACTERS = re.compile(r"(?:var)?char\s*\(\s*\d{1,9}\s*\)")
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """Parse a schema from its text format, such as 'id string, at timestamp'. Raises SchemaError for an invalid column.
+    """Parse a schema from its text format, such as 'id string, at timestamp'.
 
     `timestamp` is in UTC, and `timestamp_ntz` has no time zone.
     """
@@ -66,12 +66,12 @@ def parse_columns(text: str) -> pa.Schema:
 
 
 def column_text(schema: pa.Schema) -> str:
-    """Format a schema as text. Raises SchemaError for a name or a type that the text format does not support."""
+    """Format a schema as text."""
     return ", ".join(_field_text(field) for field in schema)
 
 
 def parse_type(text: str, column: str) -> pa.DataType:
-    """Parse the type of a column from text such as 'list<string>'. Raises SchemaError for an invalid type."""
+    """Parse the type of a column from text such as 'list<string>'."""
     return _type(text.strip(), column)
 
 

@@ -1,4 +1,4 @@
-"""Conversion of stored and incoming values to the current type of a column, after a type change.
+"""Conversion of values to the current type of a column, after a type change.
 
 Arrow's casts are not used directly, because they round between some types and reject others. hoodoo's type changes are
 exact. Values of type changes that only other engines allow are converted as in Apache Hudi's readers.
@@ -18,7 +18,7 @@ A = TypeVar("A", pa.Array, pa.ChunkedArray)
 
 
 def convert(values: A, kind: pa.DataType) -> A:
-    """Convert values of a flat type to the current type of their column. `is_readable` must be True for the types.
+    """Convert values of a flat type to the current type of their column.
 
     A float becomes the double with the same shortest decimal string, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for
     a value that is out of range, which occurs only after a restore to a narrower type.
@@ -42,7 +42,7 @@ def _all_equal(left: A, right: A) -> bool:
 
 
 def is_exact(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether type `new` can represent every value of type `old` exactly, so that a column may be widened.
+    """Return whether type `new` can represent every value of type `old` exactly.
 
     A float and a double are equal if they have the same shortest decimal string.
     """
@@ -94,7 +94,7 @@ def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert the minimum and maximum of a column from type `old` to type `new`. Returns None for unknown bounds.
+    """Convert the minimum and maximum of a column from type `old` to type `new`.
 
     Both bounds are unknown after a conversion of numbers to strings, which changes the order, or to a narrower type.
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Compare two arrays of the same type and length value by value, and return a boolean mask of equal values.
+    """Compare two arrays value by value, and return a mask of equal values.
 
     Null equals null, and NaN equals NaN.
     """

@@ -22,9 +22,9 @@ _P4 = np.uint64(9650029242287828579)
 _P5 = np.uint64(2870177450012600261)
 
 _ROWS = 1 << 14
-"""Number of keys hashed at a time, so that intermediate arrays fit into the L2 cache."""
+# Number of keys hashed at a time, so that intermediate arrays fit into the L2 cache.
 _FEW, _LONG = 128, 256
-"""For fewer than 128 keys of one length, or keys of more than 256 bytes, hashing key by key in C is faster."""
+# For fewer than 128 keys of one length, or keys of more than 256 bytes, hashing key by key in C is faster.
 
 
 def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -27,7 +27,7 @@ from hoodoo.format import leb128
 _HEADER = 33
 _CHUNK = 16384
 _BLOCK_MAX = 1 << 16
-"""Maximum bytes of the entries in one data block, unless a single entry is larger."""
+# Maximum bytes of the entries in one data block, unless a single entry is larger.
 _TRAILER = 4096
 _VERSION = 3
 _GZIP = 1

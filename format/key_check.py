@@ -19,15 +19,15 @@ SECRET_BYTES = 16
 BITS = 33
 """Number of upper bits of a check that have the documented collision probability."""
 _ROWS = 1 << 14
-"""Number of keys processed at a time, so that intermediate arrays fit into the cache."""
+# Number of keys processed at a time, so that intermediate arrays fit into the cache.
 _LONG = 1 << 12
-"""Keys with more bytes are processed one by one."""
+# Keys with more bytes are processed one by one.
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(32)
 
 
 def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
-    """Return the keyed hash of each record key as uint64[n]. Only its upper bits are used.
+    """Return the keyed hash of each record key, of which only the upper bits are used.
 
     `keys` are strings without nulls.
     """

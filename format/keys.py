@@ -1,4 +1,4 @@
-"""Record keys and partition paths: encoding of columns as Hudi's strings, and parsing (docs/format.md 8.2, 8.3).
+"""Record keys and partition paths: encoding of columns as Hudi's strings, and parsing.
 
 The functions process whole columns. Only the distinct values of a partition column are processed one by one.
 """
@@ -23,12 +23,12 @@ from hoodoo.redact import printable
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Partition of rows whose partition value is null or empty."""
 KEY_CAP = 64 << 10
-"""Maximum bytes of one record key. A longer key is probably not a key but a document."""
+"""Maximum bytes of one record key."""
 SEGMENT_CAP = 255
 """Maximum bytes of one folder name in common file systems."""
 
 _PLACEHOLDERS = ("__null__", "__empty__")
-"""Hudi's placeholders for null and for an empty string in a composite key. They are invalid as values."""
+# Hudi's placeholders for null and for an empty string in a composite key. They are invalid as values.
 _URL_ENCODED = {ord(c): f"%{ord(c):02X}" for c in [*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"]}
 _URL_ESCAPE = re.compile("%([0-9A-F]{2})")
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)
@@ -37,11 +37,11 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
-"""Handler for invalid keys. It receives a mask of the invalid rows, the keys, the column and the reason."""
+"""Handler for invalid keys, which receives the invalid rows, the keys, the column and the reason."""
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
-    """Compute the record key of each row (`_hoodie_record_key`) from its key columns, encoded as Hudi does.
+    """Compute the record key of each row from its key columns, encoded as Hudi does.
 
     With one key column and at most one partition column, the record key is the plain value. Otherwise it has the form
     `a:1,b:2`, in declared order.
@@ -55,7 +55,7 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
 
 
 def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
-    """Compute the record keys of rows from their key columns, for tables whose files do not store keys.
+    """Compute record keys for tables whose files do not store keys.
 
     Several key columns are encoded as in `record_keys`. A single key column is the plain value.
     """
@@ -63,7 +63,7 @@ def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
 
 
 def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return a boolean mask of the rows without a valid record key. `record_keys` raises an error for them."""
+    """Return a mask of the rows without a valid record key."""
     invalid = np.zeros(len(rows), bool)
 
     def note(mask: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
@@ -117,7 +117,7 @@ def partition_paths(
 def unfit_partitions(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """Return a boolean mask of the rows without a valid partition path. `partition_paths` raises an error for them."""
+    """Return a mask of the rows without a valid partition path."""
     invalid = np.zeros(len(rows), bool)
     for name in partition_columns:
         column = _flat_column(rows, name).dictionary_encode(null_encoding="encode")
@@ -134,7 +134,7 @@ def unfit_partitions(
 def partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
-    """Parse a partition path, such as 'day=2026-01-31', into typed values of the partition columns, by column name.
+    """Parse a partition path, such as 'day=2026-01-31', into typed values by column.
 
     The values are int, str, Decimal, date, datetime (UTC-aware if the column has a time zone), bool or bytes. None
     stands for the default partition, whose values are null or, in a string or binary column, empty. Raises CorruptTable
@@ -150,7 +150,7 @@ def partition_values(
 def partition_texts(
     path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> tuple[str, ...]:
-    """Parse a partition path into one string per partition column, without column names and escapes.
+    """Parse a partition path into one string per partition column.
 
     The string for null is `DEFAULT_PARTITION`. Raises CorruptTable for a path that does not match the columns.
     """

@@ -1,4 +1,4 @@
-"""Detection of columns and fields whose type is unknown, because they only contain nulls or empty lists."""
+"""Detection of columns and fields that only contain nulls or empty lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variable-length integers (LEB128) with seven bits per byte, lowest first, as in Avro and Thrift.
+"""Variable-length integers (LEB128), as in Avro and Thrift.
 
 Callers handle the encoding of signs.
 """

@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Level:
-    """Mapping of column names on one level: the table's columns, or the fields of one struct.
+    """Mapping of the names of the table's columns, or of the fields of one struct.
 
     Attributes:
         columns: The columns by their names.
@@ -44,7 +44,7 @@ class Level:
 
     @staticmethod
     def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
-        """Create the mapping of column names on one level, to the table's names or to the original names."""
+        """Create the mapping of column names on one level."""
         by_name = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
@@ -53,7 +53,7 @@ class Level:
         return Level(by_name, {column.id: column.name for column in columns}, originals, False)
 
     def within(self, column: Column | None) -> Level | None:
-        """Return the mapping for the fields of a struct column, also inside lists and maps, or None."""
+        """Return the mapping for the fields of a struct column, or None."""
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
@@ -61,7 +61,7 @@ class Level:
         return Level.of(column.children, self.originals, self.to_originals)
 
     def name(self, given: str) -> str:
-        """Return the mapped name of a column. An unknown name is returned unchanged."""
+        """Return the mapped name of a column, or an unknown name unchanged."""
         column = self.columns.get(given)
         return given if column is None else self.made[column.id]
 
@@ -98,7 +98,7 @@ class Level:
         return False
 
     def kind(self, kind: pa.DataType, path: str) -> pa.DataType:
-        """Rename the struct fields in an Arrow type. Raises ColumnError if two fields collide."""
+        """Rename the struct fields in an Arrow type."""
         if pa.types.is_struct(kind):
             names = self.names([field.name for field in kind], f"{path}.")
             return pa.struct([self._field(field, name, path) for field, name in zip(kind, names, strict=True)])
@@ -114,7 +114,7 @@ class Level:
         return field.with_name(name).with_type(kind)
 
     def array(self, array: pa.Array, path: str) -> pa.Array:
-        """Rename the struct fields in an Arrow array. Raises ColumnError if two fields collide."""
+        """Rename the struct fields in an Arrow array."""
         nulls = array.is_null() if array.null_count else None
         if pa.types.is_struct(array.type):
             return self._structs(array, nulls, path)
@@ -201,7 +201,7 @@ class NameMapping:
 
     # ---- names
     def names(self, given: T) -> T:
-        """Convert column names in a list or tuple to the table's current names. Other values are returned unchanged."""
+        """Convert column names in a list or tuple to the table's current names."""
         mapped: Any = given
         if not self or not isinstance(given, (list, tuple)):
             return mapped
@@ -209,12 +209,11 @@ class NameMapping:
         return mapped
 
     def original_names(self, given: Iterable[str]) -> list[str]:
-        """Return the original names of the columns `given`. Columns without an original name are left out."""
+        """Return the original names of some columns."""
         return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
 
     def keys(self, given: T) -> T:
-        """Convert the keys of a dict, which are column names, to the table's current names. Other values stay
-        unchanged.
+        """Convert the keys of a dict to the table's current column names.
 
         Raises:
             ColumnError: The mapping has both names of a column.
@@ -236,7 +235,7 @@ class NameMapping:
         return mapped
 
     def text(self, given: T) -> T:
-        """Convert the column names in an SQL text to the table's current names, with quotes if needed.
+        """Convert the column names in an SQL text to the table's current names.
 
         Other values are returned unchanged.
         """
@@ -246,7 +245,7 @@ class NameMapping:
         return mapped
 
     def expressions(self, given: T) -> T:
-        """Convert the column names in a dict of SQL expressions by column to the table's current names.
+        """Convert the column names in SQL expressions to the table's current names.
 
         Other values are returned unchanged.
 
@@ -256,7 +255,7 @@ class NameMapping:
         return self.checks(self.keys(given))
 
     def checks(self, given: T) -> T:
-        """Convert the column names in a dict of SQL conditions by check name to the table's current names.
+        """Convert the column names in SQL conditions to the table's current names.
 
         Other values are returned unchanged.
         """
@@ -294,7 +293,7 @@ class NameMapping:
 
     # ---- rows
     def hints(self, schema: pa.Schema) -> pa.Schema:
-        """Add to a schema a copy of each column that has an original name, under the original name."""
+        """Add a copy of each renamed column to a schema, under its original name."""
         level = self.given_back
         renamed = [
             level._field(field, level.name(field.name), "")
@@ -326,7 +325,7 @@ class NameMapping:
         return _rows(rows, self.given_back) if self else rows
 
     def beneath(self, names: Iterable[str]) -> NameMapping:
-        """Return the mapping for rows whose columns are structs of the table's columns, as in a change feed."""
+        """Return the mapping for rows whose columns are structs of the table's columns."""
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
 
@@ -349,7 +348,7 @@ def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[
 
 
 def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Replace names that are invalid in Avro by suggested names, in columns and in nested struct fields."""
+    """Replace names that are invalid in Avro by suggested names."""
     fields = list(fields)
     suggested = suggestions([field.name for field in fields])
     return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]

@@ -1,4 +1,4 @@
-"""Names of data files, instants and meta columns of Apache Hudi tables of version 9 (docs/format.md)."""
+"""Names of data files, instants and meta columns of Apache Hudi tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITION_PATH = "_hoodie_partition_path"
 FILE_NAME = "_hoodie_file_name"
 META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
 IS_DELETED = "_hoodie_is_deleted"
-"""Boolean column of an upsert batch. True deletes the row, unless the stored row has a larger ordering value."""
+"""Boolean column of an upsert batch that marks rows to delete."""
 
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -35,7 +35,7 @@ class BaseName(NamedTuple):
 
 
 class LogName(NamedTuple):
-    """Parts of the name of a log file. `cdc` is True for a change log."""
+    """Parts of the name of a log file."""
 
     file_id: str
     instant: str
@@ -69,7 +69,7 @@ def is_change_log(path: str) -> bool:
 
 
 def parse_data_file(name: str) -> BaseName | LogName | None:
-    """Parse the name of a base file or log file into its parts. Returns None for any other name."""
+    """Parse the name of a base file or log file, or return None for any other name."""
     if m := _BASE.match(name):
         return BaseName(m["file_id"], m["token"], m["instant"])
     if m := _LOG.match(name):
@@ -78,12 +78,12 @@ def parse_data_file(name: str) -> BaseName | LogName | None:
 
 
 def join(partition: str, name: str) -> str:
-    """Join a partition path ('' for the table's root) and a file name to a path relative to the table."""
+    """Join a partition path and a file name to a path relative to the table."""
     return f"{partition}/{name}" if partition else name
 
 
 def check_relative(path: str) -> str:
-    """Return `path` if it is inside the table folder. Raises CorruptTable otherwise.
+    """Check that a path is inside the table folder, and return it.
 
     A stored path outside of the table is damage or an attack.
     """
@@ -106,7 +106,7 @@ def check_relative(path: str) -> str:
 
 
 def check_data_path(path: str) -> str:
-    """Return `path` if it is the path of a base file or log file inside the table. Raises CorruptTable otherwise."""
+    """Check that a path is that of a data file inside the table, and return it."""
     if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
         raise CorruptTable(
             f"Path {path!r} in the table's metadata is not the path of a data file. Nothing was read or deleted. "
@@ -117,7 +117,7 @@ def check_data_path(path: str) -> str:
 
 
 def check_below(path: str, *folders: str) -> str:
-    """Return `path` if it is in one of the folders `folders` of the table. Raises CorruptTable otherwise."""
+    """Check that a path is in one of some folders of the table, and return it."""
     if not check_relative(path).startswith(folders):
         raise CorruptTable(
             (

@@ -17,7 +17,7 @@ def as_list(maps: pa.Array) -> pa.ListArray:
 
 
 def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the offsets, of type `kind`, of the lists or maps in `array` after flattening.
+    """Return the offsets of the lists or maps in an array after flattening.
 
     Nulls have the length 0. Raises pa.ArrowInvalid if the offsets exceed the range of `kind`.
     """

@@ -29,7 +29,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def same(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert numbers to type `target` exactly. Raises pa.ArrowInvalid if a number cannot be represented."""
+    """Convert numbers to another type exactly."""
     values = _to_castable_type(values)
     kind = values.type
     if pa.types.is_floating(kind):

@@ -1,4 +1,4 @@
-"""Codec for row positions as a Roaring64 bitmap, as in Hudi's log blocks and in Delta's deletion vectors.
+"""Codec for row positions as a Roaring64 bitmap.
 
 The portable form is specified in github.com/RoaringBitmap/RoaringFormatSpec. A log block contains the base row
 positions of its records in base64 (docs/format.md 10.6). The n-th record belongs to the n-th set bit. The bytes of the
@@ -24,7 +24,7 @@ _OFFSETS_FROM = 4  # minimum number of containers for which a bitmap with runs c
 
 
 def bitmap(rows: np.ndarray) -> bytes:
-    """Encode row positions (distinct, ascending, below 2^32) as a Roaring64 bitmap."""
+    """Encode row positions as a Roaring64 bitmap."""
     values = rows.astype(np.uint32)
     if not len(values):
         return struct.pack("<q", 0)
@@ -39,7 +39,7 @@ def bitmap(rows: np.ndarray) -> bytes:
 
 
 def encode_positions(rows: np.ndarray) -> str:
-    """Encode row positions (distinct, ascending, below 2^32) as a Roaring64 bitmap in base64, as in log blocks."""
+    """Encode row positions as a Roaring64 bitmap in base64."""
     return base64.b64encode(bitmap(rows)).decode()
 
 
@@ -52,7 +52,7 @@ def _encode_container(low: np.ndarray) -> bytes:
 
 
 def decode_positions(text: str) -> np.ndarray:
-    """Decode row positions (int64, ascending) from a Roaring64 bitmap in base64. Raises CorruptTable."""
+    """Decode row positions from a Roaring64 bitmap in base64."""
     try:
         data = base64.b64decode(text, validate=True)
         (buckets,) = struct.unpack_from("<q", data)

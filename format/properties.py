@@ -1,4 +1,4 @@
-"""Parser and writer for Java properties files: `hoodie.properties` and `.hoodie_partition_metadata`.
+"""Parser and writer for Java properties files such as `hoodie.properties`.
 
 This module handles escapes, comments and the table checksum. Facts: docs/format.md sections 3.1, 3.2 and 8.1. The
 grammar is that of `java.util.Properties.load`.
@@ -41,7 +41,7 @@ _SPECIAL = re.compile(r"[\\=:#!]|[^ -~]")
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """Parse the content of a Java properties file. For a repeated key, the last value counts, as in Java.
+    """Parse the content of a Java properties file.
 
     Raises CorruptTable for an invalid escape, for an unpaired surrogate, and for more than `SIZE_CAP` bytes.
     """
@@ -55,7 +55,7 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def render(values: Mapping[str, str], stamp: str) -> bytes:
-    """Return the content of a Java properties file in ASCII, sorted by key, with the time `stamp` in two comments.
+    """Return the content of a Java properties file, sorted by key.
 
     Raises OptionError for an unpaired surrogate.
     """
@@ -65,7 +65,7 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
 
 def checksum(database: str, table: str) -> str:
-    """Return Hudi's checksum of a table (`hoodie.table.checksum`): the decimal CRC-32 of `<database>.<table>`.
+    """Return Hudi's checksum of a table (`hoodie.table.checksum`).
 
     The names are in UTF-8. A table without a database has the database ''.
     """
@@ -73,7 +73,7 @@ def checksum(database: str, table: str) -> str:
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Raise CorruptTable if the checksum in `hoodie.properties` is wrong, because Apache Hudi rejects such a table."""
+    """Raise CorruptTable if the checksum in `hoodie.properties` is wrong."""
     stored = values.get(CHECKSUM)
     expected = checksum(values.get(DATABASE, ""), values.get(NAME, ""))
     if stored is not None and stored != expected:

@@ -1,4 +1,4 @@
-"""Mapping from the columns of a data file to the table's current columns, matched by column id.
+"""Mapping from the columns of a data file to the table's current columns.
 
 A `Resolution` is created for each pair of schemas. If the schemas are equal, it costs nothing per row.
 """
@@ -20,7 +20,7 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """File column that stores the values of a requested column, possibly with a different name or type.
+    """File column that stores the values of a requested column.
 
     Attributes:
         name: The name of the column in the file.
@@ -39,7 +39,7 @@ class ColumnSource:
 
     @property
     def is_identical(self) -> bool:
-        """True if the column has the requested name, type and fields in the file, so that nothing is converted."""
+        """True if the column has the requested name, type and fields in the file."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
     @property
@@ -49,14 +49,13 @@ class ColumnSource:
 
 
 class Resolution:
-    """Mapping from the columns of a data file to the table's current columns, after renames and type changes.
+    """Mapping from the columns of a data file to the table's current columns.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
     even if another column of the file has this name.
     """
 
     def __init__(self, sources: Mapping[str, ColumnSource | None] | None = None, gone: Iterable[str] = ()) -> None:
-        """Create the mapping for a data file. `gone` contains the names of its columns that are not requested."""
         self._gone = frozenset(gone)
         self.sources = {
             name: source for name, source in (sources or {}).items() if source is None or not source.is_identical
@@ -64,11 +63,11 @@ class Resolution:
 
     @property
     def changes_nothing(self) -> bool:
-        """True if all requested columns have the same names and types in the file, so that nothing is converted."""
+        """True if all requested columns have the same names and types in the file."""
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """Return the file's name of a requested column, or None if the file lacks the column.
+        """Return the file's name of a requested column, or None.
 
         Raises UnsupportedTable if the file's values cannot be read as the column's current type.
         """
@@ -80,11 +79,11 @@ class Resolution:
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
-        """Return the file's names of the requested columns. Columns that the file lacks are left out."""
+        """Return the file's names of the requested columns."""
         return [file_name for name in names if (file_name := self.name_of(name)) is not None]
 
     def asked(self, names: Iterable[str]) -> list[str]:
-        """Convert names of file columns to current column names. Columns that are not requested are left out."""
+        """Convert names of file columns to current column names."""
         back = {source.name: name for name, source in self.sources.items() if source}
         return [
             back.get(name, name)
@@ -93,7 +92,7 @@ class Resolution:
         ]
 
     def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """Convert rows of the file to the requested columns `fields`. Missing columns become null."""
+        """Convert rows of the file to the requested columns, with null for missing columns."""
         by_name = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
@@ -138,7 +137,7 @@ NO_CHANGES = Resolution()
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """Map the columns of a data file with the schema `file` to the requested columns `asked`, by column id.
+    """Map the columns of a data file to the requested columns by column id.
 
     A column whose old values cannot be converted to its current type only causes an error when it is read.
     """

@@ -40,7 +40,7 @@ def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def retyped(values: A, kind: pa.DataType) -> A:
-    """Convert values to another type exactly, for `retype_column`. `is_retype` defines the supported types.
+    """Convert values to another type exactly.
 
     Raises pa.ArrowInvalid if a value cannot be represented in the new type.
     """

@@ -1,4 +1,4 @@
-"""Selection and concatenation of rows of Arrow tables that exceed the 2 GiB limit of string arrays.
+"""Selection and concatenation of rows that exceed the 2 GiB limit of string arrays.
 
 Arrow joins the chunks of a column before it takes rows from them, and a plain string array is limited to 2 GiB. These
 functions keep larger tables in chunks.
@@ -14,7 +14,7 @@ WHOLE_BYTES = 1 << 30
 
 
 def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows of an Arrow table at `positions`, in this order, without exceeding Arrow's size limits.
+    """Return the rows of an Arrow table at some positions, without exceeding size limits.
 
     Besides the result, it needs at most `WHOLE_BYTES` of memory.
 
@@ -56,7 +56,7 @@ def _address(buffer: pa.Buffer | None) -> int:
 
 
 def take_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """Return the values of one Arrow column at `positions`, without exceeding Arrow's size limits."""
+    """Return the values of an Arrow column at some positions, without exceeding size limits."""
     return take(pa.table([column], names=["column"]), positions).column(0)
 
 
@@ -82,7 +82,7 @@ def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
 
 
 def compact(rows: pa.Table) -> pa.Table:
-    """Combine the chunks of an Arrow table into one chunk, or into as few chunks as its size allows."""
+    """Combine the chunks of an Arrow table into as few chunks as its size allows."""
     if rows.nbytes < WHOLE_BYTES:
         return rows.combine_chunks()
     parts: list[list[pa.Table]] = [[]]

@@ -1,4 +1,4 @@
-"""Table schema with permanent column ids, as slots store it in JSON.
+"""Table schema with permanent column ids.
 
 This module converts schemas from and to JSON, assigns ids, and returns Arrow schemas. `timeline/columns/alterations.py`
 decides which changes are allowed and what they cost. `resolve.py` maps the columns of a file to requested columns.
@@ -19,10 +19,13 @@ from hoodoo.format.convert import convert_bounds
 from hoodoo.format.names import META_COLUMNS
 
 FIRST_ID = 5
-"""The first column id. Lower ids are those of Hudi's meta columns in Hudi's internal schema."""
+"""First column id.
+
+Lower ids are those of Hudi's meta columns in Hudi's internal schema.
+"""
 FIELD_ID = b"PARQUET:field_id"
 FIRST_META_ID = 100_001
-"""The first id of meta columns in Parquet files. It is larger than all column ids, so that ids stay unique."""
+"""First id of meta columns in Parquet files, larger than all column ids."""
 LAST_META_ID = FIRST_META_ID + len(META_COLUMNS) - 1
 _META_IDS = {name: FIRST_META_ID + number for number, name in enumerate(META_COLUMNS)}
 _LEAVES = {
@@ -48,7 +51,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table, or a nested field: the field of a struct, the item of a list, or the key or value of a map.
+    """Column of a table, or a nested field.
 
     Attributes:
         id: The permanent id.
@@ -82,7 +85,7 @@ class Column:
         return self.kind
 
     def field(self) -> pa.Field:
-        """Return the Arrow field of the column with column ids in its metadata, as in a Parquet file."""
+        """Return the Arrow field of the column with column ids in its metadata."""
         return pa.field(self.name, self._with_ids(), metadata=_id(self.id))
 
     def _with_ids(self) -> pa.DataType:
@@ -102,7 +105,7 @@ class Column:
             yield from child.walk()
 
     def of_kind(self, kind: str | pa.DataType) -> Column:
-        """Return a copy of the column with another type, and with its default value converted to that type."""
+        """Return a copy of the column with another type."""
         if self.kind == kind or self.default is None or isinstance(kind, str):
             return replace(self, kind=kind)
         if pa.types.is_string(kind):
@@ -110,7 +113,7 @@ class Column:
         return replace(self, kind=kind, default=convert_bounds(self.default, None, self.arrow, kind)[0])
 
     def to_json(self) -> Json:
-        """Convert the column to a JSON object for a slot."""
+        """Convert the column to a JSON object."""
         encoded: Json = {"id": self.id, "name": self.name}
         if self.kind == "struct":
             encoded["fields"] = [child.to_json() for child in self.children]
@@ -126,7 +129,7 @@ class Column:
 
     @staticmethod
     def from_json(said: Any) -> Column:
-        """Create a column from the JSON object in a slot.
+        """Create a column from its JSON object.
 
         Raises ValueError, TypeError or KeyError for any other value.
         """
@@ -167,7 +170,7 @@ def _id(number: int) -> dict[bytes, bytes]:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Table schema with permanent column ids, valid from some slot on.
+    """Table schema with permanent column ids.
 
     Attributes:
         id: The number of the schema, counted from 1.
@@ -184,12 +187,12 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """Arrow schema of the rows that readers get: names and types, with all columns nullable."""
+        """Arrow schema of the rows that readers get."""
         return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
 
     @cached_property
     def file_fields(self) -> dict[str, pa.Field]:
-        """Arrow fields of a data file by name, including meta columns, with column ids in the metadata."""
+        """Arrow fields of a data file by name, with column ids in the metadata."""
         meta = {name: pa.field(name, pa.string(), metadata=_id(number)) for name, number in _META_IDS.items()}
         return meta | {column.name: column.field() for column in self.columns}
 
@@ -205,7 +208,10 @@ class TableSchema:
 
     @cached_property
     def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
-        """The parent's id (0 for the top level) and the name of each column, by column id."""
+        """Parent id and name of each column by column id.
+
+        The parent id is 0 for the top level.
+        """
         parents = {column.id: (0, column.name) for column in self.columns}
         for parent in self.by_id.values():
             parents |= {child.id: (parent.id, child.name) for child in parent.children}
@@ -220,13 +226,13 @@ class TableSchema:
         return TableSchema(number, self.columns, last, self.hudi)
 
     def to_json(self) -> Json:
-        """Convert the schema to a JSON object for a slot."""
+        """Convert the schema to a JSON object."""
         encoded = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
         return encoded if self.hudi is None else encoded | {"hudi": [list(pair) for pair in self.hudi]}
 
     @staticmethod
     def from_json(said: Any) -> TableSchema:
-        """Create a table schema from the JSON object in a slot.
+        """Create a table schema from its JSON object.
 
         Raises ValueError, TypeError or KeyError for any other value.
         """
@@ -253,7 +259,7 @@ class TableSchema:
 
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
-    """Create columns from Arrow fields, with ids from `first` on, level by level. Returns them with the largest id."""
+    """Create columns from Arrow fields with consecutive ids, and return them with the largest id."""
     drafts = [_ColumnDraft(field.name, field.type) for field in fields]
     waiting, number = deque(drafts), first
     while waiting:
@@ -275,7 +281,7 @@ class _ColumnDraft:
 
 
 def kind_of(kind: pa.DataType) -> str | pa.DataType:
-    """Return the value of `Column.kind` for an Arrow type: 'struct', 'list', 'map', or the type itself."""
+    """Return 'struct', 'list' or 'map' for a nested Arrow type, or else the type itself."""
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_list(kind):
@@ -284,7 +290,7 @@ def kind_of(kind: pa.DataType) -> str | pa.DataType:
 
 
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Return the name and type of each child of a nested type: struct fields, list item, or map key and value."""
+    """Return the name and type of each child of a nested type."""
     if pa.types.is_struct(kind):
         return [(field.name, field.type) for field in kind]
     if pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""Partition transforms, such as day(ts), which generate a partition column from another column.
+"""Partition transforms, such as day(ts), which generate a partition column.
 
 Values are computed in UTC. A timestamp without a time zone is used unchanged.
 """
@@ -21,9 +21,9 @@ from hoodoo.redact import printable
 
 YEAR, MONTH, DAY, HOUR, BUCKET, TRUNCATE = "year", "month", "day", "hour", "bucket", "truncate"
 _TIMES = {YEAR: "Y", MONTH: "M", DAY: "D", HOUR: "h"}
-"""Time unit in numpy of each kind of transform."""
+# Time unit in numpy of each kind of transform.
 _NUMBERED = {BUCKET: "the number of buckets", TRUNCATE: "the width"}
-"""Kinds of transforms that require a number, and the meaning of the number."""
+# Kinds of transforms that require a number, and the meaning of the number.
 NUMBER_MAX = (1 << 31) - 1
 _SUFFIXES = {TRUNCATE: "trunc"}
 _LAST_CHARACTER = chr(0x10FFFF)
@@ -32,7 +32,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of the values of a column. None means unbounded."""
+    """Lower and upper bound of the values of a column, or None for unbounded."""
 
     least: Any = None
     greatest: Any = None
@@ -55,7 +55,6 @@ class Transform:
     number: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the transform. Raises OptionError."""
         if self.kind not in _TAKES:
             raise OptionError(
                 f"Transform is unknown: expected {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind"
@@ -202,7 +201,7 @@ def transform_of(text: str) -> Transform:
 
 
 def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
-    """Return the type of the partition column that a transform generates from a column of the type `kind`.
+    """Return the type of the partition column that a transform generates.
 
     Raises:
         SchemaError: The transform does not support columns of this type.
@@ -220,7 +219,7 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
 
 
 def values(transform: Transform, column: pa.Array) -> pa.Array:
-    """Compute the partition values that a transform generates from the values of `column`. Null stays null.
+    """Compute the partition values that a transform generates from a column.
 
     Results for values that `unfit` selects are undefined.
     """
@@ -232,7 +231,7 @@ def values(transform: Transform, column: pa.Array) -> pa.Array:
 
 
 def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
-    """Return a boolean mask of the integers whose truncated value would be below the minimum of their type."""
+    """Return a mask of the integers whose truncated value would be too small for their type."""
     if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
         return np.zeros(len(column), bool)
     numbers, least = _to_int64(column), np.iinfo(column.type.to_pandas_dtype()).min
@@ -389,7 +388,7 @@ _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     BUCKET: (_is_hashed, "an integer, string, binary, date, timestamp, or decimal of at most 18 digits"),
     TRUNCATE: (_is_text_or_integer, "a string or an integer"),
 }
-"""Supported column types of each kind of transform, and their description."""
+# Supported column types of each kind of transform, and their description.
 
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""Avro codec: conversion of Arrow columns to Avro records and back, without a Python object per row."""
+"""Avro codec: conversion of Arrow columns to Avro records and back."""

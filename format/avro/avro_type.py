@@ -24,12 +24,9 @@ TEXT_MAX = 1 << 20
 DEPTH_MAX = 64
 """Maximum nesting depth of an Avro schema."""
 _NODES_MAX = 1 << 16
-"""Maximum number of types in one Avro schema after references are resolved.
-
-A schema of a few hundred bytes can expand to billions of types.
-"""
+# Maximum number of types in one Avro schema. A schema of a few hundred bytes can expand to billions of types.
 _SIZE_MAX = 1 << 20
-"""Maximum size in bytes of a `fixed` value."""
+# Maximum size in bytes of a `fixed` value.
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -1,4 +1,4 @@
-"""Decoder of Avro records to Arrow columns, field by field, for records of hoodoo or of any Java writer.
+"""Decoder of Avro records to Arrow columns, field by field.
 
 All records are read field by field: a cursor contains the position of each record's next field, and reading a field
 advances all positions. The bytes are not trusted. A position is only used after it was compared with the end of its
@@ -26,9 +26,9 @@ from hoodoo.format.avro.varint import LENGTH_MAX, decoded, unzigzag
 from hoodoo.format.buffers import words_at
 
 _ROWS = 1 << 15
-"""Maximum number of records decoded at a time, so that the arrays of the cursor stay in the CPU cache."""
+# Maximum number of records decoded at a time, so that the arrays of the cursor stay in the CPU cache.
 _BYTES = 1 << 26
-"""Maximum bytes of records decoded at a time, unless a single record is larger."""
+# Maximum bytes of records decoded at a time, unless a single record is larger.
 
 Buffer = bytes | memoryview | np.ndarray
 
@@ -56,7 +56,7 @@ def decode_records(
 def decode_spans(
     raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Decode Avro records at known start and end positions to an Arrow table, like `decode_records`.
+    """Decode Avro records at known start and end positions to an Arrow table.
 
     `starts` and `ends` are positions in `raw` (int64[n] each, ascending, within it).
     """

@@ -20,15 +20,15 @@ from hoodoo.format.buffers import byte_strings
 from hoodoo.format.rows import compact
 
 _ROWS = 1 << 15
-"""Maximum number of rows encoded at a time, so that intermediate arrays stay in the CPU cache."""
+# Maximum number of rows encoded at a time, so that intermediate arrays stay in the CPU cache.
 _BYTES = 1 << 26
-"""Maximum Arrow bytes encoded at a time. A bit may become two bytes, and a binary array is limited to 2 GiB."""
+# Maximum Arrow bytes encoded at a time. A bit may become two bytes, and a binary array is limited to 2 GiB.
 
 _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 
 
 def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Encode rows as Avro records. Returns the bytes (uint8), and the start of each record (int64[n + 1]).
+    """Encode rows as Avro records, and return their bytes and the start of each record.
 
     Each record is preceded by its length as a big-endian int32.
 
@@ -51,7 +51,7 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
 
 
 def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = None) -> pa.Array:
-    """Encode columns as the Avro fields of one record per row. Returns a binary array.
+    """Encode columns as the Avro fields of one record per row, in a binary array.
 
     `prefixes` are binary arrays that precede the fields unchanged.
     """

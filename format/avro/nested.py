@@ -1,4 +1,4 @@
-"""Decoder of Avro arrays, maps and inner records to Arrow, value by value with fastavro.
+"""Decoder of Avro arrays, maps and inner records to Arrow.
 
 fastavro receives a schema without logical types, because Python's dates and decimals have smaller ranges than Arrow's.
 fastavro only receives the bytes of one record at a time, and each item has at least one byte (see `avro_type`). A wrong
@@ -24,7 +24,7 @@ from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions
 def read_nested(
     data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True
 ) -> tuple[pa.Array | None, np.ndarray]:
-    """Decode an array, map or record field of each Avro record. Returns the values and their lengths in bytes.
+    """Decode a nested field of each Avro record, and return the values and their sizes.
 
     The values start at `at` (int64[n]), and are not read past `ends` (int64[n]). If `wanted` is False, the returned
     values are None.

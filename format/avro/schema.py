@@ -1,4 +1,4 @@
-"""Conversion of schemas: input schema to table schema, and table schema to Hudi's Avro schema and back.
+"""Conversion between input schemas, table schemas and Hudi's Avro schemas.
 
 `normalise` converts an input schema to the schema that a table returns, or rejects it. `avro_schema` and `arrow_schema`
 convert between the table schema and the Avro schema. Values are converted in `encode` and `decode`. Facts:
@@ -162,12 +162,12 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, tuple[
 
 
 def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
-    """Return Hudi's Avro schema of a table as compact JSON, as stored in commits, properties and log blocks."""
+    """Return Hudi's Avro schema of a table as compact JSON."""
     return json.dumps(avro_schema(table_name, schema, meta), separators=(",", ":"))
 
 
 def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
-    """Return Hudi's Avro schema of a table with the columns of `schema`, which must be normalized.
+    """Return Hudi's Avro schema of a table with normalized columns.
 
     With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
     `<table>_record` in namespace `hoodie.<table>`, and nested records are named by their path.

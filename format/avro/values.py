@@ -11,11 +11,11 @@ import pyarrow as pa
 from hoodoo.format.buffers import words_at
 
 MARGIN = 16
-"""Number of padding bytes before and after the values, so that words can be read at every position."""
+"""Number of padding bytes before and after the values."""
 
 
 class Damaged(Exception):
-    """Internal exception for an Avro field that cannot be read. The message is the reason.
+    """Internal exception for an Avro field that cannot be read.
 
     A caller that has the name of the field converts it to CorruptTable.
     """
@@ -28,7 +28,7 @@ def demand(holds: np.ndarray, otherwise: str) -> None:
 
 
 def dense_positions(present: np.ndarray) -> pa.Array:
-    """Return for each row the index of its value among the present values, or null for a row without a value.
+    """Return for each row the index of its value among the present values, or null.
 
     `take` with these indices converts an array of the present values to one value or null per row. `present` (bool[n])
     marks the rows with a value.
@@ -69,7 +69,10 @@ def _decode_int128(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) ->
 
 
 def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
-    """Convert enum indices to their names. Null stays null. Raises Damaged for an index without a name."""
+    """Convert enum indices to their names.
+
+    Raises Damaged for an index without a name.
+    """
     present = at.drop_null().to_numpy()
     demand((present >= 0) & (present < len(names)), "an enum index has no symbol")
     return pa.array(names, pa.string()).take(at)

@@ -16,7 +16,7 @@ _ALL_STOPS = _U64(0x8080808080808080)
 
 
 def zigzag(values: np.ndarray) -> np.ndarray:
-    """Convert signed integers (int64[n]) to zigzag encoding (uint64[n]), which maps numbers near 0 to small numbers."""
+    """Convert signed integers to zigzag encoding, which maps numbers near 0 to small numbers."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
@@ -26,7 +26,7 @@ def unzigzag(coded: np.ndarray) -> np.ndarray:
 
 
 def encoded(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Encode zigzag integers as variable-length bytes. Returns uint8[n, w] and the lengths (int64[n]).
+    """Encode zigzag integers as variable-length bytes, and return the bytes and lengths.
 
     The first `lengths[i]` bytes of row i are used. w is the largest length.
     """
@@ -68,7 +68,7 @@ def _join_from_bytes(x: np.ndarray) -> np.ndarray:
 
 
 def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Decode the variable-length integers at the positions `at`. Returns zigzag integers (uint64[n]) and lengths.
+    """Decode the variable-length integers at some positions, and return integers and lengths.
 
     The lengths are in bytes (int64[n]). `words` is the view of eight bytes at every position of `data`. Ten bytes must
     be readable at each position. A number that does not end within 64 bits has the length LENGTH_MAX + 1, and its value

@@ -1,4 +1,4 @@
-"""Codec for Hudi's log files, which consist of blocks of rows, deletes and rollback commands.
+"""Codec for Hudi's log files, which consist of blocks.
 
 Lengths at the start and the end of each block make damage detectable. Other modules decide which instants are
 committed, and which version of a row is current. Facts: docs/format.md, "Log files". The layout of a block, with all
@@ -47,10 +47,10 @@ __all__ = [
 
 MAGIC = b"#HUDI#"
 BLOCK_MAX = 8 << 20
-"""Maximum size in bytes of the content of a written block. A block with a single record may be larger."""
+"""Maximum size in bytes of the content of a written block with several records."""
 
 BLOCK_READ_MAX = 1 << 30
-"""Maximum size in bytes of the content of a block that can be read. It also limits the size of a row."""
+"""Maximum size in bytes of the content of a block that can be read."""
 _PARQUET_FROM = 32  # rows; fewer rows are smaller in Avro, and can be decoded together with those of other files
 _SMALL = 1 << 18  # bytes of content; blocks up to this size are decoded together
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
@@ -65,12 +65,12 @@ _INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _POSITIONS, _IS_PAR
     8,
 )
 _ENTRIES_MAX = 64
-"""Maximum number of header entries in a block. Hudi defines nine keys."""
+# Maximum number of header entries in a block. Hudi defines nine keys.
 
 
 @dataclass(frozen=True)
 class DataBlock:
-    """Block of a log file with rows that an instant wrote, including Hudi's meta columns.
+    """Block of a log file with rows that an instant wrote.
 
     Attributes:
         instant: The instant that wrote the rows.
@@ -87,7 +87,7 @@ class DataBlock:
 
 @dataclass(frozen=True)
 class RollbackBlock:
-    """Rollback block of a log file. Readers must ignore the blocks of the instant `target`.
+    """Block of a log file that makes readers ignore the blocks of the instant `target`.
 
     Only tables of version 6 have rollback blocks.
     """
@@ -197,7 +197,7 @@ def _require_readable(row: int, size: int) -> None:
 
 
 def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
-    """Encode a block of change data for a log file. Returns its bytes in pieces.
+    """Encode a block of change data for a log file, and return its bytes in pieces.
 
     The block contains `count` Avro records with the schema `schema` (Avro JSON). Each record in `records` is preceded
     by its length.
@@ -210,7 +210,7 @@ def change_block(instant: str, schema: str, count: int, records: bytes | memoryv
 
 
 def hfile_block(instant: str, schema: str, content: bytes) -> bytes:
-    """Encode a log block for Hudi's metadata table: an HFile of records with the schema `schema` (Avro JSON)."""
+    """Encode a log block for Hudi's metadata table, with an HFile of records."""
     return b"".join(_encode_block(_HFILE, _header_bytes({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
@@ -529,13 +529,13 @@ def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 
 def rolled_back(data: bytes | memoryview) -> frozenset[str]:
-    """Return the instants that commands in a log file roll back."""
+    """Return the instants that a log file rolls back."""
     commands = (frame for frame in _frames(memoryview(data).cast("B"), False) if frame.kind == _COMMAND)
     return frozenset(frame.text(_TARGET_INSTANT_TIME) for frame in commands)
 
 
 def base_instants(data: bytes | memoryview) -> list[str]:
-    """Return the instant of the base file that each block of a log file refers to, or '' for a block without one.
+    """Return the instant of the base file that each block of a log file refers to, or ''.
 
     Raises CorruptTable if the file is damaged.
     """

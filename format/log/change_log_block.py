@@ -1,4 +1,4 @@
-"""Codec for Hudi's change logs, which record the inserts, updates and deletes of one rewrite of a base file.
+"""Codec for Hudi's change logs, which record the rows that a rewrite changed.
 
 The format is Hudi's supplemental logging. This module converts between bytes and Arrow tables. Other modules decide
 which rows changed, and when a change log is written. Facts: docs/format.md 10.6. There are three modes, with these
@@ -42,7 +42,7 @@ _OPS = (INSERT, UPDATE, DELETE)
 
 
 def mode_of(properties: Mapping[str, str]) -> str:
-    """Return the change log mode from a table's properties, or '' if the table does not keep a change log.
+    """Return the change log mode from a table's properties, or '' without a change log.
 
     Raises UnsupportedTable for an unknown mode.
     """
@@ -59,12 +59,12 @@ def mode_of(properties: Mapping[str, str]) -> str:
 
 
 def columns_of(mode: str) -> tuple[str, ...]:
-    """Return the columns of a change log with the given mode, such as 'op' and 'record_key'."""
+    """Return the columns of a change log with the given mode."""
     return tuple(name for name in _FIELDS[mode] if name != _TS)
 
 
 def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
-    """Return the Avro schema of the records in a change log, as JSON. `schema` has the table's own columns.
+    """Return the Avro schema of the records in a change log, as JSON.
 
     The type of the second row image refers to the type of the first by name, as Avro requires.
     """
@@ -86,7 +86,7 @@ def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
 def encode(
     instant: str, table_name: str, schema: pa.Schema, mode: str, changes: pa.Table
 ) -> Iterator[bytes | memoryview]:
-    """Encode row changes as the blocks of a change log. Yields their bytes in pieces.
+    """Encode row changes as the blocks of a change log, and yield their bytes in pieces.
 
     `schema` has the table's own columns. A block has at most 8 MiB. Without changes, one block without records is
     written.
@@ -108,7 +108,7 @@ def encode(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Row changes of one instant in a change log. `mode` determines the columns of `rows`."""
+    """Row changes of one instant in a change log."""
 
     instant: str
     mode: str
@@ -116,7 +116,7 @@ class ChangeBlock:
 
 
 def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
-    """Decode the blocks of a change log. The fields of a block determine its mode.
+    """Decode the blocks of a change log.
 
     Raises CorruptTable for damage, and UnsupportedTable for unknown fields.
     """
@@ -166,7 +166,7 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
 
 
 def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = NO_CHANGES) -> pa.Table:
-    """Convert the row images of a change log to columns with the names and types of `schema`.
+    """Convert the row images of a change log to columns of a schema.
 
     A column that the image lacks is null. A null image becomes a row of nulls. `resolution` maps the columns of the
     image to the columns of `schema`.

@@ -57,7 +57,7 @@ _Spans = tuple[np.ndarray, np.ndarray]
 def read_damaged_log(
     data: bytes | memoryview, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool
 ) -> Iterator[tuple[int, Found]]:
-    """Read a log file that may be damaged. Yields readable blocks, and an Unreadable for each damaged part.
+    """Read a damaged log file, and yield its readable and its unreadable blocks.
 
     Results are in the order of the file, each with the index of its block.
 

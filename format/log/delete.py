@@ -1,4 +1,4 @@
-"""Codec for the content of delete blocks in log files: Hudi's HoodieDeleteRecordList, version 3.
+"""Codec for the content of delete blocks in log files.
 
 A delete has a record key and its partition path. It may have an ordering value, in a small wrapper record that
 determines the type of the value. In tables with several ordering columns, a delete has an array with one wrapper for
@@ -32,7 +32,7 @@ _VERSION = 3
 _VALUE = "value"
 _HEAD = struct.Struct(">ii")
 _ROWS = 1 << 18
-"""Maximum number of deletes in one block. With keys of usual length, the block has about 16 MiB."""
+# Maximum number of deletes in one block. With keys of usual length, the block has about 16 MiB.
 _SHAPES_MAX = 1000  # a null changes the shape, so n columns have up to 2^n shapes; undamaged deletes have few columns
 _WRAPPED_DECIMAL = pa.decimal128(30, 15)
 
@@ -58,15 +58,15 @@ LocalDateWrapper, which is encoded like a DateWrapper.
 
 _VARINT, _SIZED = -1, -2
 _WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
-"""Size in bytes of a value of each branch, or the encoding of its size."""
+# Size in bytes of a value of each branch, or the encoding of its size.
 
 _WRITTEN: dict[pa.DataType, int] = {
     **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
     pa.timestamp("us"): _TIMESTAMP,
 }
-"""Union branch that is written for each type of ordering column, except decimals."""
+# Union branch that is written for each type of ordering column, except decimals.
 _Shape: TypeAlias = "tuple[int, ...]"
-"""Structure of an array of ordering values: _VARINT for a count or size, or the union branch of a value."""
+# Structure of an array of ordering values: _VARINT for a count or size, or the union branch of a value.
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 
 
 def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, bytes]]:
-    """Encode deletes as the contents of one or more delete blocks. Yields each content with its range of records.
+    """Encode deletes as the contents of delete blocks, and yield each with its range of records.
 
     A content has at most `limit` bytes, unless a single record is longer. All records of a content have ordering values
     of the same types.
@@ -123,7 +123,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 
 
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Divide encoded records into ranges of at most `limit` bytes. A larger record gets its own range.
+    """Divide encoded records into ranges of at most `limit` bytes.
 
     offsets: int64[n + 1], the start of each record and the end of the last one.
     """
@@ -212,7 +212,7 @@ def _to_java_decimals(ordering: pa.Array) -> pa.Array:
 
 
 def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
-    """Decode the content of a delete block. Returns one DeleteBlock for each kind of ordering value in it.
+    """Decode the content of a delete block, with one result per kind of ordering value.
 
     Raises:
         CorruptTable: The bytes are damaged.
@@ -240,23 +240,19 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
         raise CorruptTable(f"Delete block of instant {instant} is damaged: {e}. Restore the file from a backup.") from e
 
 
-class _Spans(NamedTuple):
-    """Start, end and kind of each record in the content of a delete block.
-
-    The kind is the branch of the union `orderingVal`. For a record with several values, it is _ARRAY plus the index of
-    its shape in `shapes`.
-    """
-
+class _RecordSpans(NamedTuple):
+    # The kind of a record is the branch of the union `orderingVal`. For a record with several values, it is _ARRAY plus
+    # the index of its shape in `shapes`.
     starts: list[int]
     ends: list[int]
     kinds: list[int]
     shapes: dict[_Shape, int]
 
 
-def _find_records(avro: bytes) -> _Spans:
+def _find_records(avro: bytes) -> _RecordSpans:
     # The format does not store the lengths of records, so this loop finds them. The values are then read by column.
     # Each record has at least three bytes, so the loop ends at the end of the bytes even if a count is wrong.
-    spans = _Spans([], [], [], {})
+    spans = _RecordSpans([], [], [], {})
     try:
         count, at = _read_varint(avro, 0)
         while count:
@@ -272,7 +268,7 @@ def _find_records(avro: bytes) -> _Spans:
     return spans
 
 
-def _find_block_records(avro: bytes, at: int, count: int, spans: _Spans) -> int:
+def _find_block_records(avro: bytes, at: int, count: int, spans: _RecordSpans) -> int:
     for _ in range(count):
         spans.starts.append(at)
         for _ in ("recordKey", "partitionPath"):

@@ -1,4 +1,4 @@
-"""Codec for the content of Parquet log blocks (type 5): a Parquet file of one row group, encoded like a base file.
+"""Codec for the content of Parquet log blocks.
 
 The content has about a third of the size of Avro, and a reader of one column decodes only that column. The content
 contains no statistics, because the slot stores them.
@@ -16,7 +16,7 @@ from hoodoo.format.parquet import encodings
 
 
 def encode_parquet(rows: pa.Table, limit: int) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Encode rows as the contents of one or more Parquet log blocks. Yields the row range and bytes of each.
+    """Encode rows as Parquet log blocks, and yield the row range and bytes of each block.
 
     `rows` has the five meta columns first. The rows of a block have at most `limit` bytes in memory, unless a single
     row is larger.

@@ -25,19 +25,19 @@ from hoodoo.format.rows import take
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
 ROW_ORDER = "hoodoo.row_order"
-"""Key of the footer entry with the digest of the row order. The index entry contains the same digest."""
+"""Key of the footer entry with the digest of the row order."""
 BATCH_ROWS = 65_536  # number of rows that readers hold in memory, unless a merge needs more
 _GROUP_ROWS_MIN = 64
 _DIGITS = 10
-"""Number of digits of the row number in a sequence number."""
+# Number of digits of the row number in a sequence number.
 _LOW_DIGITS = (np.arange(1000)[:, None] // (100, 10, 1) % 10 + ord("0")).astype(np.uint8)
-"""uint8[1000, 3]: the last three digits of a thousand consecutive numbers."""
+# uint8[1000, 3]: the last three digits of a thousand consecutive numbers.
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Bytes of an encoded base file, with its row count, column statistics, and smallest and largest key."""
+    """Bytes of an encoded base file, with its row count, statistics and key range."""
 
     data: pa.Buffer
     rows: int
@@ -85,7 +85,7 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Read the footer entries of a base file: Hudi's bloom filter and key range, and the digest of the row order.
+    """Read the footer entries of a base file, such as Hudi's bloom filter and key range.
 
     Raises CorruptTable with the path `path`.
     """
@@ -99,7 +99,7 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
 
 
 class Writer:
-    """Streaming writer of a base file. It holds the rows of one row group in memory.
+    """Streaming writer of a base file, which holds one row group in memory.
 
     The values of the first row group determine the encodings of the columns. A row group ends after `row_group_rows`
     rows, or earlier if they take `row_group_bytes` in memory.
@@ -132,7 +132,7 @@ class Writer:
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows, which have Hudi's five meta columns first. Constant columns may be dictionaries.
+        """Append rows with Hudi's five meta columns first.
 
         At least one call is required, even without rows, because it determines the schema.
         """
@@ -181,7 +181,7 @@ class Writer:
         return pa.field(field.name, kind, metadata=field_with_id.metadata)
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
-        """Write the remaining rows and the footer entries. Returns the column statistics of the file.
+        """Write the remaining rows and the footer, and return the column statistics.
 
         The statistics contain the table's own columns and the commit time.
         """
@@ -197,7 +197,7 @@ class Writer:
 
 
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
-    """Encode rows, which have the five meta columns first, as a base file in memory.
+    """Encode rows with Hudi's meta columns as a base file in memory.
 
     Constant columns may be dictionaries. `footer` contains the footer entries of an earlier file with exactly the same
     keys. By default, the entries are computed.
@@ -212,7 +212,7 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
 
 @dataclass(frozen=True)
 class Footer:
-    """Expected content of a base file's footer, as recorded in the slot. Parquet footers have no checksum.
+    """Expected content of a base file's footer.
 
     Attributes:
         rows: The number of rows.
@@ -225,8 +225,7 @@ class Footer:
     schema: pa.Schema | None = None
 
     def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
-        """Raise pa.ArrowInvalid if the footer of a base file differs from the row count or columns that the slot
-        recorded.
+        """Raise pa.ArrowInvalid if the footer of a base file differs from the expected footer.
 
         The footer has the columns `found`, whose names are `there`.
         """
@@ -328,7 +327,7 @@ class RowGroups:
             return bytes(self._source.read_at(column.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read the rows of one row group of a base file, with the columns `columns` or with all columns.
+        """Read the rows of one row group of a base file.
 
         Raises CorruptTable if the file is damaged.
         """

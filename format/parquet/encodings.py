@@ -1,4 +1,4 @@
-"""Choice of the Parquet encoding of each column of a base file, based on a sample of its first row group.
+"""Choice of the Parquet encoding of each column of a base file.
 
 docs/format.md 7 lists the encodings that other engines read. Spark 3.5 cannot read BYTE_STREAM_SPLIT.
 DELTA_LENGTH_BYTE_ARRAY stores the lengths of strings separately from their bytes, which halves the time of zstd.
@@ -37,7 +37,7 @@ class Encodings(NamedTuple):
 
 
 def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
-    """Choose the Parquet encoding of each column for a row group. Columns in `plain` are encoded as PLAIN."""
+    """Choose the Parquet encoding of each column for a row group."""
     chosen = Encodings([], {})
     for field in rows.schema:
         if pa.types.is_dictionary(field.type):
@@ -55,7 +55,7 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether values of a column repeat so often that a dictionary saves bytes and fits into its page."""
+    """Return whether values of a column repeat so often that a dictionary saves bytes."""
     sample = _evenly_spaced_sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:

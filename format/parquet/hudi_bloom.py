@@ -1,4 +1,4 @@
-"""Apache Hudi's bloom filter of record keys in the footer of a base file (type SIMPLE).
+"""Apache Hudi's bloom filter of record keys in the footer of a base file.
 
 Java writers that use the BLOOM index require the filter in every base file, even in a file without rows. hoodoo's own
 index does not use it.
@@ -31,22 +31,20 @@ _HEADER = struct.Struct(">iibi")
 _VERSION, _MURMUR = -1, 1
 _M = np.uint32(0x5BD1E995)
 _ROWS = 1 << 13
-"""Number of keys hashed at a time, so that their words stay in the L2 cache."""
+# Number of keys hashed at a time, so that their words stay in the L2 cache.
 _BITS_MAX = (1 << 31) - 1
-"""Maximum number of bits of a filter, because Java stores the size in an int."""
+# Maximum number of bits of a filter, because Java stores the size in an int.
 
 
 _STRETCH = 1.25
-"""Maximum ratio of the keys in a filter to its planned keys. At this ratio, the error rate is 4e-3 instead of 1e-3."""
+# Maximum ratio of the keys in a filter to its planned keys. At this ratio, the error rate is 4e-3 instead of 1e-3.
 _FULL = 1 - 2**-_STRETCH
-"""Share of bits that are set in a filter with `_STRETCH` times the keys that it was sized for.
-
-The keys that a filter is sized for set half of its bits. Deleted keys count too.
-"""
+# Share of set bits with `_STRETCH` times the planned keys. The planned keys set half of the bits. Deleted keys count
+# too.
 
 
 class FooterEntries:
-    """Incremental builder of the bloom filter and the key range in the footer of a base file.
+    """Incremental builder of the bloom filter and the key range in a footer.
 
     The filter is sized for `capacity` keys.
     """
@@ -57,7 +55,7 @@ class FooterEntries:
         self._extremes: list[tuple[str, str]] = []
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Add record keys to the bloom filter and the key range. Raises KeyValueError if a key is null."""
+        """Add record keys to the bloom filter and the key range."""
         if keys.null_count:
             raise KeyValueError(
                 f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows."
@@ -82,19 +80,19 @@ class FooterEntries:
 
 
 def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
-    """Return the footer entries for all record keys of a base file: bloom filter and key range."""
+    """Return the bloom filter and the key range of record keys as footer entries."""
     builder = FooterEntries(len(keys), error_rate)
     builder.add(keys)
     return builder.entries()
 
 
 def has_room(keys: int, added: int) -> bool:
-    """Return whether a bloom filter that was sized for `keys` keys has room for `added` more keys."""
+    """Return whether a bloom filter for `keys` keys has room for `added` more keys."""
     return keys + added <= _STRETCH * keys
 
 
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """Add record keys to the bloom filter and the key range in the footer entries of an older base file.
+    """Add record keys to the footer entries of an older base file.
 
     Returns {} if the filter is full or cannot be extended, so that it must be rebuilt.
     """
@@ -121,7 +119,7 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return a boolean mask of the keys that a bloom filter may contain. False results are exact.
+    """Return a mask of the keys that a bloom filter may contain.
 
     Raises CorruptTable if `encoded` is not a SIMPLE filter.
     """
@@ -182,9 +180,9 @@ def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
 
 
 class _Murmur:
-    """Hadoop's 32-bit MurmurHash2 for keys that have the same number of complete 4-byte words.
+    """Hadoop's 32-bit MurmurHash2 for keys with the same number of 4-byte words.
 
-    The parts that do not depend on the seed are computed once. The bytes of the tail are sign-extended, as in Java.
+    The parts that do not depend on the seed are computed once. The bytes of the tail are sign-extended.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:

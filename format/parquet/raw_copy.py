@@ -1,4 +1,4 @@
-"""Writer of base files that copies row groups from other base files as raw bytes, without decoding.
+"""Writer of base files that copies row groups without decoding them.
 
 Only the constant column of file names is encoded again. The caller can pass further columns, which replace the columns
 with the same names. The footer is written with the new offsets. Page checksums stay valid, because pages do not change.
@@ -34,7 +34,7 @@ _ORDINAL_MAX = (1 << 15) - 1
 
 
 class CannotCopy(ValueError):
-    """Error for a base file that cannot be copied as raw bytes, so that the caller must decode it.
+    """Error for a base file that must be decoded, because its bytes cannot be copied.
 
     The files have different schemas or writers, or a file is encrypted, damaged or unusual.
     """
@@ -42,14 +42,14 @@ class CannotCopy(ValueError):
 
 @dataclass
 class CopySource:
-    """Base file from which row groups are copied: its bytes and its parsed footer."""
+    """Base file from which row groups are copied."""
 
     data: pa.Buffer
     footer: Struct
 
     @staticmethod
     def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
-        """Parse the footer of a base file. Raises CannotCopy if the file cannot be copied as raw bytes.
+        """Parse the footer of a base file to copy.
 
         `whole` is True if the file has all columns of a base file, including the column of file names.
         """
@@ -93,7 +93,7 @@ class CopySource:
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
-        """Return the schema in the footer, without the name of the root element, which depends on the writer.
+        """Return the schema in the footer, without the name of the root element.
 
         `with_ids=False` also omits the field ids of the columns, which do not affect their layout.
         """
@@ -103,7 +103,7 @@ class CopySource:
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
 
     def key_values(self) -> dict[str, str]:
-        """Return the key-value metadata in the footer. Raises CannotCopy if it is not valid UTF-8."""
+        """Return the key-value metadata in the footer."""
         entries = self.footer[_KEY_VALUES][1][1] if _KEY_VALUES in self.footer else []
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
@@ -111,7 +111,7 @@ class CopySource:
             raise CannotCopy(f"An entry in the Parquet footer of a base file is invalid: {problem}") from None
 
     def writer(self) -> bytes:
-        """Return the name of the program that wrote the file, on which readers base their trust in the statistics.
+        """Return the name of the program that wrote the file.
 
         All releases of Arrow count as the same writer.
         """
@@ -172,7 +172,7 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
 
 
 class Copier:
-    """Writer of a new base file that copies row groups of other base files to `sink` (anything with `write`).
+    """Writer of a new base file that copies row groups of other base files.
 
     The copied files must be compatible (`require_fit`). The new file has the schema of the file `like`, by default of
     the first copied file.
@@ -192,13 +192,13 @@ class Copier:
         self._at += len(data)
 
     def add(self, source: CopySource) -> None:
-        """Copy all row groups of a base file. Row groups without rows are left out."""
+        """Copy all row groups of a base file, except empty ones."""
         self._first = self._first or source
         for group in source.groups():
             self.add_group(source, group)
 
     def add_group(self, source: CopySource, group: Struct, anew: CopySource | None = None) -> None:
-        """Copy one row group, optionally with new values for some columns. A row group without rows is left out.
+        """Copy one row group, optionally with new values for some columns.
 
         Args:
             source: The file that contains the row group.
@@ -256,7 +256,7 @@ class Copier:
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer with the metadata `key_values`, and return the column statistics of the new file.
+        """Write the footer, and return the column statistics of the new file.
 
         The statistics contain the table's own columns and the commit time.
         """

@@ -1,4 +1,4 @@
-"""Column statistics of data files (minimum, maximum and null count), which readers use to skip files.
+"""Column statistics of data files, which readers use to skip files.
 
 Statistics are JSON values in slots and checkpoints. A bound that is long, or that JSON cannot represent exactly, is
 left out. A missing bound means that any value is possible.
@@ -23,7 +23,7 @@ Stats = dict[str, list[Any]]
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Return whether a type has usable statistics: its values sort in the same order in Parquet, Arrow and Python."""
+    """Return whether the values of a type sort in the same order in Parquet, Arrow and Python."""
     t = pa.types
     return (
         t.is_integer(kind)
@@ -37,7 +37,7 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def to_json(value: Any) -> Any:
-    """Convert a minimum or maximum to a JSON value, or to None if JSON cannot represent it.
+    """Convert a minimum or maximum to a JSON value, or to None.
 
     Times become microseconds since 1970, dates days since 1970, and decimals strings.
     """
@@ -55,7 +55,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Convert the JSON value of a minimum or maximum back to a Python value of the column's type.
+    """Convert the JSON value of a minimum or maximum to a value of the column's type.
 
     Returns None (no bound) for a time that Python cannot represent.
     """
@@ -73,7 +73,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Convert the JSON value of a minimum or maximum, which is not None, to a comparable value.
+    """Convert the JSON value of a minimum or maximum to a comparable value.
 
     Times stay numbers, so that every year is possible.
     """
@@ -136,7 +136,7 @@ def of_table(rows: pa.Table) -> Stats:
 def union(
     whole: Sequence[Mapping[str, list[Any]]], schema: pa.Schema, partial: Sequence[Mapping[str, list[Any]]] = ()
 ) -> Stats:
-    """Combine the column statistics of several files. A column is left out if a file in `whole` lacks it.
+    """Combine the column statistics of several files.
 
     `partial` contains the statistics of files that only have some columns, and whose rows are also in other files.
     """

@@ -1,4 +1,4 @@
-"""Codec for timeline files: one Avro record in an object container file, as a plain dict.
+"""Codec for timeline files, which contain one Avro record each.
 
 The decoder has limits that protect it from damaged or hostile files. Layout: docs/format.md section 4.3; container:
 Avro specification, "Object Container Files".
@@ -21,18 +21,18 @@ from hoodoo.format import leb128
 from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
-"""Maximum bytes of a timeline file. A commit that writes a million files has about 200 MB."""
+"""Maximum bytes of a timeline file."""
 SCHEMA_CAP = 1 << 20
 """Maximum bytes of the Avro schema in a timeline file."""
 NESTING_CAP = 32
-"""Maximum nesting depth of the schema. The deepest schema of Apache Hudi (clustering plans) has 14 levels."""
+"""Maximum nesting depth of the schema."""
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 
 
 def encode(kind: str, record: dict[str, Any]) -> bytes:
-    """Encode a timeline file with one record. `kind` is the name of its schema, such as 'HoodieCommitMetadata'.
+    """Encode a timeline file with one record.
 
     Equal records give equal bytes. Missing fields take their defaults.
 

@@ -1,4 +1,4 @@
-"""Conversion of commit metadata in JSON, as in tables of version 6, to the equivalent Avro record.
+"""Conversion of commit metadata in JSON to the equivalent Avro record.
 
 Jackson writes the JSON from the same classes as Hudi's Avro records, so the field names are the same. The JSON also has
 some fields that the Avro schemas lack.
@@ -13,7 +13,7 @@ from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 
 def in_avro(kind: str, said: Any) -> bytes:
-    """Convert a timeline file of table version 6, as parsed JSON, to the Avro format of newer table versions.
+    """Convert a timeline file of table version 6 to the Avro format of newer versions.
 
     Fields that the schema lacks are left out, and null fields take their defaults. Raises ValueError if `said` is not a
     record of the given `kind`.

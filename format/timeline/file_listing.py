@@ -1,4 +1,4 @@
-"""Encoder for records of the partition `files` in Hudi's metadata table, which list the files of a table.
+"""Encoder for records of Hudi's metadata table that list the files of a table.
 
 The records are encoded with the metadata table's own schema, which the caller passes. Facts: docs/format.md 13.6.
 """
@@ -22,11 +22,11 @@ ROOT = "."
 _PARTITION_LIST, _FILES = 1, 2
 _FIELDS = ("key", "type", "filesystemMetadata")
 Changes = Mapping[str, Mapping[str, int | None]]
-"""Size in bytes of each added file, or None for a removed file, by partition and file name."""
+"""Size in bytes of each added file, or None for a removed file."""
 
 
 def full_schema(text: str) -> str | None:
-    """Return the schema of the records in log blocks of the metadata table, with Hudi's meta columns first.
+    """Return the schema of the records in log blocks of the metadata table.
 
     Args:
         text: The schema in the metadata table's commits, as Avro JSON, with or without the meta columns.
@@ -74,7 +74,7 @@ def _parsed(schema: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def encode(schema: str, changes: Changes) -> dict[str, bytes]:
-    """Encode records for the metadata table that list the added and removed files of each partition.
+    """Encode records for the metadata table that list added and removed files.
 
     Equal changes give equal bytes.
 

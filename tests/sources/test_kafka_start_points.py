@@ -33,7 +33,7 @@ def test_a_position_behind_the_end_is_lost_or_skipped(cluster: str, put: Any) ->
     with pytest.raises(SourceLost, match="Partition 0 has the offsets 0 to 1 now, but the job needs offset 9"):
         Kafka(cluster, "short").plan(position, Limits())
     assert read(Kafka(cluster, "short", on_loss="skip"), position)[0].rows["id"].to_pylist() == [1]
-    with pytest.raises(SourceLost, match="partition 17 does not exist"):
+    with pytest.raises(SourceLost, match="Partition 17 does not exist"):
         Kafka(cluster, "short", on_loss="skip").plan(TopicPosition("short", "", {17: 0}).text(), Limits())
 
 

@@ -194,7 +194,7 @@ def _why_not_event(columns: Mapping[str, AvroColumn]) -> str:
     # The result is '' for a change event.
     kinds = {name: column.type.kind for name, column in columns.items() if column.type is not None}
     if "op" not in columns:
-        return "it is not a change event: it lacks op"
+        return "Message is not a change event, because it lacks the field op"
     if kinds.get("op") not in ("string", "enum"):
         return "it is not a change event: its op is not a string"
     for name in ("after", "before", "source"):

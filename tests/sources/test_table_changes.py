@@ -165,7 +165,7 @@ def test_another_table_at_the_path_is_lost(tmp_path: Path) -> None:
     hoodoo.ingest(TableChanges(origin), copy, name="job").run()
     other = make(tmp_path / "other")
     other.upsert([row(2, 1)])
-    with pytest.raises(SourceLost, match="another table"):
+    with pytest.raises(SourceLost, match="Another table"):
         hoodoo.ingest(TableChanges(other), copy, name="job").run()
 
 

@@ -161,7 +161,12 @@ def _insert(given: argparse.Namespace, out: Out) -> None:
                 f"File {printable(file)} has the columns {', '.join(part.column_names)}: expected {', '.join(names)}, "
                 f"as in {printable(given.files[0])}. Insert files with different columns one by one."
             )
-    rows = pa.concat_tables([part.select(names) for part in parts], promote_options="permissive")
+    try:
+        rows = pa.concat_tables([part.select(names) for part in parts], promote_options="permissive")
+    except pa.ArrowException as problem:
+        raise DataError(
+            f"The files have columns of different types: {problem}. Insert files with different types one by one."
+        ) from None
     with out.working(f"inserting {len(rows):,} rows"):
         result = table.insert(
             rows,

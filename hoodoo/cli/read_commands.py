@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,27 @@ def sql(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table])
     if "spark" in named:  # the first parameter of hoodoo.sql
         raise OptionError("Table name 'spark' is reserved. Choose another name.", option="spark")
     relation = hoodoo.sql(given.query, **{name: open_table(path) for name, path in given.tables})
-    import duckdb  # hoodoo.sql has raised an error if DuckDB is not installed
+    with _query_errors(given.query):
+        reader = relation.to_arrow_reader()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _query_errors(given.query):
+            yield from reader
+
+    _show(given, out, reader.schema, batches())
+
+
+@contextmanager
+def _query_errors(query: str) -> Iterator[None]:
+    # Errors of DuckDB come as errors of Arrow while a result is read.
+    import duckdb
 
     try:
-        reader = relation.to_arrow_reader()
-        _show(given, out, reader.schema, reader)
+        yield
     except (duckdb.Error, pa.ArrowException) as problem:
         raise ExpressionError(
             f"DuckDB cannot run the query: {str(problem).strip()[:1000].rstrip('.')}. Correct the query.",
-            sql=given.query[:1000],
+            sql=query[:1000],
         ) from None
 
 

@@ -202,9 +202,9 @@ def test_some_columns_of_a_file_change_and_stored_values_of_others_stay(
     given = [{key: value for key, value in row(name, at=3).items() if key != "fare"} for name in ("a", "new")]
     late = json_file(tmp_path / "late.jsonl", given)
     assert run("upsert", trips, late)[0] == 1
-    code, _, err = run("upsert", trips, late, "--missing", "keep", "--new-keys", "fail")
+    code, _, err = run("upsert", trips, late, "--columns", "given", "--new-keys", "fail")
     assert code == 1 and "'new'" in err
-    assert run("upsert", trips, late, "--missing", "keep", "--new-keys", "ignore")[0] == 0
+    assert run("upsert", trips, late, "--columns", "given", "--new-keys", "ignore")[0] == 0
     after = {one["id"]: one for one in lines("scan", trips)}
     assert after == before | {"a": {**before["a"], "at": after["a"]["at"]}} and after["a"]["at"] != before["a"]["at"]
     fares = json_file(tmp_path / "fares.jsonl", [row("a", 77.0, 4), {**row("b"), "fare": 78.0}])

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from cli_files import json_file, row
 
@@ -62,6 +64,10 @@ def test_insert_writes_files_in_one_commit_and_refuses_or_keeps_existing_keys(
     (tmp_path / "less.jsonl").write_text('{"id": "f", "city": "x"}\n')
     code, _, err = run("insert", trips, one, tmp_path / "less.jsonl")
     assert code == 1 and "one by one" in " ".join(err.split())
+    for name, fare in (("number", 1.0), ("text", "much")):
+        pyarrow.parquet.write_table(pa.table({"id": [name], "fare": [fare]}), tmp_path / f"{name}.parquet")
+    code, _, err = run("insert", trips, tmp_path / "number.parquet", tmp_path / "text.parquet")
+    assert code == 1 and "The files have columns of different types" in " ".join(err.split())
 
 
 def test_sql_joins_tables_and_has_the_outputs_of_scan(trips: Path, tmp_path: Path, lines: Any, run: Any) -> None:

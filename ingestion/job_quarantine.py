@@ -19,7 +19,7 @@ from hoodoo.ingestion.unresolvable_rows import unresolvable
 from hoodoo.merge.modes import MergeMode
 from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows, quarantine_messages
 from hoodoo.writers.batches.bad_rows import KEPT, without
-from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, has_too_many_bad_rows
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class JobQuarantine:
         if not found.bad:
             return
         handle, messages, misfits = self.reading.table.handle, found.messages, found.misfits
-        too_many = self.limits.exceeded(found.bad, len(found.rows) + found.bad)
+        too_many = has_too_many_bad_rows(self.limits, found.bad, len(found.rows) + found.bad)
         if len(messages):
             quarantine_messages(handle, messages.slice(0, KEPT) if too_many else messages, self.transaction)
         limits = self.limits if too_many else BadRowLimits(misfits.count, 1.0)
@@ -82,7 +82,7 @@ class JobQuarantine:
         rows, bad = self.fitting(rows, limits)
         positions, _, unresolved = unresolvable(rows, table, config, mode, self.changes)
         if len(positions):
-            too_many = limits.exceeded(bad.total() + len(unresolved), count)
+            too_many = has_too_many_bad_rows(limits, bad.total() + len(unresolved), count)
             if len(unresolved):
                 places = [f"{place}@{self.transaction.version}" for place in unresolved["place"].to_pylist()]
                 unresolved = unresolved.set_column(0, unresolved.schema.field("place"), pa.array(places, pa.string()))

@@ -317,7 +317,7 @@ def test_as_many_file_groups_as_a_limit_says_are_in_work_over_all_tables_togethe
 def test_a_table_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     """Its figures were served twice under one name, which Prometheus refuses."""
     table = table_of(tmp_path / "t")
-    with pytest.raises(OptionError, match="occurs 2 times"):
+    with pytest.raises(OptionError, match="was passed 2 times"):
         Worker([table, hoodoo.open(table.path)])
 
 

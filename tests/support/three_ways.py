@@ -92,6 +92,11 @@ def prepared_once() -> Iterator[None]:
 
 def written(table: hoodoo.Table, rows: pa.Table, write: str, how: dict[str, Any]) -> None:
     """By `df.write`, without Spark around it."""
+    how = dict(how)
+    if isinstance(limits := how.get("on_bad_rows"), hoodoo.BadRowLimits):
+        how |= {"on_bad_rows": "quarantine", "max_bad_rows": limits.rows, "max_bad_share": limits.share}
+    if how.pop("bulk", False):
+        write = "bulk_insert"
     options = {
         name: str(value).lower() if value is True or value is False else str(value) for name, value in how.items()
     }
@@ -173,7 +178,7 @@ def _agreed(path: Path, folder: Path, frame: Any, rows: pa.Table, write: str, ho
         require_same("small", told(small, lambda table: getattr(table, write)(frame, **how)), want)
         with all_staged(engine):
             require_same("staged", told(large, lambda table: getattr(table, write)(frame, **how)), want)
-    if write != "insert_overwrite" and "sort" not in how and rows.num_columns and want.get("error") != "OPTION":
+    if write != "insert_overwrite" and "sort_by" not in how and rows.num_columns and want.get("error") != "OPTION":
         counts = dict.fromkeys(COUNTS)  # which Spark passes on to nobody
         found = told(by_format, lambda table: written(table, rows, write, how))
         require_same("df.write", found | counts, want | counts)

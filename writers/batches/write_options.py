@@ -37,9 +37,10 @@ class BadRowLimits:
         number_from("rows", self.rows, 0, whole=True, optional=False)
         number_from("share", self.share, 0, optional=False)
 
-    def exceeded(self, bad: int, of: int) -> bool:
-        """Return whether `bad` invalid rows in a batch of `of` rows exceed the limits, so that the write fails."""
-        return bad > self.rows or of >= _SHARE_FROM and bad > self.share * of
+
+def has_too_many_bad_rows(limits: BadRowLimits, bad: int, rows: int) -> bool:
+    """Return whether `bad` of the `rows` in a batch are more than the limits allow."""
+    return bad > limits.rows or rows >= _SHARE_FROM and bad > limits.share * rows
 
 
 def limits_of(on_bad_rows: str | BadRowLimits) -> BadRowLimits | None:

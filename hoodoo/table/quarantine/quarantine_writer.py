@@ -30,7 +30,7 @@ from hoodoo.timeline.properties.table_options import Options
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BYTES_MAX, KEPT, PAYLOAD_CUT, PAYLOAD_MAX, BadRows
 from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.batches.write_options import WriteOptions
+from hoodoo.writers.batches.write_options import WriteOptions, has_too_many_bad_rows
 from hoodoo.writers.sources import InProcess
 
 _UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # not allowed in values of a composite key
@@ -59,7 +59,7 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
     limits = options.limits
     if limits is None or not bad.count:
         return Counter()
-    too_many = bad.partial or limits.exceeded(bad.count, bad.rows)
+    too_many = bad.partial or has_too_many_bad_rows(limits, bad.count, bad.rows)
     beside = store_beside(target.store)
     kept = bad.found.slice(0, KEPT) if too_many else bad.found
     quarantine = _open_or_create(beside, target)

@@ -58,6 +58,7 @@ from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
 from hoodoo.writers.batches.computed import SetLike
 from hoodoo.writers.batches.input import ArrowLike
+from hoodoo.writers.batches.write_options import BadRowLimits
 
 __all__ = [
     "AdoptResult",
@@ -67,6 +68,7 @@ __all__ = [
     "ApplicationVersion",
     "ArchiveResult",
     "ArrowLike",
+    "BadRowLimits",
     "BatchReport",
     "CatalogEntry",
     "Changes",

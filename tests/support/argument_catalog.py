@@ -148,6 +148,7 @@ LINES: dict[str, dict[str, str]] = {
         "catalog": "plain",
         "catalog_properties": "plain",
     },
+    "hoodoo.BadRowLimits": {"rows": "plain", "share": "plain"},
     "Limits": {"memory_bytes": "plain", "bytes_per_second": "plain", "groups_at_once": "plain"},
     "Table.set_options": {option.name: "plain" for option in fields(hoodoo.Options)},
     "Table.set_checks": {"checks": "plain"},

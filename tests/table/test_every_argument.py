@@ -56,6 +56,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.sql": hoodoo.sql,
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
+        "hoodoo.BadRowLimits": hoodoo.BadRowLimits.__init__,
         "Limits": Limits.__init__,
         "Sink": Sink.__call__,
         "Table.alter": Alter.__call__,

@@ -100,7 +100,6 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "quarantine": lambda table: aside(table.quarantine()),
     "upsert": lambda table: table.upsert([row(2), row(9, n=None)]),
     "insert": lambda table: table.insert([row(9)]),
-    "bulk_insert": lambda table: table.insert([row(9), row(8)], sort_by="n", bulk=True),
     "delete": lambda table: table.delete([{"id": 1, "part": "p"}]),
     "update": lambda table: table.update({"n": "n + b", "x": 2**40}, where="b >= 0"),
     "merge": lambda table: (

@@ -327,7 +327,7 @@ def test_a_row_stays_in_the_partition_that_is_made_of_it(tmp_path: Path, kind: s
         table.upsert(late, merge=hoodoo.CustomMerge(moved))
 
 
-@pytest.mark.parametrize("missing", ["fail", "null", "keep"])
+@pytest.mark.parametrize("missing", ["fail", "null"])
 def test_a_column_that_the_batch_lacks_keeps_its_stored_values(tmp_path: Path, kind: str, missing: str) -> None:
     """With missing="null" a column with a default got the default, over what was stored."""
     table = made(tmp_path / "t", kind, STORED)

@@ -221,7 +221,7 @@ class ServiceLoop:
             return False
         context = replace(self.table.context(), engine=self.engine)
         first, self._store = self._store is None, context.store
-        self._beat_s = min(BEAT_S, context.timeline.known().config.options.worker_timeout_s / 3)
+        self._beat_s = min(BEAT_S, context.timeline.last_state().config.options.worker_timeout_s / 3)
         if first:
             self._prepare_first_round()
         state = context.timeline.heal()

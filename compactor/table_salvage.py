@@ -371,7 +371,7 @@ def _replace_damaged_groups(context: Context, groups: Sequence[FileGroup]) -> st
             raise Conflict("Another process wrote to a damaged file group")
         return commit_metadata.inflight(CLUSTER)
 
-    requested = commit_metadata.requested_replace(SALVAGE)
+    requested = commit_metadata.requested_replacecommit(SALVAGE)
     with context.timeline.attempt(REPLACE_COMMIT, requested, inflight) as attempt:
         files = [
             file

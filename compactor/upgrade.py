@@ -260,7 +260,7 @@ def _properties_of_version_9(config: TableConfig) -> dict[str, str]:
         "hoodie.timeline.layout.version": "2",
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
-        "hoodie.table.keygenerator.type": hoodie_properties.generator_of(config.key, config.partition_by),
+        "hoodie.table.keygenerator.type": hoodie_properties.key_generator_for(config.key, config.partition_by),
         "hoodie.record.merge.mode": config.merge_mode,
         "hoodie.table.checksum": java.checksum(database, name),
     }

@@ -107,7 +107,7 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
         slot, after_slot = history.slot(seq), history.state(seq)
         pending = pending.then(changes_of(slot, before, after_slot))
         before = after_slot
-        if seq == until or not head.is_undone(seq):
+        if seq == until or not head.is_rolled_back_by_other_engine(seq):
             yield Step(slot, after_slot, pending)
             pending = NOTHING
 
@@ -127,7 +127,7 @@ def first_slot(history: History) -> int:
     """Return the slot (commit number) where a first export begins: the oldest with a readable snapshot."""
     head = history.known_head()
     seq = max(head.min_readable, history.oldest_slot(), 1)
-    while seq < head.seq and head.is_undone(seq):
+    while seq < head.seq and head.is_rolled_back_by_other_engine(seq):
         seq += 1
     return seq
 

@@ -21,7 +21,7 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
 
     Returns () if the key generator of another engine created the folders.
     """
-    return config.partition_by if config.folders_tell_values else ()
+    return config.partition_by if config.folders_contain_partition_values else ()
 
 
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:

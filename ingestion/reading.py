@@ -359,7 +359,7 @@ def placing_of(config: TableConfig) -> Placing:
     def names(name: str) -> tuple[str, ...]:
         return (name, *config.name_mapping.original_names([name]))
 
-    partition_columns = [name for name in config.placing if name not in config.transforms]
+    partition_columns = [name for name in config.partition_sources if name not in config.transforms]
     generated = tuple(str(one) for one in config.transforms.values() if one.column not in config.partition_by)
     key = tuple(names(name) for name in config.key)
     return Placing(key, tuple(one for name in partition_columns for one in names(name)), config.order_by, generated)

@@ -30,7 +30,7 @@ def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
     Returns:
         The changes, with nulls in missing columns. If the delete flag was missing, no row is a delete.
     """
-    for name in config.placing:
+    for name in config.partition_sources:
         if name not in rows.column_names and name not in config.transforms:
             rows = rows.append_column(config.schema.field(name), pa.nulls(len(rows), config.schema.field(name).type))
     if IS_DELETED not in rows.column_names:
@@ -54,7 +54,7 @@ def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
         return rows
     rows = with_missing_partitions(rows, config).combine_chunks()
     count, keys = len(rows), rows.select(config.key)
-    names = [*dict.fromkeys((*config.key, *config.placing, *config.order_by))]
+    names = [*dict.fromkeys((*config.key, *config.partition_sources, *config.order_by))]
     stored = table.get(keys, columns=names)
     both = pa.concat_tables([rows.select(names), stored.select(names).cast(rows.select(names).schema)])
     key, part = key_codes(both.select(config.key)), key_codes(both.select(config.partition_by))

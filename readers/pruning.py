@@ -114,7 +114,7 @@ class Pruning:
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
         config = self._config
-        if not config.folders_tell_values:
+        if not config.folders_contain_partition_values:
             return {}
         try:
             return partition_values(partition, config.partition_by, config.schema, config.hive_style, config.url_encode)

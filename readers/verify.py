@@ -224,7 +224,7 @@ class Verifier:
             if (key := checkpoint_key(seq)) in checkpoints:
                 self._check_checkpoint(key, view)
         for seq, key in unpublished.items():
-            if not view.is_undone(seq):
+            if not view.is_rolled_back_by_other_engine(seq):
                 self._report_problem(
                     "UNPUBLISHED",
                     key,
@@ -382,7 +382,7 @@ class Verifier:
         # Returns the hashes of the live keys, or None if they cannot be read.
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
-            columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.placing, *checked]))
+            columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_sources, *checked]))
             if not self._has_valid_positions(group, self._check_base_file(group)):
                 return None
             rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))

@@ -1,1 +1,1 @@
-"""Timeline of a table, which defines the committed writes and their order by instants, slots and transactions."""
+"""Timeline of a table: its commits and their order."""

@@ -1,4 +1,4 @@
-"""Exactly-once commits of ingestion jobs, identified by an application name and a version number.
+"""Exactly-once commits of ingestion jobs, identified by application and version.
 
 Each version of an application is committed at most once. Without a source position, a version only has to be larger
 than the newest committed version. With a position, versions have no gaps, and a commit must continue from the stored
@@ -63,7 +63,7 @@ class Application:
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
-    """Return the progress of an application, with version -1 before its first commit.
+    """Return the progress of an ingestion job, with version -1 before its first commit.
 
     Args:
         name: The name of the application.
@@ -74,7 +74,7 @@ def application(name: str, versions: Mapping[str, int], reached: Mapping[str, st
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Return whether the table already contains a commit of an application.
+    """Return whether the table already contains this commit of an ingestion job.
 
     Args:
         given: The transaction of the commit.
@@ -101,7 +101,7 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
 
 
 def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
-    """Raise Overtaken if Apache Hudi's streamer has read further in the source than the application.
+    """Raise Overtaken if Apache Hudi's streamer has read further than the ingestion job.
 
     The rows between the two positions would otherwise be written twice.
 

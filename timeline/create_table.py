@@ -1,4 +1,4 @@
-"""Creation of a table, which writes the properties, Hudi's folders, and slot 1.
+"""Creation of a table: its properties, folders and first commit.
 
 Slot 1 is an empty commit that is older than any transaction (protocol rule 7).
 """
@@ -21,7 +21,7 @@ from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
-    """Create a table in a store, or raise TableExists if the store already contains a table.
+    """Create a table, or raise TableExists if the location already contains a table.
 
     The properties are written first, and then slot 1, which completes the creation. After a crash in between, the next
     create with the same path continues. Properties and slot 1 contain the table's id, so that other processes can
@@ -50,12 +50,11 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
 
 
 def exists(store: Store) -> bool:
-    """Return whether `store` contains a table of hoodoo or of another engine."""
     return store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE))
 
 
 def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
-    """Write slot 1 (the empty first commit) of a table, and its Hudi instant.
+    """Write the empty first commit of a table.
 
     Args:
         store: The store of the table.

@@ -1,4 +1,4 @@
-"""Clock, random numbers, sleep and threads of the commit code, which a simulator can replace to be reproducible."""
+"""Replaceable clock, random numbers, sleep and threads of the commit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _writer() -> str:
 
 
 class Deferred(Generic[T]):
-    """Function to run as one of several concurrent tasks, which stores its return value in `result`."""
+    """Function that stores its return value, to run as a concurrent task."""
 
     result: T
 
@@ -38,13 +38,12 @@ class Deferred(Generic[T]):
 
 
 def in_order(works: Sequence[Callable[[], object]]) -> None:
-    """Run tasks one after another, for fast stores and for reproducible runs in a simulator."""
     for work in works:
         work()
 
 
 def at_once(works: Sequence[Callable[[], object]]) -> None:
-    """Run tasks concurrently: each in its own thread, and the last one in the current thread.
+    """Run tasks concurrently in threads.
 
     Returns when all tasks have ended. If several tasks fail, the error of the first one in `works` is raised. At most
     16 tasks run at a time. Threads are used instead of a pool, because a forked process does not have the threads of
@@ -85,7 +84,7 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Clock, random numbers and concurrency of the commit code, which a simulator can replace.
+    """Replaceable clock, random numbers and threads of the commit code.
 
     Attributes:
         now_ms: Returns the time in ms since 1970 UTC.

@@ -1,4 +1,4 @@
-"""Read access to the slots (commit files) of a table, and to its state as of any slot.
+"""Read access to the commits of a table and its earlier states.
 
 Every read verifies the chain of slots: each slot contains the digest of the previous slot. The cost does not grow with
 the number of commits, because a reader loads the newest checkpoint and then only the slots after it. On a local disk,
@@ -32,7 +32,7 @@ _LOOKS = 5  # attempts; archiving removes many slots at once, so more attempts a
 
 
 class History:
-    """Thread-safe cached read access to the slots (commit files) of one table."""
+    """Thread-safe cache of the commits of a table."""
 
     def __init__(self, store: Store, together: Together = in_order) -> None:
         self.store, self.together = store, together
@@ -48,7 +48,7 @@ class History:
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
-        """Read new slots (commit files), and return the newest state of the table.
+        """Read new commits, and return the newest state of the table.
 
         Raises:
             TableNotFound: The table does not exist, or was deleted.
@@ -92,7 +92,7 @@ class History:
             return view
 
     def add_written_slot(self, slot: Slot, data: bytes, version: str) -> None:
-        """Cache a slot (commit file) that this process has just written.
+        """Cache a commit file that this process has just written.
 
         Args:
             slot: The slot.
@@ -105,7 +105,7 @@ class History:
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def record_checkpoint(self, seq: int) -> None:
-        """Record that slot `seq` has a checkpoint, and reload a large head from it to free memory.
+        """Record a new checkpoint, and reload a large table state to free memory.
 
         The reloaded head no longer holds the partitions that earlier slots changed.
         """
@@ -117,16 +117,14 @@ class History:
                     reloaded = checkpoint.read(self.store, checkpoint_key(seq))
                     self._head = reloaded if reloaded.sha == head.sha else head
 
-    def known(self) -> bool:
-        """Return whether this process has already loaded a state of the table."""
+    def has_loaded_state(self) -> bool:
         return self._head is not None
 
     def known_head(self) -> View:
-        """Return the newest state of the table that this process has loaded."""
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """Return the state of the table at slot (commit number) `seq`, whose files must still exist.
+        """Return the state of the table at a commit whose files still exist.
 
         Raises:
             SnapshotExpired: The slot does not exist, or cleaning may have deleted files of its snapshot.
@@ -141,7 +139,7 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """Return the state of the table at slot (commit number) `seq`, even if files were deleted.
+        """Return the state of the table at a commit, even if files were deleted.
 
         For table maintenance only. Readers use `view`.
         """
@@ -157,25 +155,22 @@ class History:
                     self._views.popitem(last=False)
             return self._views[seq]
 
-    def begun(self) -> bool:
-        """Return whether the table has any slots (commit files), including archived ones."""
+    def has_commits(self) -> bool:
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
 
     def instants(self) -> list[Instant]:
-        """Return the instants in Hudi's active timeline, sorted by file name."""
         return [found for name in self.store.names(TIMELINE) if (found := parse_instant(name))]
 
     def oldest_slot(self) -> int:
-        """Return the number of the oldest slot (commit file) that still exists, at least 1."""
         return watermark.deleted_up_to(self.store) + 1
 
     def require_readable(self, seq: int) -> None:
-        """Raise SnapshotExpired if cleaning may have deleted files of the snapshot at slot `seq`.
+        """Raise SnapshotExpired if cleaning may have deleted files of a snapshot.
 
         The error contains the earliest readable slot and the savepoints.
         """
         head = self.known_head()
-        self.require_not_undone(seq)
+        self.require_not_rolled_back(seq)
         if not head.readable(seq):
             raise SnapshotExpired(
                 f"Snapshot at slot {seq} was cleaned. Use slot {head.min_readable} "
@@ -184,8 +179,7 @@ class History:
                 earliest=head.min_readable,
             )
 
-    def require_not_undone(self, seq: int) -> None:
-        """Raise RangeUndone if another engine rolled back the commit at slot `seq`."""
+    def require_not_rolled_back(self, seq: int) -> None:
         for first, last in self.known_head().undone:
             if first <= seq <= last:
                 raise RangeUndone(
@@ -198,11 +192,10 @@ class History:
                 )
 
     def slot(self, seq: int) -> Slot:
-        """Read a slot (commit file) by its number."""
         return self._read(seq)[0]
 
     def digest(self, seq: int) -> str:
-        """Return the SHA-256 digest of a slot (commit file), or '' if it is archived or missing."""
+        """Return the SHA-256 of a commit file, or '' for a missing file."""
         head = self.known_head()
         if seq == head.seq:
             return head.sha
@@ -212,11 +205,10 @@ class History:
             return ""
 
     def slots(self, after: int, up_to: int) -> list[Slot]:
-        """Return the slots (commit files) with numbers from `after` + 1 to `up_to`, in order."""
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """Return the newest slot (commit number) completed at or before a time, or else the oldest slot.
+        """Return the newest commit completed by a time, or else the oldest commit.
 
         Completion times grow with slot numbers, so a binary search is used.
         """
@@ -227,7 +219,7 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Return the newest slot (commit number) completed at or before a time.
+        """Return the newest commit completed by a time.
 
         Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
         archived.
@@ -407,7 +399,6 @@ class History:
 
 
 def replaced(store: Store) -> TableReplaced:
-    """Create the error for a table that was deleted and recreated after it was opened."""
     return TableReplaced(
         (f"Table {store.uri} was deleted and recreated after it was opened. Nothing was written. Open it again."),
         path=store.uri,

@@ -1,4 +1,4 @@
-"""Instants of Hudi's timeline, with their time, action, state and file names."""
+"""Instants of Hudi's timeline, with their time, action and state."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from hoodoo.timeline.layout import TIMELINE
 
 
 class State(StrEnum):
-    """State of an instant in Hudi's timeline: requested, inflight or completed."""
-
     REQUESTED = "requested"
     INFLIGHT = "inflight"
     COMPLETED = "completed"
@@ -53,7 +51,7 @@ class Instant(NamedTuple):
 
 
 def parse_instant(name: str) -> Instant | None:
-    """Parse a file name in the timeline folder, or return None for other files."""
+    """Parse the name of a timeline file, or return None for other files."""
     match = _NAME.match(name)
     if not match:
         return None

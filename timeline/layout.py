@@ -1,4 +1,4 @@
-"""Paths of timeline files, relative to the table. hoodoo's own files are in `.hoodie/.hoodoo`."""
+"""Paths of timeline files, relative to the table."""
 
 from __future__ import annotations
 
@@ -42,16 +42,14 @@ POSITIONS = OURS + "positions/"
 
 
 def position_key(position: str) -> str | None:
-    """Return the path of the file that stores a long source position, or None for a short one."""
+    """Return the path of the file for a source position, or None if short."""
     name, colon, digest = position.partition(":")
     return POSITIONS + digest if name == "sha256" and colon else None
 
 
 def slot_key(seq: int) -> str:
-    """Return the path of the commit file of slot `seq`."""
     return f"{SLOTS}{seq:020d}"
 
 
 def checkpoint_key(seq: int) -> str:
-    """Return the path of the checkpoint of slot `seq`."""
     return f"{CHECKPOINTS}{seq:020d}.view"

@@ -1,4 +1,4 @@
-"""Savepoints: named snapshots that cleaning keeps until the savepoint is deleted.
+"""Savepoints: named snapshots that cleaning keeps.
 
 Each creation and deletion of a savepoint is a slot.
 """
@@ -81,7 +81,6 @@ def give_up(timeline: TableTimeline, name: str) -> Slot:
 
 
 def find(view: View, name: str) -> int:
-    """Return the slot (commit number) of a savepoint, or raise PositionError if it does not exist."""
     if not isinstance(name, str) or name not in view.savepoints:
         names = ", ".join(map(repr, sorted(view.savepoints)))
         known = f"expected one of {names}." if names else "the table has no savepoints. Create one first."
@@ -90,7 +89,7 @@ def find(view: View, name: str) -> int:
 
 
 def commit_before(timeline: TableTimeline, seq: int) -> int:
-    """Return the newest commit or compaction up to slot `seq`, which has the same snapshot."""
+    """Return the newest write or compaction with the same snapshot as a commit."""
     history = timeline.history
     oldest = history.oldest_slot()
     while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):

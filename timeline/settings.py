@@ -1,4 +1,4 @@
-"""Changes of a table's options and row checks, each committed as a slot.
+"""Commits that change a table's options and row checks.
 
 Concurrent changes are therefore not lost, and a change applies from its slot on. For other engines, hoodie.properties
 is then rewritten from the slots (timeline/hudi/publish.py).
@@ -55,4 +55,4 @@ def _commit_settings(timeline: TableTimeline, draft: Callable[[TableConfig], Slo
     # An invalid change raises an error before any write.
     state = timeline.ready()
     draft(state.config)
-    return timeline.settle(OPTIONS, lambda view: draft(timeline.known().config), state)
+    return timeline.settle(OPTIONS, lambda view: draft(timeline.last_state().config), state)

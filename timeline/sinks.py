@@ -1,4 +1,4 @@
-"""Application names of Spark streams, which consist of the sink and the query that writes to it.
+"""Application names of Spark streams.
 
 Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. A batch with a number that
 the sink has already received from another query is therefore a different batch. It is an error instead of being skipped
@@ -17,7 +17,7 @@ _OF_QUERY = re.compile(r"(.+) \(query ([0-9a-f-]{36})\)", re.DOTALL)
 
 
 def application_of(sink: str, query: str) -> str:
-    """Return the application name for commits of a Spark query to a sink.
+    """Return the application name under which a Spark query writes to a sink.
 
     Args:
         sink: The name of the sink.
@@ -27,13 +27,13 @@ def application_of(sink: str, query: str) -> str:
 
 
 def sink_of(application: str) -> str:
-    """Return the sink in an application name, or the whole name if it contains no query."""
+    """Return the sink that an application name contains, or else the whole name."""
     match = _OF_QUERY.fullmatch(application)
     return match[1] if match else application
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Raise OptionError if another Spark query has already written a batch with this number to the same sink.
+    """Raise OptionError if another Spark query already wrote this batch to the sink.
 
     Args:
         versions: The newest version of each application.

@@ -39,12 +39,12 @@ class TableState:
     backup_restores: int = 0  # number of restores from a backup that this process has noticed
 
     def has(self, instant: Instant) -> bool:
-        """Return whether Hudi's timeline contained the file of `instant` when the state was read."""
+        """Return whether Hudi's timeline contained an instant when the state was read."""
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
 def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
-    """Read the current state of the table: its properties, new slots, and commits of other engines.
+    """Read the table's properties, new commits, and commits of other engines.
 
     Sends the requests for Hudi's timeline, the slots and the properties concurrently.
 
@@ -61,7 +61,7 @@ def look(history: History, known: TableState | None = None, properties: bool = T
         CorruptTable: The properties or a slot are damaged.
     """
     backup_restores = history.backup_restores  # read before the view, because an outdated value only costs a retry
-    first, before = not history.known(), history.known_head()
+    first, before = not history.has_loaded_state(), history.known_head()
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
     names = Deferred(lambda: external_history.names_since(history.store, before))
     head = Deferred(lambda: before if first else history.head())

@@ -1,4 +1,4 @@
-"""Write access to a table's timeline, with commit attempts and rollbacks of pending instants.
+"""Write access to a table's timeline.
 
 Every writer and table service commits through `TableTimeline.attempt`, which runs the steps of a transaction.
 """
@@ -71,8 +71,7 @@ class TableTimeline:
         state = self._known = look(self.history, self._known, properties)
         return state
 
-    def known(self) -> TableState:
-        """Return the newest state of the table that this process has read."""
+    def last_state(self) -> TableState:
         return self._known or self.look()
 
     def ready(self) -> TableState:
@@ -103,7 +102,7 @@ class TableTimeline:
         state: TableState | None = None,
         mends: bool = False,
     ) -> Iterator[Transaction]:
-        """Run one attempt at a commit under a new instant, as a context manager.
+        """Run one attempt at a commit.
 
         The requested and inflight files of a write are written before the body runs. If the body ends without a slot
         (`attempt.slot`) or raises, the attempt is abandoned: its registered files and its instant are deleted.
@@ -139,7 +138,7 @@ class TableTimeline:
 
     @contextmanager
     def resume(self, plan: Plan) -> Iterator[Transaction]:
-        """Run one attempt to complete a compaction plan, under the instant of the plan.
+        """Run one attempt to complete a planned compaction.
 
         Several workers may try at the same time, and only one of them completes the plan. Files of a failed attempt are
         kept, so that the next attempt can use them.
@@ -153,7 +152,7 @@ class TableTimeline:
         yield transaction
 
     def settle(self, action: str, draft: Draft, state: TableState | None = None) -> Slot:
-        """Commit a slot (commit file) without data files, such as a savepoint, and retry on conflicts.
+        """Commit a change without data files, such as a savepoint.
 
         Args:
             action: The action of the instant.
@@ -172,7 +171,7 @@ class TableTimeline:
         return HOUSEKEEPING.run(self.environment, once)
 
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
-        """Start an attempt: claim a new instant and write its requested file.
+        """Start an attempt at a commit under a new instant.
 
         `state` is the state to start from, by default the current state. Raises the exceptions of `ready`.
         """
@@ -236,7 +235,7 @@ class TableTimeline:
         return True
 
     def claimed_action(self, instant: str) -> str:
-        """Return the action of a pending or completed instant that hoodoo started, such as 'deltacommit'.
+        """Return the action of an instant that hoodoo started, such as 'deltacommit'.
 
         Raises PositionError if hoodoo did not start the instant, or its claim was archived.
         """
@@ -249,7 +248,7 @@ class TableTimeline:
             ) from None
 
     def rollback(self, instant: str) -> Slot:
-        """Roll back the pending commit `instant` of any writer, and delete its files.
+        """Roll back the pending commit of any writer, and delete its files.
 
         Only the process that commits the rollback slot deletes files. A slow writer finds the slot and cannot commit.
 

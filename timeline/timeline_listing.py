@@ -1,4 +1,4 @@
-"""Results of `timeline()`, which lists all instants, and `history()`, which lists commits that changed rows."""
+"""Listings of a table's instants and commits."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class InspectFile:
 
     def _inspect_base_file(self, file: DataFile, data: bytes) -> InspectedFile:
         config = self.config
-        names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.placing]))
+        names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.partition_sources]))
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
         hashes = require_our_keys(rows, config, file)
         span = pc.min_max(rows[RECORD_KEY])
@@ -136,7 +136,9 @@ class InspectFile:
         sources = {transform.column for transform in config.transforms.values()}
         if not sources:
             return True
-        schema = slices.schema_of(config, dict.fromkeys([*config.merge_policy.needed_columns, *config.placing]))
+        schema = slices.schema_of(
+            config, dict.fromkeys([*config.merge_policy.needed_columns, *config.partition_sources])
+        )
         for part in slices.read_log(self.store, config, log, schema):
             if part.columns is not None:  # a partial update has no partition columns to compare with
                 if sources.intersection(part.columns):
@@ -442,7 +444,7 @@ class Adopter:
 
 
 def _require_known_generator(config: TableConfig) -> None:
-    if not config.key or not config.folders_tell_values:
+    if not config.key or not config.folders_contain_partition_values:
         generator = config.key_generator or "a missing key"
         raise UnsupportedTable(
             f"Record keys and folders of the table come from {generator}, which hoodoo does not support for "

@@ -159,7 +159,7 @@ class _Attempt:
     def run(self, proposal: WritePlan) -> Committed:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
-        requested = commit_metadata.requested_replace(self.operation) if replaces else b""
+        requested = commit_metadata.requested_replacecommit(self.operation) if replaces else b""
         inflight = commit_metadata.inflight(self.operation, _inflight_entries(proposal.assignments))
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             proposal, written = self._run_write_tasks(attempt, proposal)

@@ -112,7 +112,7 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
         return
     state = checkpoint.encode(history.state(last))
     before = instant_of_ms(history.slot(last).completed_at)
-    watermark.raise_to(store, last, state)
+    watermark.record_archived_up_to(store, last, state)
     for key in [key for key, _ in store.list(CLAIMS) if key[len(CLAIMS) :] < before]:
         store.delete(key)
         result.claims += 1

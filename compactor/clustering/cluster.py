@@ -224,7 +224,7 @@ class _UnitAttempt:
     def begin(self, transactions: ExitStack) -> bool:
         # Returns False if a writer changed a file group after the planning. The requested instant looks like a
         # replacement, because Hudi's own services would run or roll back a request for a clustering.
-        requested = commit_metadata.requested_replace(CLUSTER)
+        requested = commit_metadata.requested_replacecommit(CLUSTER)
         try:
             self._transaction = transactions.enter_context(
                 self._context.timeline.attempt(REPLACE_COMMIT, requested, self._inflight)

@@ -59,7 +59,7 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
         SchemaError: Column names differ only in case.
         UnsupportedTable: The partition folders do not contain the values of the partition columns.
     """
-    if config.partition_by and not config.folders_tell_values:
+    if config.partition_by and not config.folders_contain_partition_values:
         raise UnsupportedTable(
             "The partition folders of this table do not contain the values of its partition columns, because Apache "
             f"Hudi's key generator {config.key_generator or '(unknown)'} created them. Register the table with Hudi's "

@@ -138,7 +138,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         head = self._head()
         here = self._position(start, head)
-        self._table.handle.history.require_not_undone(here.slot)
+        self._table.handle.history.require_not_rolled_back(here.slot)
         limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
             found = self._next_of_snapshot(here, head, limits)
@@ -198,7 +198,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _written(self, head: View, after: int, up_to: int) -> Iterator[tuple[int, Weight]]:
         for seq in range(after + 1, up_to + 1):
             slot = self._table.handle.history.slot(seq)
-            if slot.writes_rows and not head.is_undone(seq):
+            if slot.writes_rows and not head.is_rolled_back_by_other_engine(seq):
                 yield seq, _weight_of_slot(slot)
 
     # ---- rows
@@ -222,7 +222,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if not first.slot or first.groups is not None:
             return self._parts_of_snapshot(first, last)
-        self._table.handle.history.require_not_undone(first.slot)
+        self._table.handle.history.require_not_rolled_back(first.slot)
         since = self._before_first_change(head, first.slot, last.slot)
         if since == last.slot:
             return []

@@ -161,7 +161,7 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
     delete = chosen.write.delete
     evolution = of_schema(rows, config.columns) if chosen.write.evolve else None
     wanted = evolution.of(config) if evolution else config
-    columns = tuple(index for index, name in enumerate(rows.names) if name in (*config.key, *config.placing))
+    columns = tuple(index for index, name in enumerate(rows.names) if name in (*config.key, *config.partition_sources))
     taken = pa.schema([rows.field(index) for index in columns]) if delete else rows
     held = () if delete else checks.of(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last

@@ -227,11 +227,11 @@ class TableHandle:
         if self.history is not ours:
             from hoodoo.writers.adopt import Adopter
 
-            if not ours.begun() and not self.look().view.seq:
+            if not ours.has_commits() and not self.look().view.seq:
                 self._begin()
-            elif not ours.begun():
+            elif not ours.has_commits():
                 Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_table()
-            while ours.begun() and (found := unfinished_adoptions(ours)):
+            while ours.has_commits() and (found := unfinished_adoptions(ours)):
                 self._adopt(found[0])
             self.timeline.ready()
         self.seen = self._known()
@@ -296,7 +296,7 @@ class TableHandle:
         """Return the newest table state that this process has read, without access to the store."""
         history = self.timeline.history
         view = history.known_head()
-        config = hoodie_properties.apply_settings(self.timeline.known().config, view.settings, view.schemas)
+        config = hoodie_properties.apply_settings(self.timeline.last_state().config, view.settings, view.schemas)
         return Seen(config, history, view)
 
     def _begin(self) -> None:

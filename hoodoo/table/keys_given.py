@@ -70,7 +70,7 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
             values although the key has several columns.
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
-    known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
+    known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_sources))))
     given = config.name_mapping.rows(to_arrow(_as_rows(keys, config), config.name_mapping.hints(known)))
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # an empty list has no column names

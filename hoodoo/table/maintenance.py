@@ -362,7 +362,7 @@ class Maintenance:
         config = state.config
         if is_frame(data):
             data = by_table_names(data, config.name_mapping)
-            named = dict.fromkeys((*config.key, *config.placing))
+            named = dict.fromkeys((*config.key, *config.partition_sources))
             data = data.select(*(name for name in named if name in data.columns)).toArrow()
         known = pa.schema([config.schema.field(name) for name in config.key])
         keys = config.name_mapping.rows(to_arrow(data, config.name_mapping.hints(known)))

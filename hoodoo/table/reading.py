@@ -352,7 +352,7 @@ class Readable:
         columns = config.name_mapping.names(columns)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
         given = keys_given(keys, config)
-        if given.in_partitions and config.partition_by and not config.folders_tell_values:
+        if given.in_partitions and config.partition_by and not config.folders_contain_partition_values:
             column = config.partition_by[0]
             raise ColumnError(
                 f"The partition of column {column!r} cannot be computed, because the folders of this table are "
@@ -481,7 +481,7 @@ def rows_changed(
 
     config, history, view = seen
     config.require_commit_times()
-    history.require_not_undone(after)
+    history.require_not_rolled_back(after)
     instants = None
     if after:
         instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)

@@ -281,7 +281,7 @@ class Changes(Rows):
     def _effective_slots(self) -> Iterator[Slot]:
         # Slots that were rolled back or undone later are not in effect.
         for slot in self._history.slots(self._since, self._seq):
-            if slot.writes_rows and not self._view.is_undone(slot.seq):
+            if slot.writes_rows and not self._view.is_rolled_back_by_other_engine(slot.seq):
                 yield slot
 
     def _deleting_slots(self) -> Mapping[str, list[Slot]]:
@@ -330,7 +330,7 @@ class Changes(Rows):
         window: dict[str, list[SnapshotPair]] = {}
         instants: list[str] = []
         for slot, old, new in _replay_slots(self._history, first, self._seq):
-            if not slot.writes_rows or self._view.is_undone(slot.seq):
+            if not slot.writes_rows or self._view.is_rolled_back_by_other_engine(slot.seq):
                 continue
             for partition, ids in _written_file_ids(slot).items():
                 if not may_match_in(partition):

@@ -56,7 +56,7 @@ def next_stop(history: History, head: View, since: int, most_commits: int | None
         return head.seq
     stop, commits = since, 0
     for slot in history.slots(since, head.seq):
-        if slot.writes_rows and not head.is_undone(slot.seq):
+        if slot.writes_rows and not head.is_rolled_back_by_other_engine(slot.seq):
             stop, commits = slot.seq, commits + 1
             if commits == most_commits:
                 break

@@ -112,7 +112,7 @@ class SliceTask(Task):
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
         # the default partition contains both null and '', so a row's value may change between them
-        if self.config.folders_tell_values and DEFAULT_PARTITION not in self.group.partition:
+        if self.config.folders_contain_partition_values and DEFAULT_PARTITION not in self.group.partition:
             fixed |= set(self.config.partition_by)
         identity = {name: stats[name] for name in sorted(fixed) if name in stats}
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))

@@ -25,7 +25,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
-from hoodoo.timeline.commits.conflicts import WriteSet, conflict, no_keys
+from hoodoo.timeline.commits.conflicts import WriteSet, conflict, no_key_hashes
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi.publish import final_key, is_rolled_back_externally
 from hoodoo.timeline.instant import Instant, State
@@ -372,7 +372,7 @@ def test_a_log_conflicts_with_a_rewrite_of_its_group_unless_it_is_brought_along_
 
     def judged(up_to: int | None) -> str:
         mine = WriteSet(rewrites={group}, replaces={group}, carried={} if up_to is None else {group: up_to})
-        return conflict(mine, "20990101000000000", slot, lambda slot, which: no_keys())
+        return conflict(mine, "20990101000000000", slot, lambda slot, which: no_key_hashes())
 
     assert "was written" in judged(None) and "was written" in judged(slot.seq - 1)
     assert judged(slot.seq) == judged(slot.seq + 1) == ""

@@ -120,5 +120,5 @@ def test_folders_prune_where_they_are_the_values(tmp_path: Path, monkeypatch: py
     rows = pa.table({"id": ["a", "b"], "p": ["x", "y"]}, schema)
     says = {"hoodie.table.keygenerator.type": name}
     table = hoodoo.open(foreign(tmp_path / "t", monkeypatch, rows, ["p"], str, says))
-    assert hoodie_properties.load(table.handle.store).folders_tell_values
+    assert hoodie_properties.load(table.handle.store).folders_contain_partition_values
     assert len(table.scan(where="p = 'x'").tasks()) == 1

@@ -45,7 +45,7 @@ def plan_run_under_new_columns(patch: Patch) -> None:
     merge_tasks = plans.merge_tasks
 
     def under_new(context: Any, config: Any, *rest: Any) -> Any:
-        return merge_tasks(context, config.with_schemas(context.timeline.known().view.schemas), *rest)
+        return merge_tasks(context, config.with_schemas(context.timeline.last_state().view.schemas), *rest)
 
     patch(plans, "merge_tasks", under_new)
 

@@ -260,13 +260,13 @@ def plan_without_its_time(patch: Patch) -> None:
 
 @bug("6", "a file group under an open plan is rewritten", Scene(("compactor", "compactor"), SLOW))
 def rewrites_under_a_plan(patch: Patch) -> None:
-    patch(transaction, "under_plan", lambda mine, view_: "")
+    patch(transaction, "conflict_with_pending_compaction", lambda mine, view_: "")
     patch(route, "require_no_plan", lambda assignments, planned: None)
 
 
 @bug("6", "completion does not look for plans that came since", Scene(("compactor", "compactor"), SLOW))
 def plans_unchecked_at_completion(patch: Patch) -> None:
-    patch(transaction, "under_plan", lambda mine, view_: "")
+    patch(transaction, "conflict_with_pending_compaction", lambda mine, view_: "")
 
 
 @bug("6", "a file group under an open plan is planned again")

@@ -220,7 +220,7 @@ def late_request_left(patch: Patch) -> None:
 # ---- archiving
 @bug("archive", "slots are deleted before the watermark says so")
 def no_watermark(patch: Patch) -> None:
-    patch(watermark, "raise_to", lambda store, seq, state: None)
+    patch(watermark, "record_archived_up_to", lambda store, seq, state: None)
 
 
 @bug(

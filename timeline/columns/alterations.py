@@ -1,4 +1,4 @@
-"""Column changes such as AddColumn, with their validation and their effect on a table schema.
+"""Column changes such as AddColumn, and their effect on a table schema.
 
 rewrites.py determines the files that a change must rewrite.
 """
@@ -465,7 +465,6 @@ def _insert_column(beside: Siblings, column: Column, after: str | None, first: b
 
 
 def require_name(name: str, path: str) -> None:
-    """Raise SchemaError if `name` is not a valid column name."""
     if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
         raise SchemaError(
             f"Column name {printable(path)} is invalid. Use letters, digits and _, and do not start with a digit or "

@@ -1,4 +1,4 @@
-"""Automatic column changes that let a table accept a batch: new columns, new fields and wider types.
+"""Automatic column changes that let a table accept a batch.
 
 alterations.py applies the changes.
 """
@@ -29,7 +29,7 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
     """
     require_allowed(_misnamed_columns(config.columns.columns, schema, ""))
     changes: list[Alteration] = []
-    key_columns = {*config.key, *config.placing, *config.order_by}
+    key_columns = {*config.key, *config.partition_sources, *config.order_by}
     for field in schema:
         column, batch_type = config.columns.by_name.get(field.name), known_type(field.type)
         if batch_type is None or field.name in key_columns:

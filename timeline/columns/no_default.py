@@ -6,8 +6,6 @@ from enum import Enum
 
 
 class NoDefault(Enum):
-    """Type of NO_DEFAULT, which marks a new column without a default value."""
-
     NO_DEFAULT = "no default"
 
     def __repr__(self) -> str:

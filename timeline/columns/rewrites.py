@@ -1,4 +1,4 @@
-"""Selection of the file groups that a column change must rewrite for engines that match columns by name.
+"""Selection of the files that a column change must rewrite.
 
 Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
 and types. A column change only rewrites the files that these engines would read incorrectly (docs/columns.md).
@@ -19,7 +19,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Rewrites:
-    """File groups that the commit of a column change must rewrite.
+    """File groups that a column change must rewrite.
 
     Attributes:
         wrong: File groups with a file that engines would read incorrectly because they match columns by name.
@@ -31,7 +31,6 @@ class Rewrites:
 
     @property
     def groups(self) -> tuple[FileGroup, ...]:
-        """All file groups that must be rewritten."""
         return (*self.wrong, *self.logged)
 
 
@@ -81,7 +80,7 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
 
 
 def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
-    """Return whether a column name means different columns in a file and in the table's current schema.
+    """Return whether a column has another name in a file than in the table.
 
     Engines that match columns by name then read the file incorrectly. True if a column of `now` has a different name in
     `file`, or if its name belongs to a different column there.
@@ -131,7 +130,6 @@ def require_names(config: TableConfig, view: View) -> None:
 def rewrite_needed(
     groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
 ) -> RewriteNeeded:
-    """Create the error for file groups that must be rewritten."""
     files = [entry.file for group in groups for entry in group.files()]
     rows = sum(group.base.file.rows for group in groups if group.base)
     size = sum(file.size for file in files)
@@ -157,7 +155,7 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Return whether a column change makes older logs unreadable for some engines."""
+    """Return whether a column change makes older log files unreadable for some engines."""
     for column in after.by_id.values():
         old = before.by_id.get(column.id)
         if old is None:
@@ -197,7 +195,6 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
 
 
 def path_of(schema: TableSchema, number: int) -> str:
-    """Return the dotted path of a column, such as 's.f', by its id."""
     around, name = schema.parent_and_name[number]
     if not around:
         return name

@@ -1,1 +1,1 @@
-"""Commits of slots: transactions, conflict detection and retries."""
+"""Transactions, conflict detection and retries of commits."""

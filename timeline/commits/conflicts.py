@@ -1,4 +1,4 @@
-"""Conflict detection between a write and the slots (commits) since it began: the first committer wins.
+"""Detection of conflicts between a write and newer commits.
 
 transaction.py (`_require_no_conflict`) checks the table itself: columns, checks, type, commits of other engines, and
 the age of the instant. docs/protocol.md (Operations) lists the rules.
@@ -20,8 +20,7 @@ from hoodoo.timeline.slots.slot import COMPLETED, LOG, PLANNED, DataFile, Slot
 from hoodoo.timeline.views.view import View
 
 
-def no_keys() -> np.ndarray:
-    """Return an empty array of key hashes, for a write without record keys."""
+def no_key_hashes() -> np.ndarray:
     return np.empty(0, np.uint64)
 
 
@@ -80,12 +79,11 @@ class WriteSet:
     derived: Derived | None = None
     application: str = ""
     carried: Mapping[str, int] = field(default_factory=dict)
-    inserted: Callable[[], np.ndarray] = no_keys
-    updated: Callable[[], np.ndarray] = no_keys
+    inserted: Callable[[], np.ndarray] = no_key_hashes
+    updated: Callable[[], np.ndarray] = no_key_hashes
 
     @property
-    def anything(self) -> bool:
-        """True if the write changes or reads any file group, partition or column."""
+    def changes_or_reads_data(self) -> bool:
         return bool(
             self.rewrites
             or self.appends
@@ -104,7 +102,7 @@ KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Return the reason why a write conflicts with a newer commit, or '' if both can be committed.
+    """Return the reason why a write conflicts with a newer commit, or ''.
 
     Args:
         mine: The changes and reads of the write.
@@ -113,7 +111,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         keys_of: Returns the sorted key hashes that a slot 'inserted' or 'deleted'. It is only called if `mine` has
             keys. A rollback has no keys, and checks slots whose key sets may already be deleted.
     """
-    if slot.published and (mine.anything or mine.application or len(mine.inserted())):
+    if slot.published and (mine.changes_or_reads_data or mine.application or len(mine.inserted())):
         return "another engine committed"  # its keys are unknown, and an undo also reverts transactions
     if mine.alters and slot.instant > instant and (slot.commits or slot.outcome == PLANNED):
         # protocol rule S1: engines take the columns from the commit with the largest requested instant
@@ -167,8 +165,8 @@ def _derived_conflict(derived: Derived, slot: Slot) -> str:
     return ""
 
 
-def under_plan(mine: WriteSet, view: View) -> str:
-    """Return the reason why the write conflicts with an open compaction plan, or ''.
+def conflict_with_pending_compaction(mine: WriteSet, view: View) -> str:
+    """Return the reason why a write conflicts with a pending compaction, or ''.
 
     Protocol rule 6: a file group in an open plan is neither rewritten nor planned again. This is also checked when the
     write completes.

@@ -1,4 +1,4 @@
-"""Retry policy of commits: number of retries, backoff, and the exceptions that are retried."""
+"""Retry policy of commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt at a commit under one instant (transaction), and the order of its steps.
+"""Transaction: one attempt at a commit.
 
     begin      claim the instant by put-if-absent; it is larger than the head's completion time (protocol rule 2)
     start      from here on data files may be written, with the instant in their names
@@ -35,7 +35,7 @@ from hoodoo.errors import (
 from hoodoo.format.names import ms_of_instant
 from hoodoo.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
-from hoodoo.timeline.commits.conflicts import conflict, under_plan
+from hoodoo.timeline.commits.conflicts import conflict, conflict_with_pending_compaction
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft, with_hudi_checkpoint
 from hoodoo.timeline.commits.turn_request import Fairness, TurnRequest
 from hoodoo.timeline.environment import Deferred, Environment
@@ -64,7 +64,7 @@ Draft = SlotDraft | Callable[[View], SlotDraft | None]
 
 
 class CommitCore(Protocol):
-    """Interface through which a transaction reads and writes the timeline of its table."""
+    """Access of a transaction to the timeline of its table."""
 
     store: Store
     environment: Environment
@@ -79,7 +79,7 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    """Attempt at a commit under one instant."""
+    """One attempt at a commit."""
 
     def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
@@ -104,7 +104,6 @@ class Transaction:
         return self.timeline.store
 
     def start(self, inflight: bytes = NOTHING) -> None:
-        """Write Hudi's inflight file, after which data files may be written."""
         self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
         if self.config.options.hudi_writers and self.action in WRITES:
             self._heartbeat = Heartbeat(self.store, self.instant)
@@ -116,19 +115,18 @@ class Transaction:
             self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def register(self, files: Iterable[str]) -> None:
-        """Record the names of data files before they are written, so that a failed attempt can delete them."""
+        """Record data file names before writing, so that a failed attempt can delete them."""
         self._files += files
 
     def detect_conflicts_since(self, seq: int) -> None:
-        """Let `complete` check for conflicts with all slots (commits) after `seq`."""
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
-        """Write Hudi's marker for a data file, so that a rollback by Hudi finds the file."""
+        """Create a marker file, with which a rollback by Hudi finds a data file."""
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft) -> Slot:
-        """Commit the write: create the next slot, and publish it to Hudi's timeline.
+        """Commit the write, and publish it in Hudi's timeline.
 
         `draft` is the draft of the slot, or a function that returns it for the newest view, or None if no work is left.
 
@@ -233,7 +231,7 @@ class Transaction:
             raise Conflict("Another engine committed.")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
             raise Conflict("The write took too long, so its instant is too old.")
-        if why := under_plan(draft.touches, view):
+        if why := conflict_with_pending_compaction(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
             raise Conflict("Another commit was published after the plan was made.")  # protocol rule 5
@@ -418,7 +416,7 @@ class Transaction:
         return slot
 
     def abandon(self) -> None:
-        """Delete the files and the pending instant of an attempt that failed before its slot was written.
+        """Delete all files of a failed attempt.
 
         Does nothing if the slot may exist, or if the action writes no files before its slot. A rollback slot is not
         needed, because only this attempt could have completed the instant. Failures are logged, and orphan removal

@@ -1,4 +1,4 @@
-"""Turn requests: empty files that ask fast writers to pause, so that a slow writer can commit.
+"""Pause requests, with which a slow writer asks faster writers to wait.
 
 The fastest writer takes the slot after the head, so a slow writer may lose every race. After some lost races, it writes
 an empty file next to the slots, a turn request. Other writers find the file when they list the slots, and pause once
@@ -27,14 +27,14 @@ _OLD_MS = 60_000
 
 
 class TurnRequest:
-    """Turn request of one commit attempt, which asks faster writers to pause."""
+    """Request of a slow writer that faster writers pause."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
         self.store, self.environment, self.key = store, environment, TURN_REQUESTS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
     def record_lost_race(self) -> None:
-        """Record that another writer committed first, and request a pause after every third time.
+        """Count a lost race, and request a pause after every third one.
 
         The request is only written once the races have lasted for 2 seconds. No request is written in stores where
         slots are not found by listing, such as local disks, because writers would not see the file.
@@ -49,7 +49,6 @@ class TurnRequest:
                 self.store.put(self.key, b"")
 
     def withdraw(self) -> None:
-        """Delete the turn request if it was written, and ignore store errors."""
         if self.made:
             self.made = False
             with suppress(HoodooError, OSError):
@@ -57,14 +56,14 @@ class TurnRequest:
 
 
 class Fairness:
-    """Pauses of this process that let slower writers of the same table commit."""
+    """Pauses of this process that let slower writers commit."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment
         self._paused = False
 
     def wait_for_requests(self, state: TableState, look: Callable[[], TableState]) -> TableState:
-        """Pause if a slower writer requests it, and return the current state of the table.
+        """Pause if a slower writer requested it, and return the table's current state.
 
         The pause ends when no turn request is left, after at most 3 s. At most one of two consecutive attempts pauses.
 

@@ -1,1 +1,1 @@
-"""Protection of files against cleaning: leases on snapshots, and the positions of consumers."""
+"""Leases and consumers, which protect files against cleaning."""

@@ -39,7 +39,6 @@ class StoredConsumer:
 
 
 def check_name(name: str) -> str:
-    """Return a valid consumer name, or raise OptionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise OptionError(
             f"Consumer name {printable(name)} is invalid. Use at most 100 letters, digits, . _ and -, without a "
@@ -50,18 +49,16 @@ def check_name(name: str) -> str:
 
 
 def find(store: Store, name: str) -> StoredConsumer | None:
-    """Return the consumer `name` of the table, or None if it does not exist."""
     consumers = _among(store, f"{CONSUMERS}{check_name(name)}/")
     return consumers[0] if consumers else None
 
 
 def all_of(store: Store) -> list[StoredConsumer]:
-    """Return all consumers of the table, sorted by name."""
     return _among(store, CONSUMERS)
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of the slot digest at the position of a consumer.
+    """Return the first digits of a commit's digest, as stored with a consumer's position.
 
     Returns '' if an older release stored the position, or if the consumer has advanced or was dropped.
     """
@@ -72,7 +69,7 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
-    """Return a consumer, or create it with a position if it does not exist.
+    """Return a consumer, and create it if it does not exist.
 
     Raises:
         OptionError: The name is invalid.
@@ -96,7 +93,7 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store that a consumer has read up to slot (commit number) `position`.
+    """Store the newest commit that a consumer has read.
 
     Raises PositionError if the consumer does not exist, or if it has already read further.
     """
@@ -119,7 +116,6 @@ def advance(store: Store, name: str, position: int, digest: str = "") -> StoredC
 
 
 def drop(store: Store, name: str) -> None:
-    """Delete a consumer if it exists, so that cleaning no longer keeps files for it."""
     for key in _keys(store, check_name(name)):
         store.delete(key)
         if prune := getattr(store, "prune_folders", None):  # only local disks have empty folders
@@ -127,7 +123,6 @@ def drop(store: Store, name: str) -> None:
 
 
 def get(store: Store, name: str) -> StoredConsumer:
-    """Return a consumer of the table, or raise PositionError if it does not exist."""
     consumer = find(store, name)
     if consumer is None:
         raise PositionError(f"Consumer {printable(name)} does not exist. Register it first.", consumer=printable(name))

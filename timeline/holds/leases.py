@@ -1,4 +1,4 @@
-"""Leases, with which readers protect the files of a snapshot from cleaning for a limited time.
+"""Leases that protect a snapshot from cleaning for a limited time.
 
 A reader writes its lease, then reads the head, then reads files. Cleaning writes its slot, then reads the leases, then
 deletes files. Therefore, either cleaning finds the lease, or the reader finds the cleaning. A lease stores its
@@ -40,7 +40,6 @@ class Lease:
         self.renew(hours)
 
     def renew(self, hours: float) -> None:
-        """Extend the lease, so that it ends `hours` from now."""
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
@@ -61,7 +60,6 @@ class Lease:
         return self.environment.elapsed() >= self.ends
 
     def require(self) -> None:
-        """Raise SnapshotExpired if the lease has ended or was released, so that files may be deleted."""
         if self.expired:
             raise SnapshotExpired(
                 f"Pin of the snapshot at slot {self.seq} has expired. Pin the snapshot again, and call renew() in "
@@ -80,7 +78,7 @@ class Lease:
 
 
 def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
-    """Protect a snapshot from cleaning for some hours, and return the lease and the view.
+    """Protect a snapshot from cleaning for some hours.
 
     Raises SnapshotExpired if the snapshot was cleaned before.
     """
@@ -94,7 +92,7 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Return the slots (commit numbers) with leased snapshots, and delete old leases."""
+    """Return the commits with leased snapshots, and delete expired leases."""
     keys = [key for key, _ in store.list(LEASES) if key != _CLOCK]
     if not keys:
         return set()

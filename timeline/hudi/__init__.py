@@ -1,1 +1,1 @@
-"""Apache Hudi's timeline: publication of slots for Hudi's readers, and conversion of external commits to slots."""
+"""Apache Hudi's timeline, read and written by hoodoo."""

@@ -48,13 +48,12 @@ class Archived:
 
 
 def read(store: Store) -> Iterator[Archived]:
-    """Yield all archived instants of Hudi's timeline."""
     for name in _files(store, _version(store)):
         yield from _rows(store, name)
 
 
 def newest(store: Store) -> str:
-    """Return the requested time of the newest archived instant, or '' if no instant is archived."""
+    """Return the start time of the newest archived instant, or '' without archived instants."""
     return max((name.split("_")[1] for name in _files(store, _version(store))), default="")
 
 
@@ -105,7 +104,7 @@ def _rows(store: Store, name: str) -> list[Archived]:
 
 
 def append(store: Store, instants: Sequence[Archived]) -> bool:
-    """Add completed instants, in order of time, to Hudi's archived timeline.
+    """Add completed instants to Hudi's archived timeline.
 
     Returns False without adding anything if another process is archiving. The Parquet file is written first, then the
     manifest, and then the version file, which makes the new instants visible. The manifest is only created if it does

@@ -1,4 +1,4 @@
-"""Encoding of slots as Hudi's commit metadata, plans and reports, which Apache Hudi and hudi-rs read.
+"""Encoding of commits in the formats of Hudi's timeline files.
 
 All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
 equal those in files that Hudi writes (docs/format.md 4.3 and 6).
@@ -86,7 +86,7 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
 def commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
-    """Return Hudi's commit metadata for a completed write or compaction.
+    """Encode Hudi's commit metadata for a completed write or compaction.
 
     Args:
         slot: The slot of the commit.
@@ -132,7 +132,7 @@ def _extra_metadata(slot: Slot) -> dict[str, str]:
 
 
 def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
-    """Return the commit metadata for a log that was added to Hudi's metadata table."""
+    """Encode Hudi's commit metadata for a log file of Hudi's metadata table."""
     record: dict[str, Any] = {
         "partitionToWriteStats": {log.partition: [_write_stat(log, instant)]},
         "compacted": False,
@@ -144,7 +144,7 @@ def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> byte
 
 
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
-    """Return the content of the inflight file of a write.
+    """Encode Hudi's inflight file for a write in progress.
 
     Args:
         operation: The operation, such as 'UPSERT'.
@@ -176,8 +176,7 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
     return timeline_avro.encode("HoodieCommitMetadata", record)
 
 
-def requested_replace(operation: str) -> bytes:
-    """Return the content of a replacecommit.requested file for `operation`."""
+def requested_replacecommit(operation: str) -> bytes:
     operation_type = operation if operation == "DELETE_PARTITION" else None
     record: dict[str, Any] = {
         "operationType": operation_type,
@@ -189,7 +188,7 @@ def requested_replace(operation: str) -> bytes:
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Return the content of a compaction.requested file, which lists the files to compact.
+    """Encode a compaction plan for Hudi's timeline.
 
     `sizes` maps the paths of these files to bytes.
     """
@@ -227,7 +226,7 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
 
 
 def savepoint_metadata(slot: Slot, kept: View) -> bytes:
-    """Return the content of a completed savepoint file for the snapshot `kept`.
+    """Encode a savepoint for Hudi's timeline.
 
     The file lists the names of the snapshot's files by partition: the base file first, and then the logs, newest first.
     """
@@ -261,7 +260,7 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Return the content of a clean.requested file for the clean operation `slot`.
+    """Encode the plan of a clean operation for Hudi's timeline.
 
     `earliest` is the first slot that stays readable. `url` converts a path to an absolute path, which Hudi requires
     here.
@@ -283,7 +282,7 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    """Return the content of a completed clean file for the clean operation `slot`.
+    """Encode the result of a clean operation for Hudi's timeline.
 
     `earliest` is the first slot that stays readable.
     """
@@ -316,7 +315,7 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the content of a rollback.requested file for the rollback `slot`.
+    """Encode the plan of a rollback for Hudi's timeline.
 
     `files` maps partitions to the absolute paths of data files of the commit that is rolled back.
     """
@@ -339,7 +338,6 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Return the content of a completed rollback file, with the deleted files by partition."""
     record = {
         "startRollbackTime": instant_of_ms(slot.completed_at),
         "timeTakenInMillis": 0,

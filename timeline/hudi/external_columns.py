@@ -38,7 +38,7 @@ class ExternalColumns:
     def __init__(
         self, created: TableSchema | None = None, before: View | None = None, store: Store | None = None
     ) -> None:
-        """Start a column history after a state of the table.
+        """Start a column history from a state of the table.
 
         Args:
             created: The first columns of the table, if they are known.
@@ -52,11 +52,10 @@ class ExternalColumns:
 
     @property
     def now(self) -> TableSchema | None:
-        """Columns after the newest added commit, or None before the first one."""
         return self.schemas.newest or self.first
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add column changes and the schema ids of files to the slot (commit file) of a commit.
+        """Add the column changes and schema ids of an external commit.
 
         `record` is the metadata of the commit.
         """
@@ -81,7 +80,7 @@ class ExternalColumns:
         ids: Mapping[internal_schema.Path, int] | None = None,
         anew: bool = False,
     ) -> Slot:
-        """Add a column change to a slot, if the commit's columns differ from the table's current columns.
+        """Add a column change if a commit's columns differ from the table's columns.
 
         Args:
             slot: The slot of the commit.
@@ -106,7 +105,7 @@ class ExternalColumns:
         return self._with_schema_ids(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Return the newest schema that has the given columns, or else the current schema."""
+        """Return the newest schema with the given columns, or else the current schema."""
         candidates = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         types = _flat_types(schema)
         return next((candidate for candidate in candidates if _flat_types(candidate.arrow) == types), self.now)

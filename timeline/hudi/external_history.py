@@ -1,4 +1,4 @@
-"""Read access to tables and commits of other engines, by converting the instants of Hudi's timeline to slots.
+"""Read access to tables and commits of other engines.
 
 Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
 as in any table. File slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or
@@ -41,7 +41,7 @@ from hoodoo.timeline.views.view import View, apply
 
 @dataclass(frozen=True)
 class CompletedInstant:
-    """Completed instant in Hudi's timeline, which another engine wrote.
+    """Completed instant of another engine in Hudi's timeline.
 
     `key` is the path of its timeline file, or '' if it is archived. `data` is the content of the file, or None if it
     has not been read.
@@ -54,7 +54,6 @@ class CompletedInstant:
     data: bytes | None = None
 
     def record(self, store: Store) -> dict[str, Any]:
-        """Return the decoded content of the instant's completed file."""
         return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
 
 
@@ -63,7 +62,7 @@ DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Return the names of timeline files whose instants began at most a day before the newest commit.
+    """Return the timeline files that began at most a day before the newest commit.
 
     `view` is the view of the newest slot.
     """
@@ -71,7 +70,7 @@ def names_since(store: Store, view: View) -> Sequence[str]:
 
 
 def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
-    """Return the completed instants among timeline file names, in completion order.
+    """Return the completed instants among timeline files, in completion order.
 
     Only instants that become slots and completed after `after` are returned.
     """
@@ -87,7 +86,7 @@ def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant
 
 
 def archived(store: Store) -> list[CompletedInstant]:
-    """Return the archived instants of Hudi's timeline that become slots, in completion order (docs/format.md 14)."""
+    """Return other engines' archived commits, in completion order."""
     found = [
         CompletedInstant(one.time, one.completed, one.action, "", one.metadata)
         for one in archived_timeline.read(store)
@@ -97,7 +96,7 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """Return archived commits of other engines that an interrupted adoption left out, oldest first.
+    """Return archived external commits that hoodoo did not finish recording, oldest first.
 
     These commits are newer than the newest slot. `newest` is the newest archived instant, or None if it is unknown.
     """
@@ -110,12 +109,11 @@ def unfinished_adoptions(history: History, newest: str | None = None) -> list[Co
 
 
 def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
-    """Return pending compactions of another engine that no slot (commit file) describes."""
+    """Return pending compactions that another engine planned."""
     return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
 
 
 def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
-    """Return the compactions among timeline file names that are requested and not completed."""
     found = [one for name in names if (one := parse_instant(name))]
     completed = {one.time for one in found if one.state is State.COMPLETED}
     planned = [
@@ -125,14 +123,12 @@ def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
 
 
 class Before(Protocol):
-    """Interface to find slots that precede the slot of an external commit."""
+    """Search for commits before an external commit."""
 
-    def newest_before(self, ms: int) -> int:
-        """Return the newest slot (commit number) completed before a time, or 0."""
-        ...
+    def newest_before(self, ms: int) -> int: ...
 
     def slot_of(self, instant: str) -> int:
-        """Return the oldest slot (commit number) whose instant is `instant` or later, or 0."""
+        """Return the oldest commit number at or after an instant, or 0."""
         ...
 
 
@@ -145,7 +141,7 @@ def slot_of(
     record: dict[str, Any],
     before: Before,
 ) -> Slot:
-    """Convert an external instant to a slot (commit).
+    """Convert a commit of another engine to a numbered commit.
 
     Args:
         store: The store of the table.
@@ -245,7 +241,7 @@ def digest_of(store: Store, more: str = "") -> str:
 
 
 class ExternalHistory(History):
-    """History of a table that hoodoo only reads, derived from Hudi's timeline."""
+    """Commits of a table that hoodoo only reads."""
 
     def __init__(self, store: Store, table: str = "") -> None:
         super().__init__(store)
@@ -263,7 +259,7 @@ class ExternalHistory(History):
             return view
 
     def created(self) -> TableSchema:
-        """Return the table's columns as of the first commit that contains a schema.
+        """Return the table's first known columns.
 
         Later changes are in the views. Raises UnsupportedTable if no commit contains a schema.
         """
@@ -326,14 +322,13 @@ class ExternalHistory(History):
 
 
 class Overlay(History):
-    """History of a hoodoo table, including later commits of another engine.
+    """Commits of a hoodoo table, including later commits of another engine.
 
     The history consists of hoodoo's slots, followed by slots in memory for the later commits, which have the same
     numbers as after their adoption.
     """
 
     def __init__(self, ours: History, created: TableSchema) -> None:
-        """Create the history from hoodoo's slots in `ours` and the table's first columns."""
         super().__init__(ours.store)
         self._ours, self._created = ours, created
         self._more: list[Slot] = []
@@ -382,13 +377,13 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Return whether a slot of hoodoo is missing, although Hudi's timeline contains its commit."""
+        """Return whether hoodoo's file of a commit in Hudi's timeline is missing."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 
 @dataclass(frozen=True)
 class ExistingSlots:
-    """Search for the slots before an external commit, among the existing slots of a table."""
+    """Search for existing commits before an external commit."""
 
     history: History
 

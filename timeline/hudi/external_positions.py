@@ -1,4 +1,4 @@
-"""Source positions of ingestion jobs in the metadata of external commits and of hoodoo commits without a slot.
+"""Source positions of ingestion jobs in external commits.
 
 The metadata of a hoodoo commit contains the position of its slot (`hoodoo.ingest`). A commit of Hudi's streamer
 contains a checkpoint, and counts as the next commit of a separate application. A checkpoint that equals the newest
@@ -24,14 +24,13 @@ _SHAPE = {"app": str, "n": int, "position": str}
 
 
 class ExternalPositions:
-    """Source positions of applications in a sequence of external commits."""
+    """Source positions of ingestion jobs in a sequence of external commits."""
 
     def __init__(self, before: View) -> None:
-        """Track external commits after a state of the table."""
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the source position in the metadata of a commit to the slot of the commit.
+        """Copy the source position from the metadata of an external commit.
 
         `record` is the metadata of the commit. Raises CorruptTable if the position is invalid.
         """

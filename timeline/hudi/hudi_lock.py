@@ -1,4 +1,4 @@
-"""Coordination with concurrent writes by Apache Hudi: Hudi's file system lock and heartbeats (docs/format.md 13).
+"""Coordination with concurrent writes by Apache Hudi (docs/format.md 13).
 
 The lock is only used if the table option hudi_writers is set. hoodoo's own writers do not rely on it.
 """
@@ -23,7 +23,7 @@ _OURS = b"hoodoo "
 
 @contextmanager
 def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iterator[None]:
-    """Hold Hudi's file system lock during the body, or raise LockHeld after `patience_s` seconds."""
+    """Hold Hudi's file system lock, or raise LockHeld when it stays unavailable."""
     content = _OURS + environment.token().encode()
     deadline = environment.elapsed() + patience_s
     while not _take(store, content):
@@ -79,7 +79,7 @@ def _release(store: Store, content: bytes) -> None:
 
 
 class Heartbeat:
-    """Thread that updates a heartbeat file, so that Hudi does not roll an instant back."""
+    """Thread whose heartbeat file stops Hudi from rolling an instant back."""
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"
@@ -95,6 +95,5 @@ class Heartbeat:
                 log.warning("failed to write the heartbeat %s: %s", self.key, problem)
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end."""
         self._stopped.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Column ids in Hudi's internal schema, which Apache Hudi assigns with `hoodie.schema.on.read.enable`.
+"""Column ids in Hudi's internal schema.
 
 Commit metadata contains the internal schema as `latest_schema`, next to the Avro schema with the same names. Only the
 ids are read, because names and types come from the Avro schema. hoodoo writes no internal schema (docs/format.md 11.4).
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 
 
 def ids_by_path(text: str) -> dict[Path, int]:
-    """Return the column ids by path in Hudi's internal schema, without meta columns.
+    """Return the column ids in Hudi's internal schema, by column path.
 
     Raises UnsupportedTable if the schema is invalid.
     """
@@ -81,7 +81,6 @@ def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> T
 
 
 def with_ids(schema: TableSchema, ids: Mapping[Path, int]) -> TableSchema:
-    """Return a copy of `schema` with the id of each column in Hudi's internal schema."""
     own = _own_ids(schema.columns, ())
     return replace(schema, hudi=tuple((number, ids[path]) for path, number in own if path in ids))
 

@@ -1,4 +1,4 @@
-"""Writer for Hudi's metadata table: its partition `files`, which lists the data files of the table.
+"""Writer for the file listing in Hudi's metadata table.
 
 If the table properties enable this partition, Hudi's readers only see the listed files. The publisher of a slot
 therefore first appends the slot's added and deleted files. hoodoo's readers do not use the metadata table. If its state
@@ -67,7 +67,7 @@ class MetadataTable:
 
 
 def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
-    """Return the sizes of added files, and None for deleted files, by partition and file name.
+    """Return the sizes of files that a commit added, and None for deleted files.
 
     As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
     """
@@ -84,7 +84,7 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
 
 
 def lists_files(values: Mapping[str, str]) -> bool:
-    """Return whether Hudi's readers use the partition `files` of the metadata table.
+    """Return whether Hudi's readers find data files through the metadata table.
 
     False if the properties do not enable it, or if any partition of the metadata table is being built.
     """
@@ -161,7 +161,7 @@ def _record_schema(store: Store, completed: list[Instant]) -> str | None:
 
 
 def append(store: Store, slot: Slot, table: MetadataTable) -> None:
-    """Append the data files of a slot (commit) to Hudi's metadata table.
+    """Append the data files of a commit to Hudi's metadata table.
 
     The log is only valid with the deltacommit. Another process may already have done some of the steps. The completion
     time of the deltacommit is later than all times in the metadata table, because readers ignore logs that are older

@@ -1,4 +1,4 @@
-"""Publication of slots in Hudi's timeline: each slot becomes a completed Hudi instant, strictly in slot order.
+"""Publication of commits in Hudi's timeline, in commit order.
 
 All published content is derived from the slot. Any process may therefore publish a slot, even repeatedly. After a crash
 between a slot and its publication, the next process publishes it. A publication is never undone (protocol rule 11).
@@ -32,7 +32,7 @@ An older write is retried with a new instant, because data that it needs may be 
 
 
 def final_key(slot: Slot) -> str:
-    """Return the path of the last file that publishing a slot creates.
+    """Return the last file that the publication of a commit creates.
 
     If the file exists, the slot and all earlier slots are published.
     """
@@ -46,7 +46,7 @@ def final_key(slot: Slot) -> str:
 
 
 class RolledBackExternally(Exception):
-    """Internal exception for a commit that another engine rolled back before its publication."""
+    """Commit that another engine rolled back before its publication."""
 
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
@@ -67,7 +67,7 @@ def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Publisher that writes the slots (commits) of one table to Hudi's timeline."""
+    """Writer of a table's commits to Hudi's timeline."""
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
@@ -81,7 +81,7 @@ class Publisher:
         stands: bool = False,
         names: Collection[str] = (),
     ) -> None:
-        """Publish all slots (commits) up to `seq` in Hudi's timeline, in order.
+        """Publish all commits up to a commit number in Hudi's timeline.
 
         Args:
             seq: The last slot to publish.
@@ -104,7 +104,7 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def has_unpublished(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Return whether a slot (commit) up to `seq` is missing in Hudi's timeline.
+        """Return whether an earlier commit is missing in Hudi's timeline.
 
         `names` are names of files that exist in Hudi's timeline, to save requests.
         """
@@ -290,7 +290,6 @@ class Publisher:
 
 
 def markers_of(store: Store, instant: str) -> list[str]:
-    """Return the paths of Hudi's marker files for an instant."""
     return [key for key, _ in store.list(f"{MARKERS}{instant}/")]
 
 
@@ -303,13 +302,12 @@ def remove_marker(store: Store, key: str) -> None:
 
 
 def remove_markers(store: Store, instant: str) -> None:
-    """Delete all marker files of an instant."""
     for key in markers_of(store, instant):
         remove_marker(store, key)
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """Yield the partition and path of each data file that the write `instant` created.
+    """Yield the partition and path of each data file of a write.
 
     The whole table is listed for files whose names contain the instant, because markers may be missing after a crash.
     """
@@ -323,12 +321,10 @@ def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
 
 
 def instants(store: Store, after: str = "") -> list[Instant]:
-    """Return the instants in Hudi's active timeline after a file name, in name order."""
     return [found for name in store.names(TIMELINE, after) if (found := parse_instant(name))]
 
 
 def was_published(store: Store, instant: str) -> bool:
-    """Return whether `instant` is completed in Hudi's timeline, active or archived."""
     return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(
         one.time == instant for one in archived_timeline.read(store)
     )

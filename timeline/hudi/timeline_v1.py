@@ -1,4 +1,4 @@
-"""History of tables of version 6, which Hudi 0.14 and 0.15 write with timeline layout 1 (docs/format.md 11.5).
+"""History of version 6 tables of Hudi 0.14 and 0.15.
 
 Such tables can only be read. Unlike in later layouts, instants are directly in `.hoodie/` and have no completion time,
 so they are ordered by their start, and commit metadata is JSON. The files of archived commits are found by listing, as
@@ -29,7 +29,7 @@ _ARCHIVED = "ARCHIVED"
 
 
 def instants(store: Store) -> list[Instant]:
-    """Return the active instants of a version 6 table, in the order of their file names.
+    """Return the active instants of a version 6 table, by file name.
 
     The start time is used as the completion time.
     """
@@ -37,7 +37,7 @@ def instants(store: Store) -> list[Instant]:
 
 
 def keys(store: Store) -> list[str]:
-    """Return the paths of all timeline files of a version 6 table, in all states."""
+    """Return the paths of all timeline files, completed or not."""
     return [HOODIE + name for name in store.names(HOODIE) if _instant(name)]
 
 
@@ -61,7 +61,7 @@ class ActiveInstant(CompletedInstant):
         return timeline_avro.decode(self.in_avro(store))
 
     def in_avro(self, store: Store) -> bytes:
-        """Read the instant's timeline file, and convert it to the Avro format of newer table versions.
+        """Read the instant's timeline file in the Avro format of newer tables.
 
         Raises CorruptTable if the file is damaged.
         """
@@ -70,7 +70,7 @@ class ActiveInstant(CompletedInstant):
 
 
 def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
-    """Convert commit metadata of table version 6 from JSON to the Avro format of newer versions.
+    """Convert the commit metadata of a version 6 table from JSON to Avro.
 
     Args:
         data: The content of the timeline file.
@@ -89,7 +89,7 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 @dataclass(frozen=True)
 class ListedInstant(CompletedInstant):
-    """Instant without a timeline file, for all archived commits of a version 6 table or for its creation.
+    """Instant that stands for the creation or all archived commits of a table.
 
     `told` is its commit metadata. If `before` is set, the instant represents the archived commits that began before it.
     """
@@ -102,7 +102,7 @@ class ListedInstant(CompletedInstant):
 
 
 class TimelineV1History(ExternalHistory):
-    """History of a version 6 table, with slots that are derived from its timeline.
+    """Commits of a version 6 table.
 
     Slots are numbered from the oldest active instant. Cursors therefore change when more instants are archived.
     """
@@ -117,7 +117,6 @@ class TimelineV1History(ExternalHistory):
         return instants(self.store)
 
     def archived(self) -> list[ListedInstant]:
-        """Return the instants that represent archived commits, as of the newest call of `head`."""
         return self._told
 
     def _find_instants(self) -> Iterable[CompletedInstant]:

@@ -14,10 +14,8 @@ PREFIX = OURS + "check."
 
 
 def stored(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the row checks in a table's properties, as a dict of name to condition, sorted by name."""
     return {name[len(PREFIX) :]: properties[name] for name in sorted(properties) if name.startswith(PREFIX)}
 
 
 def to_properties(checks: Mapping[str, str]) -> dict[str, str]:
-    """Return the table properties that store row checks."""
     return {PREFIX + name: text for name, text in checks.items()}

@@ -1,4 +1,4 @@
-"""Configuration of a table: name, table type, record key, partitioning, ordering, schema and options."""
+"""Configuration of a table: key, partitioning, ordering, columns and options."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 @dataclass(frozen=True)
 class TableConfig:
-    """Configuration of a table: name, table type, record key, partitioning, ordering, columns and options.
+    """Configuration of a table: key, partitioning, ordering, columns and options.
 
     Attributes:
         created: The columns that the table was created with.
@@ -70,37 +70,32 @@ class TableConfig:
 
     @cached_property
     def columns(self) -> TableSchema:
-        """The current columns of the table, with their ids."""
         return self.schemas.newest_of(self.created)
 
     @property
     def schema(self) -> pa.Schema:
-        """The current columns of the table, as an Arrow schema."""
         return self.columns.arrow
 
     @property
     def schema_id(self) -> int:
-        """The id of the current schema as recorded for new data files, or 0 for the first schema."""
         return 0 if self.columns.id == 1 else self.columns.id
 
     @property
     def merge_on_read(self) -> bool:
-        """True if the table type is merge-on-read."""
         return self.type == MERGE_ON_READ
 
     @property
     def by_event_time(self) -> bool:
-        """True if the ordering columns decide which of several rows with the same key is current."""
+        """True if the ordering columns determine the current row of each key."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
     def merge_policy(self) -> MergePolicy:
-        """The policy that decides which of several rows with the same key is current."""
         return MergePolicy(self.order_by if self.by_event_time else ())
 
     @property
     def logs_partial_rows(self) -> bool:
-        """True if an update of some columns logs only these columns.
+        """True if an update of some columns writes only these columns to logs.
 
         Always False for tables with ordering columns. Merging partial rows would not be associative there, so the
         result would depend on the grouping of logs.
@@ -119,41 +114,36 @@ class TableConfig:
 
     @property
     def not_null(self) -> tuple[str, ...]:
-        """The names of the non-nullable columns."""
         return tuple(column.name for column in self.columns.columns if column.required)
 
     @cached_property
     def transforms(self) -> Mapping[str, Transform]:
-        """The transform of each generated partition column, by the name of the partition column."""
         found = transform_properties.stored(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
 
     @cached_property
     def name_mapping(self) -> NameMapping:
-        """The mapping between the table's column names and the original names of the columns in their source."""
+        """The original column names by the table's column names."""
         return NameMapping(self.columns.columns, original_names.stored(self.raw))
 
     @property
-    def placing(self) -> tuple[str, ...]:
-        """The columns that determine the partition of a row, including sources of generated partition columns."""
+    def partition_sources(self) -> tuple[str, ...]:
+        """The columns that determine the partition of a row."""
         return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
     def declared_schema(self) -> pa.Schema:
-        """The current columns as an Arrow schema, in which the columns of `not_null` are not nullable."""
         fixed = set(self.not_null)
         return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
 
     @property
     def key_generator(self) -> str:
-        """Hudi's key generator, such as SIMPLE or COMPLEX, or '' if it is not set."""
         named = self.raw.get("hoodie.table.keygenerator.type", "").upper().removesuffix("_AVRO")
         class_ = self.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
         return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
 
     @property
     def is_timeline_v1(self) -> bool:
-        """True if Hudi's timeline has layout 1, as in table version 6."""
         return LAYOUT_OF.get(self.raw["hoodie.table.version"]) == "1"
 
     @property
@@ -163,7 +153,6 @@ class TableConfig:
         return self.raw.get("hoodie.meta.fields.mode", populated).upper() != "ALL"  # Hudi 1.3 writes the mode
 
     def require_writable(self) -> None:
-        """Raise UnsupportedTable if hoodoo can only read the table."""
         if self.is_timeline_v1:
             raise UnsupportedTable(
                 f"Table has version {self.raw['hoodie.table.version']}, which hoodoo can only read. Stop all other "
@@ -179,7 +168,6 @@ class TableConfig:
             )
 
     def require_commit_times(self) -> None:
-        """Raise UnsupportedTable if rows do not record the commit that wrote them."""
         if self.virtual_keys:
             raise UnsupportedTable(
                 "Table has no meta columns (hoodie.populate.meta.fields=false), which incremental reads and changes "
@@ -188,8 +176,8 @@ class TableConfig:
             )
 
     @property
-    def folders_tell_values(self) -> bool:
-        """True if the folder name of a partition determines the values of its partition columns.
+    def folders_contain_partition_values(self) -> bool:
+        """True if a partition's folder name determines the values of its partition columns.
 
         False if the key generator formats times (TIMESTAMP, CUSTOM) or is unknown, or if dates are nested folders.
         """
@@ -199,7 +187,7 @@ class TableConfig:
 
     @property
     def key_is_record_key(self) -> bool:
-        """True if the record key equals the value of the key column, so that no encoding is needed.
+        """True if record keys are the unencoded values of the key column.
 
         This holds for a single string key column and at most one partition column.
         """
@@ -208,7 +196,6 @@ class TableConfig:
 
     @property
     def write_action(self) -> str:
-        """Hudi's action for a write to this table: 'deltacommit' for a merge-on-read table, or else 'commit'."""
         return "deltacommit" if self.merge_on_read else "commit"
 
     @cached_property
@@ -218,7 +205,7 @@ class TableConfig:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns that a rewrite of a base file keeps: commit time, sequence number, record key, and own columns.
+        """The columns that a rewrite of a base file keeps.
 
         The commit time is a dictionary column, because it has few distinct values.
         """
@@ -232,28 +219,24 @@ class TableConfig:
 
     @cached_property
     def schema_text(self) -> str:
-        """The Avro schema of the table's columns as JSON, which commit metadata contains."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
     def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
-        """Return a copy of the configuration with another schema history."""
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
-        """Return a copy of the configuration that can also read files of another snapshot.
+        """Return a copy of the configuration that can also read another snapshot's files.
 
         The current columns stay unchanged.
         """
         return self.with_schemas(self.schemas.knowing(schemas, self.created))
 
     def with_columns(self, columns: TableSchema) -> TableConfig:
-        """Return a copy of the configuration as it will be after a column change to `columns`."""
         before = {} if self.schemas else self.columns.to_json()
         return replace(self, schemas=self.schemas.after(1 << 62, columns.to_json(), before))
 
     # ---- reading files of any of the table's schemas
     def columns_of(self, file: DataFile) -> TableSchema:
-        """Return the schema that a data file was written with, or raise CorruptTable if it is missing."""
         number = file.schema or 1
         if number == self.columns.id:
             return self.columns
@@ -267,7 +250,6 @@ class TableConfig:
         return found
 
     def resolution(self, file: DataFile) -> Resolution:
-        """Return the schema resolution that converts the columns of a data file to the table's current columns."""
         number = file.schema or 1
         if number == self.columns.id:
             return NO_CHANGES

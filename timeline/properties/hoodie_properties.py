@@ -1,4 +1,4 @@
-"""The table properties file hoodie.properties: creation, parsing, and checks for unsupported values."""
+"""Creation, parsing and validation of the table properties file hoodie.properties."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new_properties(
     change_log: str | None = None,
     not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Create the table properties of a new table, complete enough for Spark and hudi-rs.
+    """Create the properties of a new table, which Spark and hudi-rs can read.
 
     See docs/format.md 3.3. `change_log` is a key of CHANGE_LOGS, or None. `not_null` contains the non-nullable columns.
     """
@@ -67,7 +67,7 @@ def new_properties(
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "archived",
         "hoodie.table.recordkey.fields": ",".join(key),
-        "hoodie.table.keygenerator.type": generator_of(key, partition_by),
+        "hoodie.table.keygenerator.type": key_generator_for(key, partition_by),
         "hoodie.record.merge.mode": BY_EVENT if order_by else BY_COMMIT,
         "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
         "hoodie.table.base.file.format": "PARQUET",
@@ -90,8 +90,7 @@ def new_properties(
     return values | table_options.to_properties(options)
 
 
-def generator_of(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
-    """Return the name of Hudi's key generator that encodes record keys and partition paths as hoodoo does."""
+def key_generator_for(key: tuple[str, ...], partition_by: tuple[str, ...]) -> str:
     if not partition_by:
         return "NON_PARTITION"
     return "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
@@ -112,7 +111,7 @@ def render(values: Mapping[str, str], now_ms: int) -> bytes:
 
 
 def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
-    """Return the configuration of a table with the option changes that its slots contain.
+    """Apply the option changes of a table's commits to its configuration.
 
     Args:
         config: The configuration in hoodie.properties.
@@ -124,12 +123,11 @@ def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: Sc
 
 
 def load(store: Store) -> TableConfig:
-    """Load the configuration of a table from its properties."""
     return parse(read_properties(store))
 
 
 def read_properties(store: Store) -> dict[str, str]:
-    """Read the table properties from hoodie.properties, or from its backup if the file is missing.
+    """Read the table properties from their file, or from its backup.
 
     Raises:
         TableNotFound: The table does not exist.
@@ -203,7 +201,6 @@ def _payload_of(values: Mapping[str, str]) -> str:
 
 
 def own_columns(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without Hudi's meta columns, such as `_hoodie_commit_time`."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 

@@ -1,4 +1,4 @@
-"""Table properties that enable or disable Hudi's metadata table and its partitions."""
+"""Table properties of Hudi's metadata table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METADATA_KEYS = (METADATA_PARTITIONS, METADATA_INFLIGHT, "hoodie.table.index.de
 
 
 def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties that enable only the partition `files` of Hudi's metadata table.
+    """Enable only the file listing of Hudi's metadata table in table properties.
 
     If the metadata table is disabled, it stays disabled.
     """

@@ -18,7 +18,6 @@ _LOOKED_AT_MAX = 20_000
 
 
 def require_no_outer_table(store: Store) -> None:
-    """Raise NestedTable if one of the parent folders of this table is a table."""
     for outer in store.above():
         try:
             is_table = outer.exists(PROPERTIES)

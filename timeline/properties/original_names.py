@@ -1,4 +1,4 @@
-"""Storage of original column names, which are invalid in Avro, in a table's properties.
+"""Storage of original column names in the properties of a table.
 
 The property `hoodoo.original_names` is a JSON object that maps column ids to original names, so that renaming a column
 does not affect it. `create` sets it, and it never changes.
@@ -16,7 +16,6 @@ PROPERTY = PREFIX + "original_names"
 
 
 def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
-    """Return the table property that stores original column names by column id."""
     return {PROPERTY: json.dumps(originals, separators=(",", ":"))} if originals else {}
 
 

@@ -1,4 +1,4 @@
-"""Schema history of a table: all schemas that it has had, each with its first slot.
+"""All schemas that a table has had.
 
 A schema is stored as JSON text and parsed on demand, so that a table with thousands of schemas opens fast.
 timeline/columns/alterations.py defines schema changes.
@@ -55,7 +55,7 @@ class SchemaHistory:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """All schemas as (first slot, schema id, JSON), oldest first."""
+        """All schemas as (first commit number, schema id, JSON), oldest first."""
         return (*_decompress_entries(self.older), *self.recent)
 
     @property
@@ -64,7 +64,7 @@ class SchemaHistory:
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:
-        """Return the current schema of a table that was created with the columns `created`.
+        """Return the table's current schema, given its columns at creation.
 
         Avro schemas of earlier releases do not record nullability. In that case, the nullability in `created` applies.
         """
@@ -76,17 +76,15 @@ class SchemaHistory:
         return replace(newest, columns=columns)
 
     def up_to(self, seq: int) -> SchemaHistory:
-        """Return the schema history as of slot (commit number) `seq`."""
         if not self.recent or self.recent[-1][0] <= seq:
             return self
         return SchemaHistory(tuple(entry for entry in self.entries if entry[0] <= seq))
 
     def schema(self, number: int) -> TableSchema | None:
-        """Return the schema with the id `number`, or None if the history does not contain it."""
         return _parsed(self._texts[number]) if number in self._texts else None
 
     def knowing(self, other: SchemaHistory, created: TableSchema) -> SchemaHistory:
-        """Add the schemas of another snapshot to the history, so that files of both snapshots can be read.
+        """Add the schemas of another snapshot, so that its files can be read.
 
         The newest schema stays unchanged. `created` is the schema that the table was created with.
         """
@@ -96,7 +94,6 @@ class SchemaHistory:
         return SchemaHistory((*more, *(self.entries or ((0, created.id, _text(created.to_json())),))))
 
     def newest_first(self) -> Iterable[TableSchema]:
-        """Yield all schemas, newest first."""
         return (_parsed(text) for _, _, text in reversed(self.entries))
 
     @cached_property
@@ -105,7 +102,7 @@ class SchemaHistory:
 
     # ---- growing, and forgetting
     def after(self, seq: int, columns: Mapping[str, Any], before: Mapping[str, Any]) -> SchemaHistory:
-        """Return the history with a schema change at slot (commit number) `seq`.
+        """Add a schema change to the history.
 
         `before` is the schema before the first change. Raises ValueError, TypeError or KeyError for an invalid schema.
         """
@@ -115,7 +112,7 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """Return the history with a schema change of an earlier release, without column ids."""
+        """Add a schema change of an earlier release, which lacks column ids."""
         history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = history.newest
         assert newest is not None
@@ -123,7 +120,7 @@ class SchemaHistory:
         return history.after(seq, columns | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
-        """Remove the schemas that live files, open plans and readable snapshots do not need.
+        """Remove the schemas that no file, plan or readable snapshot needs.
 
         Args:
             live: The schema ids of the files in the newest snapshot.
@@ -142,12 +139,11 @@ class SchemaHistory:
 
     # ---- in a checkpoint
     def to_json(self) -> dict[str, Any]:
-        """Convert the history to JSON for a checkpoint, or to {} if it is empty."""
         return {"older": _compress_entries(self.entries[:-1]), "newest": self.entries[-1]} if self else {}
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> SchemaHistory:
-        """Create the history from its JSON in a checkpoint, which must match SHAPE.
+        """Parse the schema history in a checkpoint.
 
         Raises ValueError, TypeError or KeyError if the newest schema is invalid.
         """

@@ -1,4 +1,4 @@
-"""Mapping from option names of Hudi, Delta Lake and Iceberg to hoodoo's option names, for hints in error messages.
+"""Option names of Hudi, Delta Lake and Iceberg, with hoodoo's names.
 
 The names are not accepted as aliases, because their meanings differ slightly.
 """
@@ -74,7 +74,7 @@ _MEANINGS = {_remove_separators(word): ours for ours, words in _WORDS.items() fo
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Return the hoodoo option that corresponds to another system's option, or ''."""
+    """Return hoodoo's option for an option of another system, or ''."""
     plain, same = _to_snake_case(name[:200]), {_remove_separators(one): one for one in known}
     while plain:
         joined = _remove_separators(plain)

@@ -205,7 +205,7 @@ def _typed(name: str, value: Any) -> Any:
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
-    """Validate options, and combine them with the other options of `base`.
+    """Validate new options, and combine them with the current options.
 
     Raises OptionError for an invalid value or an unknown name, with a hint to the most similar name.
     """
@@ -222,7 +222,7 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
 
 
 def to_properties(options: Options) -> dict[str, str]:
-    """Return the table properties that store options, without default values."""
+    """Return the table properties that store non-default options."""
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
@@ -237,10 +237,8 @@ def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_option(name: str) -> bool:
-    """Return whether the table property `name` stores an option of this release."""
     return name.startswith(PREFIX) and name[len(PREFIX) :] in _NAMES
 
 
 def from_properties(properties: Mapping[str, str]) -> Options:
-    """Read the options of a table from its properties, ignoring unknown options."""
     return with_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})

@@ -1,4 +1,4 @@
-"""Storage of the transforms that compute generated partition columns, in a table's properties.
+"""Storage of partition transforms in the properties of a table.
 
 Each transform is one property, `hoodoo.transform.<partition column>`. Its value refers to the source column by id, such
 as `day(6)` or `bucket(16, 5)`, so that renaming the column does not affect it. `create` sets it, and it never changes.
@@ -18,7 +18,6 @@ PREFIX = OURS + "transform."
 
 
 def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict[str, str]:
-    """Return the table properties that store the transforms of generated partition columns."""
     return {PREFIX + one.made: str(replace(one, column=str(columns.by_name[one.column].id))) for one in transforms}
 
 

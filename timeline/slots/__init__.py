@@ -1,1 +1,1 @@
-"""Slots, which are the numbered commit files of a table, with their key sets and archiving watermark."""
+"""Numbered commit files of a table, called slots."""

@@ -1,4 +1,4 @@
-"""Sets of record key hashes that a slot inserted or deleted, for conflict detection.
+"""Hashes of the keys that a commit inserted or deleted.
 
 Small sets are stored in the slot, and large sets in a separate file. For the keys of new base files, the slot refers to
 the index entries of the files, so that keys are not stored twice. A hash collision can only cause a retry.
@@ -20,13 +20,12 @@ INLINE_MAX = 4096
 Reference = dict[str, str]
 
 
-def of_index(index_key: str) -> Reference:
-    """Return a reference to the record keys in the index entry of a base file."""
+def reference_to_index_keys(index_key: str) -> Reference:
     return {"index": index_key}
 
 
 def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
-    """Store a set of key hashes (uint64, any order), and return references for the slot.
+    """Store a set of key hashes, and return references to it.
 
     A set of up to 4,096 hashes is stored in the reference itself. A larger set is written as the file `name` in
     `folder`.
@@ -42,7 +41,7 @@ def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tup
 
 
 def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
-    """Load the key hashes that a slot (commit file) refers to, as one sorted array."""
+    """Load key hashes as one sorted array."""
     parts = [_load(store, reference, of_entry) for reference in references]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
@@ -68,7 +67,6 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
 
 
 def intersect(left: np.ndarray, right: np.ndarray) -> bool:
-    """Return whether two sorted arrays of key hashes have a common element."""
     if not len(left) or not len(right):
         return False
     small, large = (left, right) if len(left) < len(right) else (right, left)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """Return whether a parsed JSON value has the types that `shape` declares.
+    """Return whether a parsed JSON value has the declared types.
 
     `int` means an integer from 0 to below 2^63. A tuple means a list with exactly these items. A dict without the key
     `str` means an object with exactly these names.

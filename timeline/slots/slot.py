@@ -1,4 +1,4 @@
-"""Slots: the numbered commit files of a table, which exist if and only if a write is committed.
+"""Commit files of a table, numbered and called slots.
 
 A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
 slot, so that a forged, forked or truncated sequence is detected.
@@ -38,7 +38,7 @@ ALTER = "ALTER_SCHEMA"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Base file or log file as recorded in a slot (commit file), with its metadata.
+    """Base file or log file, as recorded in a commit.
 
     Attributes:
         rows: Number of rows of a base file, or of records of a log.
@@ -84,7 +84,6 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """The file name without its folder."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -101,7 +100,7 @@ class DataFile:
         return self.path, self.blocks
 
     def has_block_of(self, instant: str) -> bool:
-        """Return whether this file includes the log blocks that the commit `instant` wrote."""
+        """Return whether the file contains the log blocks of a commit."""
         if self.blocks.startswith("<"):
             return instant < self.blocks[1:]
         return self.blocks in ("", instant)
@@ -114,7 +113,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """File group of a compaction plan, whose files become one new base file."""
+    """File group in a compaction plan, whose files become one base file."""
 
     partition: str
     file_id: str
@@ -124,7 +123,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """Content of a slot (commit file) before its number is known.
+    """Content of a commit file before its number is known.
 
     Attributes:
         inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
@@ -209,22 +208,21 @@ class Slot(SlotBody):
 
     @property
     def records_undo(self) -> bool:
-        """True if the slot records that another engine rolled back all slots after `position`."""
+        """True if another engine rolled back the commits since the recorded commit number."""
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
     def compacts(self) -> bool:
-        """True if the slot is a completed compaction."""
         return self.outcome == COMPLETED and self.action == "compaction"
 
     @property
     def commits(self) -> bool:
-        """True if the slot is a completed write in Hudi's timeline, which has requested and inflight files."""
+        """True for a completed write, which Hudi's timeline contains, too."""
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
 
     @property
     def writes_rows(self) -> bool:
-        """True if the slot changes the rows of the table.
+        """True if the commit changes the rows of the table.
 
         Clustering and log compaction only move rows, and a column change at most rewrites them.
         """
@@ -232,7 +230,7 @@ class Slot(SlotBody):
 
     @property
     def has_current_schema(self) -> bool:
-        """True if the schema in the commit metadata is current, which table services do not ensure."""
+        """True if the commit metadata contains the table's current schema."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
@@ -250,7 +248,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def encode(slot: Slot) -> bytes:
-    """Encode a slot (commit file) as bytes, which are equal for equal slots."""
+    """Encode a commit file as bytes, which are equal for equal commits."""
     has_version_2_fields = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
     lowest_version = (
         4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if has_version_2_fields else 1
@@ -274,7 +272,7 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
-    """Return the SHA-256 of a slot's bytes in hex, which the next slot contains."""
+    """Return the SHA-256 of a commit file in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -311,7 +309,7 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def decode(data: bytes, key: str) -> Slot:
-    """Decode the bytes of a slot, and verify its digest, its types and its paths.
+    """Decode and verify a commit file.
 
     Args:
         data: The content of the slot's file.
@@ -344,7 +342,7 @@ def decode(data: bytes, key: str) -> Slot:
 
 
 def require_known(needs: Any, key: str) -> None:
-    """Raise UnsupportedTable if a slot or checkpoint requires an unknown feature.
+    """Raise UnsupportedTable if a commit or checkpoint requires an unknown feature.
 
     `needs` lists the features, and `key` is the path of the file. Raises CorruptTable if `needs` is not a list of
     strings.
@@ -364,7 +362,7 @@ def require_known(needs: Any, key: str) -> None:
 
 
 def features(files: Sequence[DataFile]) -> list[str]:
-    """Return the format features that a reader must support to use these data files."""
+    """Return the format features that a reader of data files must support."""
     needed = [ORDER] if any(file.order or file.decoded for file in files) else []
     return [*needed, PARTIAL] if any(file.partial for file in files) else needed
 
@@ -418,7 +416,6 @@ def _require_declared_types(slot: Slot) -> None:
 
 
 def check_changes(file: DataFile) -> None:
-    """Raise ValueError unless the `changes` of a data file are change logs in the same folder."""
     if not fits(file.changes, {str: (int, str)}):
         raise ValueError(f"the changes of file {file.path} have the invalid value {str(file.changes)[:50]}")
     for path in file.changes:

@@ -1,4 +1,4 @@
-"""Source position that a table stores for Apache Hudi's streamer, so that the streamer can continue hoodoo's ingestion.
+"""Source position that a table stores for Apache Hudi's streamer.
 
 A table has one such position. The first application that sets it in Hudi's format owns it. Positions of other
 applications are not published. Each commit of hoodoo that writes rows repeats the newest position, because Hudi's
@@ -27,7 +27,7 @@ class Streamed(NamedTuple):
     said_by: str = ""
 
     def after(self, application: str, text: str) -> Streamed:
-        """Return the position for Apache Hudi's streamer after a commit of an application.
+        """Return the position for Apache Hudi's streamer after a commit by hoodoo.
 
         Args:
             application: The application.
@@ -38,11 +38,11 @@ class Streamed(NamedTuple):
         return self
 
     def after_hudi(self, text: str) -> Streamed:
-        """Return the position after Apache Hudi's streamer itself has committed and read up to `text`."""
+        """Return the position after a commit by Apache Hudi's streamer."""
         return Streamed(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
 
     def overtakes(self, application: str) -> bool:
-        """Return whether Apache Hudi's streamer has read further than the application that owns the position.
+        """Return whether Apache Hudi's streamer has read further than the ingestion job.
 
         False if `application` is not the owner.
         """

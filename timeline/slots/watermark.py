@@ -1,4 +1,4 @@
-"""Watermark of archiving: the number of the newest archived slot, which may be deleted.
+"""Number of the newest archived commit file.
 
 The watermark is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
 """
@@ -14,12 +14,12 @@ _KIND = "slots-"
 
 
 def deleted_up_to(store: Store) -> int:
-    """Return the number of the newest archived slot (commit file), or 0."""
+    """Return the number of the newest archived commit file, or 0."""
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 
 def state_key(seq: int) -> str:
-    """Return the path of the watermark file for slot `seq`.
+    """Return the path of the file that stores the newest archived commit number.
 
     The file contains a checkpoint that replaces the slots up to `seq`. Deleting old checkpoints does not affect this
     file.
@@ -27,8 +27,8 @@ def state_key(seq: int) -> str:
     return f"{WATERMARKS}{_KIND}{seq:020d}"
 
 
-def raise_to(store: Store, seq: int, checkpoint: bytes) -> None:
-    """Record that slots (commit files) up to `seq` are archived, before they are deleted.
+def record_archived_up_to(store: Store, seq: int, checkpoint: bytes) -> None:
+    """Record which commit files are archived, before they are deleted.
 
     `checkpoint` is the encoded checkpoint of slot `seq`, which replaces the archived slots.
     """

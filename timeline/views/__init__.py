@@ -1,1 +1,1 @@
-"""Views (the state of a table as of a slot) and their checkpoints."""
+"""State of a table at a commit, and its checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints: files with the state of a table, so that opening it does not read its history.
+"""Checkpoints: files with the state of a table at a commit.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
@@ -45,7 +45,7 @@ _SPARSE = 10
 
 
 def encode(view: View) -> bytes:
-    """Return the content of a checkpoint file for the table state `view`.
+    """Encode the state of a table as a checkpoint file.
 
     Raises CorruptTable if a page to copy from the previous checkpoint cannot be read.
     """
@@ -60,7 +60,7 @@ def encode(view: View) -> bytes:
 
 
 def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
-    """Read a checkpoint file, and return the table state that it contains.
+    """Read the state of a table from a checkpoint file.
 
     Args:
         store: The store of the table.
@@ -85,7 +85,7 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """Decode the table state in a checkpoint that is not divided into pages.
+    """Decode the state of a small table from a checkpoint file.
 
     Raises CorruptTable or UnsupportedTable with the path `key`.
     """
@@ -101,7 +101,7 @@ def decode(data: bytes, key: str) -> View:
 
 
 def write(store: Store, view: View) -> None:
-    """Write a checkpoint of the table state `view`, unless another process already did."""
+    """Write a checkpoint of a table's state, unless another process already did."""
     try:
         store.put_if_absent(checkpoint_key(view.seq), encode(view))
     except FileExistsError:
@@ -109,7 +109,7 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Return whether a table has enough new slots (commits) for another checkpoint.
+    """Return whether a table has enough new commits for another checkpoint.
 
     Args:
         view: The view of the checkpoint.
@@ -121,7 +121,7 @@ def is_due(view: View, newest: int, every: int) -> bool:
 
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
-    """Yield the table states in checkpoints up to a slot (commit number), newest first.
+    """Yield the table states in earlier checkpoints, newest first.
 
     Damaged checkpoints are skipped.
     """

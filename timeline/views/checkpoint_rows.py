@@ -1,4 +1,4 @@
-"""Encoding of a view (table state) in a checkpoint."""
+"""Encoding of a table's state in a checkpoint."""
 
 from __future__ import annotations
 
@@ -128,12 +128,11 @@ def _is_checkpoint_schema(schema: pa.Schema) -> bool:
 
 
 def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
-    """Convert superseded files to JSON values for a checkpoint."""
     return [list(astuple(file)) for file in files]
 
 
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    """Convert JSON values in a checkpoint back to superseded files.
+    """Convert JSON values in a checkpoint to the replaced data files.
 
     Raises ValueError for invalid values.
     """
@@ -146,7 +145,7 @@ def superseded_of(rows: Any) -> tuple[Superseded, ...]:
 
 
 def state_of(view: View) -> dict[str, Any]:
-    """Convert the parts of a view other than its data files to JSON values for a checkpoint."""
+    """Convert all parts of a table's state except data files to JSON values."""
     plans = [
         [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
         for p in view.plans.values()
@@ -163,7 +162,7 @@ def state_of(view: View) -> dict[str, Any]:
 
 
 def known_state(text: bytes, key: str) -> dict[str, Any]:
-    """Parse the JSON part of the checkpoint `key`, and check that this release supports its required features.
+    """Parse the JSON part of a checkpoint, and check its required features.
 
     Raises ValueError for other values, and UnsupportedTable for features that this release does not support.
     """
@@ -175,7 +174,6 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
 
 
 def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
-    """Create the table state from the decoded parts of a checkpoint, or raise ValueError."""
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
     if not fits(found, shape):

@@ -1,4 +1,4 @@
-"""File groups, each with a base file and log files for some keys.
+"""File groups, each with a base file and log files.
 
 A `FileGroup` contains the current files. A `Superseded` file is only needed by earlier snapshots.
 """
@@ -13,7 +13,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class AddedFile(NamedTuple):
-    """Data file, with the number of the slot that added it to the table."""
+    """Data file with the number of the commit that added it."""
 
     seq: int
     file: DataFile
@@ -21,7 +21,7 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Base file and log files with the rows of some keys, in slot (commit) order.
+    """Base file and log files with the rows of some keys, in commit order.
 
     Only file groups of other engines may have no base file.
     """
@@ -33,16 +33,15 @@ class FileGroup:
 
     @property
     def base_path(self) -> str:
-        """The path of the base file, or '' for a file group without a base file."""
+        """The path of the base file, or '' without a base file."""
         return self.base.file.path if self.base else ""
 
     @property
     def base_bytes(self) -> int:
-        """The size of the base file in bytes, or 0 for a file group without a base file."""
+        """The size of the base file in bytes, or 0 without a base file."""
         return self.base.file.size if self.base else 0
 
     def files(self) -> Iterator[AddedFile]:
-        """Yield the base file and the log files, in slot order."""
         if self.base:
             yield self.base
         yield from self.logs
@@ -50,7 +49,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Replaced data file, which only snapshots before its replacement need.
+    """Replaced data file, which only earlier snapshots need.
 
     Cleaning deletes the file when these snapshots have expired.
     """
@@ -63,5 +62,5 @@ class Superseded:
     index: str
 
     def in_snapshot(self, seq: int) -> bool:
-        """Return whether the snapshot at slot `seq` needs the file."""
+        """Return whether the snapshot at a commit needs the file."""
         return self.added <= seq < self.dropped

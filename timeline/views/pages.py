@@ -1,4 +1,4 @@
-"""File groups of a large table, read from a checkpoint page by page on demand.
+"""File groups of a large table, loaded on demand from checkpoint pages.
 
 The checkpoint of a table with many files has a directory and pages, each with the files of some adjacent partitions. A
 view holds the directory, and the partitions that later slots changed. Unused pages are never decoded.
@@ -21,13 +21,11 @@ _KEPT = 16  # number of decoded pages in the cache
 
 
 class Loader(Protocol):
-    """Interface of a reader for the pages of a checkpoint."""
+    """Reader for the pages of a checkpoint."""
 
-    def __call__(self, number: int) -> Mapping[str, Groups]:
-        """Return the file groups of each partition in a page."""
+    def __call__(self, number: int) -> Mapping[str, Groups]: ...
 
-    def stored(self, number: int) -> bytes:
-        """Return the bytes of a page as stored in the checkpoint."""
+    def stored(self, number: int) -> bytes: ...
 
 
 class Pages:
@@ -55,13 +53,12 @@ class Pages:
         self._known: OrderedDict[int, Mapping[str, Groups]] = OrderedDict()
 
     def number_of(self, partition: str) -> int:
-        """Return the number of the page that contains a partition, or -1 if no page contains it."""
         index = bisect_left(self.partitions, partition)
         exists = index < len(self.partitions) and self.partitions[index] == partition
         return self.numbers[index] if exists else -1
 
     def digest_of(self, partition: str) -> str:
-        """Return the digest of the page that contains a partition, or '' if no page contains it.
+        """Return the digest of a partition's page, or '' without a page.
 
         Pages with equal digests have equal contents.
         """
@@ -69,7 +66,6 @@ class Pages:
         return "" if number < 0 else self.digests[number]
 
     def stored(self, number: int) -> bytes:
-        """Return the bytes of a page, to copy it to a new checkpoint."""
         return self._load.stored(number)
 
     def groups(self, partition: str, seq: int) -> Groups:
@@ -100,7 +96,7 @@ class Pages:
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """Mapping from partition paths to file groups, which reads a checkpoint on demand.
+    """File groups by partition path, loaded on demand from a checkpoint.
 
     `changed` contains the partitions that changed since the checkpoint, with None for a removed partition.
     """
@@ -156,7 +152,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
 
 
 def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Yield the partitions whose file groups may differ between two views, in order."""
+    """Yield the partitions whose file groups may differ between two table states."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -174,7 +170,7 @@ def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]
 
 
 class PagedFiles(Sequence[Superseded]):
-    """Sequence of superseded files, stored in compressed pages to save memory.
+    """Replaced data files in compressed pages, to save memory.
 
     `pages` contains the number of files in each page, and `load` returns the files of a page. `later` contains files
     that were superseded since the checkpoint.

@@ -1,4 +1,4 @@
-"""Running totals of a view's files and bytes, for each partition and for the table.
+"""Running totals of files and bytes, per partition and table.
 
 Totals are updated with each slot, so that the cost depends on the size of the commit, not of the table. A view that was
 not created by applying a slot, such as that of a checkpoint, is counted on first use.
@@ -38,26 +38,22 @@ class Totals:
 
     @property
     def bases(self) -> int:
-        """The number of base files."""
         return sum(self.by_size.values())
 
     @property
     def logs(self) -> int:
-        """The number of log files."""
         return sum(number * groups for number, groups in self.by_logs.items())
 
     @property
     def logs_max(self) -> int:
-        """The largest number of log files in one file group."""
         return max(self.by_logs, default=0)
 
     @property
     def behind(self) -> int:
-        """The number of file groups with log files, which lag behind in compaction."""
         return sum(self.by_logs.values())
 
     def below(self, size: int) -> tuple[int, int]:
-        """Return bounds for the number of base files smaller than `size` bytes."""
+        """Return bounds for the number of base files below a size."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
         greatest = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
         return least, greatest
@@ -89,14 +85,14 @@ class _MutableTotals:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """File groups together with their totals: overall (`together`) and per partition (`each`)."""
+    """File groups with their totals, per partition and overall."""
 
     partitions: Partitions
     together: Totals
     each: Mapping[str, Totals]
 
     def after(self, partitions: Partitions, touched: Touched) -> Counted:
-        """Return the totals after a change of some file groups, without counting unchanged file groups.
+        """Update the totals after a change of some file groups.
 
         Args:
             partitions: The file groups after the change.
@@ -117,7 +113,6 @@ class Counted:
 
 
 def count(partitions: Partitions) -> Counted:
-    """Compute the totals by counting every file group of `partitions`."""
     together, each = _MutableTotals(Totals()), dict[str, Totals]()
     for partition, groups in partitions.items():
         counters = _MutableTotals(Totals())

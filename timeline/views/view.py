@@ -1,4 +1,4 @@
-"""State of a table as of a slot (view): its file groups, open compaction plans and superseded files.
+"""State of a table at a commit, called a view.
 
 The snapshot at a slot consists of the base file and the logs of each file group in the view. A view is immutable.
 `apply` returns the view after the next slot, without listing or reading files.
@@ -23,7 +23,7 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Open compaction plan: the file groups that a compaction has to merge.
+    """Pending compaction plan.
 
     Attributes:
         seq: The slot that contains the plan.
@@ -40,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """State of a table at a slot (commit): file groups, open plans, savepoints and settings.
+    """State of a table at a commit: file groups, pending compactions, savepoints and settings.
 
     `sha` is the digest of the slot, which the next slot must contain. `completed_at` is its time in ms since 1970.
     """
@@ -83,22 +83,20 @@ class View:
 
     @property
     def totals(self) -> Totals:
-        """The number and size of the files in all file groups."""
         return self._totals().together
 
     def totals_of(self, partition: str) -> Totals:
-        """Return the number and size of the files in a partition."""
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Yield the file groups with at least `logs_min` log files, which compaction has yet to merge."""
+        """Yield the file groups with enough log files for a compaction."""
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Return the number of base files that are smaller than `size` bytes.
+        """Return the number of base files below a size.
 
         For most partitions, the running totals are sufficient. In other partitions, files are inspected one by one.
         """
@@ -112,32 +110,30 @@ class View:
 
     # ---- file groups
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Yield the file groups of `partitions`, or all file groups by default."""
         for partition in self.partitions if partitions is None else partitions:
             yield from self.partitions.get(partition, {}).values()
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
-        """Return a file group by partition and file id, or None if the view does not contain it."""
         return self.partitions.get(partition, {}).get(file_id)
 
     def planned_ids(self) -> set[str]:
-        """Return the ids of the file groups in open compaction plans."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """Return whether the snapshot at slot `seq` can be read.
+        """Return whether the snapshot at a commit can be read.
 
         It must be retained or have a savepoint, and it must not be rolled back by another engine.
         """
-        return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
+        return (
+            self.min_readable <= seq <= self.seq or seq in self.savepoints.values()
+        ) and not self.is_rolled_back_by_other_engine(seq)
 
-    def is_undone(self, seq: int) -> bool:
-        """Return whether another engine rolled back slot `seq`."""
+    def is_rolled_back_by_other_engine(self, seq: int) -> bool:
         return any(first <= seq <= last for first, last in self.undone)
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """Return the state of the table after a slot (commit), given the state before it."""
+    """Return the state of the table after another commit."""
     change = _SlotChange(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()

@@ -114,7 +114,7 @@ class NewValues:
             needed |= {name for _, name in value.columns} if isinstance(value, Expression) else set()
             needed |= {value.name} if isinstance(value, CopiedColumn) else set()
         if any(transform.column in needed for transform in config.transforms.values()):
-            needed |= {*config.placing, *config.partition_by}
+            needed |= {*config.partition_sources, *config.partition_by}
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
@@ -233,7 +233,7 @@ class NewValues:
 
     def _is_unchanged_fixed_column(self, name: str, values: Any, rows: pa.Table) -> bool:
         # A function may return the table that it received, so unchanged fixed columns are ignored.
-        fixed = {*self.config.key, *self.config.placing, *self.config.order_by}
+        fixed = {*self.config.key, *self.config.partition_sources, *self.config.order_by}
         return (
             name in fixed
             and values.type == rows.schema.field(name).type

@@ -190,7 +190,7 @@ def _write_new_group(task: WriteTask, changes: KeyedChanges) -> Written:
     expected = ExpectedRows(len(rows), hashes)
     file = put_base(task.store, task.config, task.index, task.target, rows, expected)
     file = replace(file, inserts=file.rows)
-    inserted_keys = (keyset.of_index(file.index),) if file.index else _save_keys(task, "in", hashes)
+    inserted_keys = (keyset.reference_to_index_keys(file.index),) if file.index else _save_keys(task, "in", hashes)
     return Written(file, inserted_keys, (), file.rows, 0, 0, 0, True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.timeline.commits.conflicts import Derived, no_keys
+from hoodoo.timeline.commits.conflicts import Derived, no_key_hashes
 from hoodoo.writers.routing.route import Assignment
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class WritePlan:
     """
 
     assignments: list[Assignment] = field(default_factory=list)
-    inserted: Callable[[], np.ndarray] = no_keys
-    updated: Callable[[], np.ndarray] = no_keys
+    inserted: Callable[[], np.ndarray] = no_key_hashes
+    updated: Callable[[], np.ndarray] = no_key_hashes
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()

@@ -60,7 +60,7 @@ def staged(
     Deletes the staging folder at the end.
     """
     if options.delete:
-        frame = only(frame, (*config.key, *config.placing))
+        frame = only(frame, (*config.key, *config.partition_sources))
     schema = _frame_schema(frame, config)
     if options.columns is not None:
         frame = only(frame, taken_of(schema, config, options.columns))

@@ -17,7 +17,7 @@ from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.sources.debezium_kept import with_note
 from hoodoo.table.quarantine.schema import CHANGE
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import BadRows, row_bytes, row_of
+from hoodoo.writers.batches.bad_rows import BadRows, deserialize_row, row_bytes
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
     ):
         if not is_cut:
             missing = [name.removeprefix(NOT_SENT) for name in markers if pc.fill_null(rows[name][row], False).as_py()]
-            content = with_note(row_of(content), CHANGE, context.noted(missing))
+            content = with_note(deserialize_row(content), CHANGE, context.noted(missing))
         payloads.append(content)
     index = table.schema.get_field_index("payload")
     return replace(bad, found=table.set_column(index, table.schema.field(index), pa.array(payloads, pa.binary())))
@@ -81,7 +81,7 @@ def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeC
     Returns:
         The row in Arrow's IPC stream format.
     """
-    return with_note(row_of(row_bytes(rows, row, config.columns.columns)), CHANGE, context.noted())
+    return with_note(deserialize_row(row_bytes(rows, row, config.columns.columns)), CHANGE, context.noted())
 
 
 __all__ = ["ChangeContext", "as_changes", "change_bytes"]

@@ -10,7 +10,7 @@ from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.report import CheckReport
 from hoodoo.sources.source import BAD, Limits
 from hoodoo.timeline.applications import Application
-from hoodoo.writers.batches.bad_rows import none_of, together
+from hoodoo.writers.batches.bad_rows import no_bad_rows, together
 
 _LIMITS = Limits(rows=100, bytes=1 << 20, bad_rows=100)
 _TOLD = 10
@@ -30,13 +30,13 @@ def check(reading: Reading, state: Application, position: str) -> CheckReport:
     planned = reading.source.plan(position, _LIMITS)
     lag = reading.source.lag(position)
     if planned is None:
-        batch = Read(reading.table.schema.empty_table(), BAD.empty_table(), none_of(0), (), 0, None)
+        batch = Read(reading.table.schema.empty_table(), BAD.empty_table(), no_bad_rows(0), (), 0, None)
     else:
         try:
             batch = reading.read(planned, reading.table.handle.newest_config(), _LIMITS.rows)
         except TooManyBadRows as problem:
             messages = problem.details.get("found", BAD.empty_table())
-            batch = Read(reading.table.schema.empty_table(), messages, none_of(0), (), 0, None)
+            batch = Read(reading.table.schema.empty_table(), messages, no_bad_rows(0), (), 0, None)
     rows, left_out = reading.transformed(batch.rows)
     columns: tuple[str, ...] = ()
     misfits = batch.misfits

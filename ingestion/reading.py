@@ -22,7 +22,7 @@ from hoodoo.redact import printable
 from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import KEPT, BadRows, bad_rows, none_of, together, without
+from hoodoo.writers.batches.bad_rows import KEPT, BadRows, bad_rows, no_bad_rows, together, without
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.column_alignment import filled
 
@@ -152,7 +152,7 @@ class Reading:
                     self._require_upsert()
                     unavailable, unplaced = part.unavailable, unplaced or part.unplaced
                 if part.rows.num_columns and part.origin not in rejected:
-                    rows, bad = part.rows, none_of(0)
+                    rows, bad = part.rows, no_bad_rows(0)
                     if self.transform is None:
                         try:
                             with _add_file_to_errors(part.origin):
@@ -284,7 +284,7 @@ class Reading:
             rows, left_out, config = addable(rows, config)
             columns = self._columns(config)
         try:
-            return _cast_columns(rows, columns), none_of(len(rows)), left_out
+            return _cast_columns(rows, columns), no_bad_rows(len(rows)), left_out
         except DataError as problem:
             if self.missing == "keep":
                 raise

@@ -20,7 +20,7 @@ from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_of, require_fillable
+from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of, require_fillable
 
 
 def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
@@ -137,7 +137,7 @@ def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, miss
 def _set_default(rows: pa.Table, name: str, mask: np.ndarray, config: TableConfig) -> pa.Table:
     # Without a default, the rows are not changed.
     column = config.columns.by_name[name]
-    if (value := default_of(column)) is None:
+    if (value := default_value_of(column)) is None:
         return rows
     values = pc.if_else(pa.array(mask), pa.scalar(value, column.arrow), rows[name].combine_chunks())
     return rows.set_column(rows.column_names.index(name), pa.field(name, column.arrow), values)
@@ -154,7 +154,7 @@ def _cast_or_add_column(rows: pa.Table, name: str, config: TableConfig) -> pa.Ta
             if rows.schema.field(index).type == field.type
             else rows.set_column(index, field, cast(rows[name], field))
         )
-    value = pa.scalar(default_of(column), column.arrow)
+    value = pa.scalar(default_value_of(column), column.arrow)
     return rows.append_column(pa.field(name, column.arrow), pa.repeat(value, len(rows)))
 
 

@@ -52,14 +52,14 @@ def test_what_only_the_outside_can_do_is_tried_once_more(error: BaseException) -
 
 
 def test_every_test_that_starts_processes_or_opens_sockets_is_marked() -> None:
-    unmarked = [
+    without_staging_columns = [
         file.name
         for file in sorted(TESTS.rglob("test_*.py"))
         if file != Path(__file__)
         and _STARTS.search(file.read_text("utf-8"))
         and not is_outside(file, folder_of(file), frozenset())
     ]
-    assert unmarked == []
+    assert without_staging_columns == []
 
 
 def test_what_is_waited_for_is_returned_and_what_does_not_come_is_named() -> None:

@@ -1,4 +1,4 @@
-"""Adoption of Apache Hudi's commits: converts commits that Hudi wrote to slots, in completion order.
+"""Conversion of Apache Hudi's commits to numbered commits of a hoodoo table.
 
 Each file of the new snapshot is inspected once, to compute its digest and the index entry that writes need. If hoodoo
 and Hudi could see different rows afterwards, the adoption is refused with a reason before anything is written.
@@ -46,7 +46,7 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Base file or log file that Apache Hudi wrote, with its key hashes and its index entry.
+    """Data file of Apache Hudi, with its key hashes and its index entry.
 
     Attributes:
         file: The file, completed with its digest, row count, index entry and statistics.
@@ -61,7 +61,7 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectFile:
-    """Picklable task that inspects a file that Apache Hudi wrote, and writes its index entry."""
+    """Task that inspects a data file of Apache Hudi, and writes its index entry."""
 
     store: Store
     config: TableConfig
@@ -153,7 +153,7 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Return the key hashes of a Hudi base file, after checking that hoodoo encodes its record keys equally.
+    """Check that hoodoo encodes the record keys of a Hudi base file equally.
 
     Otherwise an upsert would not find the stored row, and would insert it again. Partition paths are checked in the
     same way. `rows` contains the record keys and the columns from which they are computed. Raises UnsupportedTable.
@@ -191,14 +191,13 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
 
 @dataclass(frozen=True)
 class CheckKeys:
-    """Picklable task that checks the record keys of a base file that Apache Hudi wrote."""
+    """Task that checks the record keys of a base file of Apache Hudi."""
 
     store: Store
     config: TableConfig
     file: DataFile
 
     def __call__(self) -> None:
-        """Read the base file, and check its record keys."""
         names = list(dict.fromkeys([RECORD_KEY, *self.config.key, *self.config.partition_by]))
         schema = slices.schema_of(self.config, names)
         require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
@@ -209,13 +208,13 @@ def _check(task: CheckKeys) -> None:
 
 
 class Adopter:
-    """Converter of the commits in a table's Hudi timeline to slots of the table."""
+    """Converter of a table's Hudi commits to hoodoo commits."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
     def adopt_table(self) -> None:
-        """Create all slots (commits) of a table that only has a Hudi timeline."""
+        """Convert all Hudi commits of a table to hoodoo commits."""
         hudi_history = ExternalHistory(self.store)
         head = hudi_history.head()
         if not head.seq:
@@ -243,7 +242,7 @@ class Adopter:
         self.history.head()
 
     def adopt_commit(self, found: CompletedInstant) -> None:
-        """Adopt a new Hudi commit, after the compaction plans that precede it.
+        """Convert a new Hudi commit, after the compaction plans that precede it.
 
         The instant may also be a compaction plan. Does nothing if another process adopts the instant first.
         """
@@ -288,7 +287,7 @@ class Adopter:
 
     # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable if another key generator encoded the record keys in the base files of `view`.
+        """Raise UnsupportedTable if another key generator encoded the table's record keys.
 
         This check runs before a table is converted and adopted.
 

@@ -9,7 +9,7 @@ from hoodoo.readers.cursor import Cursor
 
 @dataclass
 class Committed:
-    """Result of a committed write. Callers get it as `hoodoo.table.results.WriteResult`, which documents the fields."""
+    """Result of a committed write, documented in `hoodoo.table.results.WriteResult`."""
 
     cursor: Cursor
     instant: str = ""

@@ -1,4 +1,4 @@
-"""Context of a write operation: the table's store, timeline and index, and the services that the operation calls."""
+"""Objects that a write operation works with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Objects that a write operation works with: the table's store, timeline, index and engine, and its callbacks.
+    """Objects that a write operation works with, such as the table's store and timeline.
 
     Attributes:
         store: The store of the table.
@@ -45,5 +45,5 @@ class Context:
     head: int | None = None
 
     def on_head(self, slot: int | None) -> Context:
-        """Return a copy of the context for a write that fails if rows were written after `slot`."""
+        """Return a copy for a write that fails if rows changed since a commit."""
         return self if slot is None else replace(self, head=slot)

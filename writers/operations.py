@@ -1,4 +1,4 @@
-"""Write operations: each attempt locates keys, plans, writes files and commits, and is repeated after a conflict.
+"""Write operations, which retry after a conflict.
 
 A retry reuses the prepared batch. It writes all files again, because files and meta columns contain the instant.
 
@@ -43,7 +43,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Internal exception for a plan that mistook a new key for a stored key with the same hash."""
+    """Plan that mistook a new key for a stored key with the same hash."""
 
 
 def commit(
@@ -53,7 +53,7 @@ def commit(
     transaction: ApplicationVersion | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
-    """Plan, write and commit a write operation, and repeat it with a new instant after each conflict.
+    """Run and commit a write operation, and repeat it after each conflict.
 
     `propose` returns the plan for the newest view, or None if there is nothing to write. If it mistook a key for a
     stored key with the same hash, `comparing` replaces it, which compares keys. This repetition does not count as a
@@ -311,7 +311,6 @@ def _inflight_entries(assignments: Sequence[Assignment]) -> list[tuple[str, str,
 def upsert(
     context: Context, source: Source, operation: str = "UPSERT", transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Insert rows with new keys, and replace or delete the stored rows of existing keys."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
@@ -323,7 +322,7 @@ def insert(
     transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert rows with new keys, and reject or leave out rows with existing keys.
+    """Insert rows with new keys, and reject or skip rows with existing keys.
 
     With existing='fail', an existing key raises KeyExists. With 'keep', rows with existing keys are left out. If `bulk`
     is True, only new file groups are written, whose rows are sorted by the columns in `sort`, if there are any.
@@ -343,8 +342,6 @@ def overwrite(
     operation: str,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Replace all rows of some or all partitions with the rows of `source`."""
-
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         replaced_partitions = list(view.partitions if partitions is None else partitions)
         groups = list(view.groups(replaced_partitions))

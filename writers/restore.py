@@ -1,4 +1,4 @@
-"""Restore of an earlier snapshot by a new commit, so that later commits stay readable.
+"""Restore of an earlier snapshot by a new commit.
 
 Unchanged file groups stay. All other file groups are replaced by new ones with the earlier rows. Apache Hudi sees one
 replacecommit. Any concurrent write conflicts, because it could be neither completely undone nor completely kept.
@@ -35,7 +35,7 @@ _COMPARED_BYTES = 64 << 20  # total size of the differing files above which rows
 
 @dataclass(frozen=True)
 class FormerRows:
-    """Function that reads the live rows of an earlier snapshot of a file group, to write them again.
+    """Reader for the live rows of an earlier snapshot of a file group.
 
     It runs in the task and can be pickled.
 
@@ -55,7 +55,7 @@ class FormerRows:
 
 
 def restore(context: Context, seq: int) -> Committed:
-    """Commit the rows and columns of the snapshot at slot (commit number) `seq` again.
+    """Restore the rows and columns of an earlier snapshot in a new commit.
 
     The checks of the table stay, with the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and
     SchemaError if a check uses a column that was added later.

@@ -1,4 +1,4 @@
-"""Rows of a write, with methods that plan an upsert, an insert or an overwrite on a view.
+"""Rows of a write, and plans for their upsert or insert.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
 
@@ -24,8 +24,8 @@ from hoodoo.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.batches.bad_rows import BadRows, none_of
-from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, first_keys, require_checks
+from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows
+from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, require_checks, smallest_keys
 from hoodoo.writers.context import Context
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import plan
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Interface of the rows of a write, which plan how they change a view of the table."""
+    """Rows of a write, in memory or in staged files."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan an upsert, or return None if it changes nothing."""
@@ -57,11 +57,10 @@ class Source(Protocol):
         """
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        """Plan a write of all rows into new file groups, without a search for existing keys."""
+        """Plan a write into new file groups, without a search for existing keys."""
         ...
 
-    def partitions_used(self) -> list[str]:
-        """Return the paths of the partitions that the rows belong to."""
+    def partitions_used(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,11 @@ class InProcess:
 
     batch: Batch
     checked: tuple[Check, ...] = ()
-    bad: BadRows = field(default_factory=partial(none_of, 0))
+    bad: BadRows = field(default_factory=partial(no_bad_rows, 0))
     evolution: Evolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Convert the batch to the table's current columns, and run new checks on its rows.
+        """Convert the batch to the table's current columns, and run new checks.
 
         Raises ColumnError if the batch has values for a column that was dropped. Raises CheckFailed if a row fails a
         check that was added after the batch was prepared.
@@ -111,7 +110,7 @@ class InProcess:
         exists = rows_that_exist(context.store, config, batch, located)
         if exists.any():
             if existing == "fail":
-                raise key_exists([some_of(batch, exists)])
+                raise key_exists_error([count_and_first_keys(batch, exists)])
             new_positions = np.flatnonzero(~exists)
             proposal = self._plan_located_rows(
                 context, batch.take(new_positions), located.take(new_positions), view, config, bulk, sort
@@ -177,10 +176,9 @@ class Prepared:
 
 @dataclass(frozen=True)
 class InEveryPartition(InProcess):
-    """Keys to delete in every partition of the table, whatever partition the batch names."""
+    """Keys to delete in every partition of the table."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Plan the deletion of each key in every partition that contains it."""
         batch = self.fitted(config)
         write_plan = InProcess(_repeat_per_partition(context, view, batch)).upsert(context, view, config)
         # includes keys that are inserted concurrently
@@ -205,7 +203,7 @@ def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
-    """Return a boolean mask of the batch rows whose key has a live row in the table.
+    """Return a mask of the rows whose key is in the table.
 
     If a log deletes a key, the file group is read to find out.
 
@@ -219,26 +217,22 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
 
 
 def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
-    """Return the ids of the file groups that contain the batch keys selected by `mask`."""
+    """Return the ids of the file groups that contain the selected keys."""
     return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 
 @dataclass(frozen=True)
-class SomeKeys:
-    """Number of record keys and the first of them in sorted order, for an error message."""
-
+class KeyCountAndFirst:
     count: int
     first: tuple[str, ...]
 
 
-def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
-    """Return the number of record keys selected by `mask`, and the first of them in sorted order."""
+def count_and_first_keys(batch: Batch, mask: np.ndarray) -> KeyCountAndFirst:
     keys = batch.rows[RECORD_KEY].filter(pa.array(mask))
-    return SomeKeys(len(keys), tuple(first_keys(keys)))
+    return KeyCountAndFirst(len(keys), tuple(smallest_keys(keys)))
 
 
-def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
-    """Return the KeyExists error for the existing keys of an insert."""
+def key_exists_error(parts: Sequence[KeyCountAndFirst]) -> KeyExists:
     count, keys = sum(part.count for part in parts), _smallest_keys(parts)
     return KeyExists(
         (
@@ -249,8 +243,7 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     )
 
 
-def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
-    """Return the KeyNotFound error for the missing keys of an update."""
+def key_not_found_error(parts: Sequence[KeyCountAndFirst]) -> KeyNotFound:
     count, keys = sum(part.count for part in parts), _smallest_keys(parts)
     return KeyNotFound(
         f"{count} keys of the update are not in the table: {', '.join(map(printable, keys))}. Remove these rows, or "
@@ -259,5 +252,5 @@ def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
     )
 
 
-def _smallest_keys(parts: Sequence[SomeKeys]) -> list[str]:
+def _smallest_keys(parts: Sequence[KeyCountAndFirst]) -> list[str]:
     return sorted(key for part in parts for key in part.first)[:NAMED_KEYS]

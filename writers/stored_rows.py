@@ -41,7 +41,7 @@ def update(
     new_values: Callable[[TableConfig], NewValues],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Update the rows that match `condition`, and commit the rows whose values change.
+    """Update the rows that match a condition, in one commit.
 
     `condition` and `new_values` are evaluated again in each attempt, for the current columns of the table.
     """
@@ -65,7 +65,7 @@ def update(
 def delete(
     context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Delete the rows that match `condition`, in one commit.
+    """Delete the rows that match a condition, in one commit.
 
     A file group whose rows certainly all match is dropped without reading it.
     """
@@ -145,10 +145,10 @@ class _DeleteMatchingRows:
 
     def __call__(self) -> KeyedChanges:
         rows, positions = self.read.located()
-        return replace(deletes_of(rows, self.config), at=positions)
+        return replace(unconditional_deletes_of(rows, self.config), at=positions)
 
 
-def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
+def unconditional_deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
     """Return deletes for stored rows that ignore ordering values.
 
     `rows` contains the record key, and the key and partition columns.

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.generated_columns import to_make
+from hoodoo.writers.batches.generated_columns import computable_partition_columns
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
 OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | uuid.UUID | pa.Scalar"
@@ -55,7 +55,7 @@ class PartitionsGiven(NamedTuple):
     @staticmethod
     def by(names: Sequence[str], config: TableConfig) -> PartitionsGiven:
         """Find the partition columns that a batch contains or can derive."""
-        made = to_make(names, config)
+        made = computable_partition_columns(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
         partly = next((name for name in told if name not in by_key), "")
@@ -118,7 +118,7 @@ def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
 
     Partition columns that are key columns or derived from the key are not added.
     """
-    by_key = to_make(config.key, config)
+    by_key = computable_partition_columns(config.key, config)
     everywhere = {
         name: pa.nulls(len(given), config.schema.field(name).type)
         for name in config.partition_by

@@ -27,13 +27,13 @@ from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
-from hoodoo.writers.batches.generated_columns import to_make
+from hoodoo.writers.batches.generated_columns import computable_partition_columns
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
 from hoodoo.writers.merging.merge import InMemory, merge
-from hoodoo.writers.merging.merge_source import MergeSource, more_than_once, source_rows
+from hoodoo.writers.merging.merge_source import MergeSource, duplicate_source_keys_error, source_rows
 from hoodoo.writers.operations import upsert
 from hoodoo.writers.sources import InProcess
 
@@ -232,7 +232,7 @@ class Merge:
             try:
                 return self._upserted(context, config, version)
             except DuplicateKeys as problem:
-                raise more_than_once(problem.details["keys"]) from None
+                raise duplicate_source_keys_error(problem.details["keys"]) from None
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
 
@@ -356,7 +356,7 @@ def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, o
         ColumnError: The source lacks a column of the table, or has an unknown column with a name reserved for Hudi.
     """
     fixed, there = {*config.key, *config.partition_by}, set(source.names)
-    there |= to_make(there, config).keys()
+    there |= computable_partition_columns(there, config).keys()
     wanted = config.schema.names
     missing: Sequence[str] = [name for name in wanted if name not in there]
     if missing:

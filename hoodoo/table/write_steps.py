@@ -17,7 +17,7 @@ from hoodoo.table.given_rows import as_arrow, as_partial, checks_of, is_without_
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.writers import operations
-from hoodoo.writers.batches.bad_rows import BadRows, none_of
+from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
@@ -102,7 +102,7 @@ def delete(
     given = keys_given(data, state.config)
     batch = prepare(given.rows, state.config, options)
     source = InProcess(batch) if given.in_partitions else InEveryPartition(batch)
-    return _commit(handle, replace(context, begun=state), source, none_of(0), options, write)
+    return _commit(handle, replace(context, begun=state), source, no_bad_rows(0), options, write)
 
 
 def delete_partitions(

@@ -20,7 +20,7 @@ from hoodoo.table.quarantine import Replayed
 from hoodoo.table.quarantine import replay as replaying
 from hoodoo.writers import sources
 from hoodoo.writers.batches import bad_rows
-from hoodoo.writers.batches.bad_rows import row_bytes, row_of
+from hoodoo.writers.batches.bad_rows import deserialize_row, row_bytes
 from hoodoo.writers.batches.batch import prepare
 
 SCHEMA = pa.schema(
@@ -83,7 +83,10 @@ def test_a_bad_row_is_kept_with_its_reason_and_bytes_and_the_others_are_written(
         refused.value.message.replace(", row 1", "").replace(" in row 1", "").replace("Row 1", "Row")
         == (kept["detail"])
     ), "what the write would have said"
-    assert row_of(kept["payload"]).select(LOOSE.names).cast(LOOSE).equals(given.slice(1, 1)) or "NaN" in kept["detail"]
+    assert (
+        deserialize_row(kept["payload"]).select(LOOSE.names).cast(LOOSE).equals(given.slice(1, 1))
+        or "NaN" in kept["detail"]
+    )
     assert (
         not kept["payload_cut"] and abs(kept["at"].timestamp() * 1000 - table.handle.environment.now_ms()) < 3_600_000
     )
@@ -164,7 +167,7 @@ def test_too_many_bad_rows_commit_nothing_and_the_first_hundred_are_there(table:
     assert stopped.value.details["quarantine"] == table.quarantine().path == table.path + "__quarantine"
     assert stopped.value.code == "TOO_MANY_BAD_ROWS" and "check" in stopped.value.message
     assert table.cursor == before and table.quarantine().count() == 100
-    kept = [row_of(one["payload"])["n"][0].as_py() for one in told(table)]
+    kept = [deserialize_row(one["payload"])["n"][0].as_py() for one in told(table)]
     assert sorted(kept) == list(range(2000, 2100))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hoodoo
 from hoodoo.compactor.clustering.cluster import cluster
-from hoodoo.writers.routing.route import Chunk, cut, new_group_rows
+from hoodoo.writers.routing.route import Chunk, cut_into_slices, new_group_rows
 from hoodoo.writers.staging import staged_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.binary())])
@@ -52,13 +52,13 @@ def test_chunks_are_cut_into_lists_of_so_many_rows_each_and_keep_their_order(
     sizes: list[int], edges: list[float]
 ) -> None:
     counts = np.diff([0, *sorted(int(edge * sum(sizes)) for edge in edges), sum(sizes)]).tolist()
-    parts = cut([Chunk(number, "p", rows) for number, rows in enumerate(sizes)], counts)
+    parts = cut_into_slices([Chunk(number, "p", rows) for number, rows in enumerate(sizes)], counts)
     assert [sum(part.stop - part.start for part in mine) for mine in parts] == counts
     rows = [(part.source, row) for mine in parts for part in mine for row in range(part.start, part.stop)]
     assert rows == [(number, row) for number, count in enumerate(sizes) for row in range(count)]
 
 
 def test_staged_pieces_of_large_rows_are_no_larger_than_a_file() -> None:
-    assert staged_rows.piece_rows(large_rows(4, 1 << 16), 1 << 16) == 1
-    assert staged_rows.piece_rows(large_rows(4, 1 << 16), 1 << 10) == 1
-    assert staged_rows.piece_rows(large_rows(4, 8), 1 << 27) == staged_rows._PIECE_ROWS
+    assert staged_rows.max_rows_per_piece(large_rows(4, 1 << 16), 1 << 16) == 1
+    assert staged_rows.max_rows_per_piece(large_rows(4, 1 << 16), 1 << 10) == 1
+    assert staged_rows.max_rows_per_piece(large_rows(4, 8), 1 << 27) == staged_rows._PIECE_ROWS

@@ -1,1 +1,1 @@
-"""Preparation of batches: validates rows, converts them to the table's columns, and finds invalid rows."""
+"""Preparation of batches: conversion of rows and search for invalid rows."""

@@ -1,4 +1,4 @@
-"""Conversion between Arrow layouts of equal values, such as list views, dictionaries and run-end encoding.
+"""Conversion between Arrow layouts of equal values.
 
 Each function converts one array to another layout. Values are not validated.
 
@@ -16,20 +16,18 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether `kind` is an Arrow list type: list, large list, fixed-size list or list view."""
     plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def is_packed(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type wraps another array: a dictionary, run-end encoded or extension type."""
+    """Return whether an Arrow type is a dictionary, run-end encoded or extension type."""
     return bool(
         pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType)
     )
 
 
 def packed_type(kind: pa.DataType) -> pa.DataType:
-    """Return the value type of an encoded type, or the storage type of an extension type."""
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
 
 
@@ -44,7 +42,7 @@ def packed(array: pa.Array) -> pa.Array:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the equivalent Arrow type without views, dictionaries, run-end encoding and extension types.
+    """Return the Arrow type with one plain value per row.
 
     Arrow's `take` supports all of these plain types.
 
@@ -69,7 +67,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def uuid_texts(array: pa.Array) -> pa.Array:
-    """Convert an Arrow UUID array to strings such as '123e4567-e89b-12d3-a456-426614174000'."""
     storage = array.storage
     count, nulls = len(storage), storage.is_null() if storage.null_count else None
     if not count:
@@ -83,7 +80,7 @@ def uuid_texts(array: pa.Array) -> pa.Array:
 
 
 def unpacked(array: pa.Array) -> pa.Array:
-    """Decode a dictionary, run-end encoded or extension array to one value per row.
+    """Decode an array to one plain value per row.
 
     Raises pa.ArrowInvalid if a dictionary index is invalid.
     """

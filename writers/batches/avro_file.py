@@ -36,7 +36,7 @@ def avro_rows(data: pa.Buffer) -> pa.Table:
 
 
 def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """Open an Avro file, and return its schema and an iterator over its rows as Arrow tables.
+    """Open an Avro file as a schema and an iterator over Arrow tables.
 
     Args:
         source: The file, open for reading in binary mode.

@@ -1,4 +1,4 @@
-"""Search for the invalid rows of a batch, so that they can be quarantined.
+"""Search for the invalid rows of a batch.
 
 `prepare` (batch.py) decides whether a row is invalid. If it accepts a batch, no search is necessary. Otherwise the
 search follows the steps of `prepare`. It uses a mask over a whole column, or bisects a column if a step can only check
@@ -26,7 +26,14 @@ from hoodoo.format.rows import compact
 from hoodoo.format.table_schema import Column
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import Batch, check_columns, delete_flags, prepare, with_flag, without_order
+from hoodoo.writers.batches.batch import (
+    Batch,
+    check_columns,
+    delete_flags,
+    missing_ordering_values,
+    prepare,
+    with_delete_flag,
+)
 from hoodoo.writers.batches.cast import cast, unfit_rows
 from hoodoo.writers.batches.column_alignment import FAIL, filled, grown
 from hoodoo.writers.batches.generated_columns import with_generated, wrongly_placed
@@ -56,7 +63,7 @@ FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class BadRows:
-    """Invalid rows of a batch, in the form in which the quarantine table stores them.
+    """Invalid rows of a batch, as the quarantine table stores them.
 
     Attributes:
         found: The invalid rows, with the schema FOUND.
@@ -71,7 +78,7 @@ class BadRows:
 
     @property
     def reasons(self) -> Counter[str]:
-        """The number of collected invalid rows by reason, such as 'null_key' or 'cast'."""
+        """The number of collected invalid rows by reason, such as 'null_key'."""
         return Counter(self.found["reason"].to_pylist())
 
     @property
@@ -80,13 +87,11 @@ class BadRows:
         return self.count > len(self.found)
 
 
-def none_of(rows: int) -> BadRows:
-    """Return the result for a batch without invalid rows."""
+def no_bad_rows(rows: int) -> BadRows:
     return BadRows(FOUND.empty_table(), rows, 0)
 
 
 def together(parts: Sequence[BadRows]) -> BadRows:
-    """Combine the invalid rows of several parts of a batch into one result, in order."""
     rows = pa.concat_tables([FOUND.empty_table(), *(part.found for part in parts)])
     return BadRows(rows, sum(part.rows for part in parts), sum(part.count for part in parts))
 
@@ -116,7 +121,7 @@ def sifted(
     """
     prepare_args = (options, checks, settled)
     try:
-        return prepare(data, config, *prepare_args), none_of(len(data))
+        return prepare(data, config, *prepare_args), no_bad_rows(len(data))
     except DuplicateKeys:
         raise
     except DataError as problem:
@@ -137,7 +142,7 @@ def sifted(
 def bad_rows(
     data: pa.Table, whole: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> BadRows:
-    """Find the invalid rows of a batch, and describe each with a reason and an error message.
+    """Find the invalid rows of a batch, with a reason and an error message.
 
     The search ends after more than `most` rows.
 
@@ -160,7 +165,7 @@ def bad_rows(
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Return the row numbers of the invalid rows in a batch, with a reason for each row.
+    """Find the invalid rows of a batch, each with a reason.
 
     The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
     """
@@ -173,7 +178,7 @@ def faults(
 
 
 def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return a table without the rows at some sorted row numbers.
+    """Remove some rows from a table.
 
     Concatenates slices, because Arrow cannot filter every type.
     """
@@ -190,7 +195,7 @@ def _iter_bad_rows(
 ) -> Iterator[tuple[str, np.ndarray]]:
     # The reasons have the order of the steps of `prepare`. Each row occurs once, with its first error.
     needed, flagged = check_columns(data.schema, config, False)
-    names = with_flag(needed, flagged)
+    names = with_delete_flag(needed, flagged)
     row_numbers = np.arange(len(data))
 
     bad = _mask_of_positions(len(data), [unsound_rows(data[name], most) for name in names])
@@ -231,7 +236,7 @@ def _mask_of_positions(count: int, positions: Sequence[Sequence[int]]) -> np.nda
 def _without_order(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
     mask = np.zeros(len(rows), bool)
     for name in config.order_by:
-        if (bad := without_order(rows, name)) is not None:
+        if (bad := missing_ordering_values(rows, name)) is not None:
             mask |= bad.to_numpy()
     return mask
 
@@ -326,8 +331,7 @@ def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> byte
     return bytes(sink.getvalue())
 
 
-def row_of(content: bytes) -> pa.Table:
-    """Deserialize a quarantined row that `row_bytes` wrote."""
+def deserialize_row(content: bytes) -> pa.Table:
     with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
         table = reader.read_all()
     table.validate()
@@ -343,9 +347,9 @@ __all__ = [
     "bad_rows",
     "detail",
     "faults",
-    "none_of",
+    "no_bad_rows",
     "row_bytes",
-    "row_of",
+    "deserialize_row",
     "sifted",
     "together",
     "without",

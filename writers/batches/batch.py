@@ -1,4 +1,4 @@
-"""Conversion of input rows to a batch: table types, record keys, partition paths, key hashes, and one row per key.
+"""Conversion of input rows to a batch with record keys and partitions.
 
 `prepare` raises an error for the first invalid value, before anything is written. To quarantine invalid rows,
 bad_rows.py finds all of them.
@@ -32,7 +32,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.column_alignment import FAIL, filled, fitted, grown, require_fillable
-from hoodoo.writers.batches.generated_columns import to_check, to_make, with_generated
+from hoodoo.writers.batches.generated_columns import computable_partition_columns, to_check, with_generated
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
@@ -42,7 +42,7 @@ NAMED_KEYS = 10
 
 @dataclass(frozen=True)
 class Terms:
-    """Properties that apply to all rows of a batch, such as its columns.
+    """Properties of all rows in a batch, such as its columns.
 
     Attributes:
         unconditional: True if the batch deletes stored rows regardless of their ordering values.
@@ -60,7 +60,7 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Describe the columns of a batch: the columns that it has, and the table columns that it lacks.
+        """Describe the columns of a batch and the table columns that it lacks.
 
         `settled` is the largest column id that the table has assigned. None: the largest id in `config`.
         """
@@ -69,7 +69,7 @@ class Terms:
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
     def fitted(self, config: TableConfig) -> Terms:
-        """Return a copy of these terms for rows that were converted to the table's current columns."""
+        """Return a copy for rows that were converted to the table's current columns."""
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
@@ -105,7 +105,6 @@ class Batch:
 
     @property
     def keys(self) -> Keys:
-        """The record keys, hashes and partitions of the rows, as input for an index lookup."""
         return Keys.lookups_of_rows(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     @property
@@ -115,7 +114,6 @@ class Batch:
         return pc.binary_join_element_wise(paths, self.rows[RECORD_KEY].combine_chunks(), "\0")
 
     def take(self, positions: np.ndarray) -> Batch:
-        """Return a batch of only the rows at `positions` (int[m])."""
         return replace(
             self,
             rows=take(self.rows, positions),
@@ -125,7 +123,7 @@ class Batch:
         )
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Convert the batch to the table's current columns, which may have changed since the batch was prepared.
+        """Convert the batch to the table's current columns.
 
         Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a new
         type.
@@ -145,7 +143,7 @@ def prepare(
     checks: Sequence[Check] = (),
     settled: int | None = None,
 ) -> Batch:
-    """Validate input rows and convert them to a batch for the table.
+    """Validate input rows, and convert them to a batch.
 
     Args:
         data: The input rows.
@@ -166,7 +164,7 @@ def prepare(
     terms = Terms.of(data.schema, config, delete, settled)
     if not delete:
         data = filled(data, config, missing)
-    data = sound_columns(data, with_flag(needed, flagged), config.key)
+    data = sound_columns(data, with_delete_flag(needed, flagged), config.key)
     if not delete:
         data = grown(data, config, missing)
     fields = [config.schema.field(name) for name in needed]
@@ -198,14 +196,14 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """Check the column names of a batch, and return the columns to write and a flag for deletes.
+    """Check the column names of a batch, and return the columns to write.
 
     The columns to write do not include a missing partition column that is generated from a column of the batch. Raises
     ColumnError for a missing, unknown or duplicate column.
 
     """
     names, table_columns = Counter(schema.names), set(config.schema.names)
-    generated = to_make(names, config)
+    generated = computable_partition_columns(names, config)
     sources = [*(transform.column for transform in generated.values()), *to_check(names, config)]
     needed = list(dict.fromkeys((*config.key, *config.partition_by, *sources))) if delete else config.schema.names
     needed = [name for name in needed if name not in generated]
@@ -268,20 +266,17 @@ def _has_known_type(field: pa.Field) -> bool:
     return known_type(field.type) is not None
 
 
-def with_flag(names: Sequence[str], flagged: bool) -> list[str]:
-    """Return the column names of a batch without duplicates, including the delete flag column if `flagged`."""
+def with_delete_flag(names: Sequence[str], flagged: bool) -> list[str]:
     return list(dict.fromkeys([*names, *([IS_DELETED] if flagged else [])]))
 
 
 def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
-    """Convert the delete flag column of a batch to a mask, where null means no delete."""
     return pc.fill_null(values.cast(pa.bool_()), False).to_numpy().astype(bool)
 
 
 def require_ordering(rows: pa.Table, config: TableConfig) -> None:
-    """Raise OrderingError if a row has null or NaN in an ordering column of the table."""
     for column in config.order_by:
-        bad = without_order(rows, column)
+        bad = missing_ordering_values(rows, column)
         if bad is None or (row := pc.index(bad, True).as_py()) < 0:
             continue
         key = {name: rows[name][row].as_py() for name in config.key}
@@ -296,14 +291,13 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
         )
 
 
-def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return a mask of the rows with null or NaN in an ordering column, or None without any."""
+def missing_ordering_values(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
+    """Return a mask of the rows with null or NaN in an ordering column."""
     values = rows[column]
     return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
 
 
 def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, checks: Sequence[Check]) -> None:
-    """Raise CheckFailed for the first row, except deletes, that fails a check of the table."""
     for check in checks:
         failing = check.failing(rows)
         failed = failing[~deleted[failing]]
@@ -321,7 +315,7 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
 
 
 def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
-    """Raise ColumnError if a row, except deletes, has null in a column that is not nullable.
+    """Raise ColumnError if a row has null in a column that is not nullable.
 
     rows: rows with the key columns. Only columns in `rows` are checked.
     """
@@ -342,7 +336,7 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
-    """Remove duplicate keys from a batch, so that one row per partition and key remains.
+    """Remove duplicate keys from a batch.
 
     By default the row with the largest ordering value wins, then the later row. duplicates='fail' raises DuplicateKeys
     with the keys, 'first' keeps the first row, and 'each' keeps all rows.
@@ -362,7 +356,7 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
     if not len(lost):
         return batch
     if duplicates == "fail" and not batch.unconditional:
-        duplicate_keys = first_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
+        duplicate_keys = smallest_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
         raise DuplicateKeys(
             (
                 f"The batch contains keys more than once: {', '.join(map(printable, duplicate_keys))}. Remove the "
@@ -376,7 +370,6 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
     return replace(kept, stale=0 if batch.unconditional else len(lost))
 
 
-def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
-    """Return the smallest record keys, for an error message."""
+def smallest_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
     positions = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
     return list(keys.take(positions).to_pylist()) if len(keys) else []

@@ -96,7 +96,7 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
 
 
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
-    """Return the row numbers of values that cannot be cast exactly to the column's type, in order.
+    """Return the numbers of the rows that cannot be cast exactly to a type.
 
     The search ends after more than `most` rows. The values of `column` must be valid. Raises ColumnError if the type
     itself is incompatible.

@@ -23,7 +23,7 @@ from hoodoo.format.resolve import resolve
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import is_list
-from hoodoo.writers.batches.generated_columns import to_make
+from hoodoo.writers.batches.generated_columns import computable_partition_columns
 
 FAIL, NULL, KEEP = "fail", "null", "keep"
 """Values of `missing=`: what to do about a missing column without a default.
@@ -33,12 +33,12 @@ KEEP keeps the stored values of the column, and adds nothing to the batch.
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the table columns that a batch lacks, with their default value or null.
+    """Add the table columns that a batch lacks, with their default values.
 
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """
     names = set(data.schema.names)
-    generated = to_make(names, config)
+    generated = computable_partition_columns(names, config)
     for column in config.columns.columns:
         if column.name not in names and column.name not in generated:
             require_fillable(column, column.name, config, missing)
@@ -62,7 +62,7 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
-    """Raise ColumnError if a batch must not lack the table column `column`.
+    """Raise ColumnError if a batch must not lack a table column.
 
     `defaults` is True if the default value of the column may be used.
 
@@ -98,12 +98,11 @@ def _missing_column_advice(column: Column, path: str, fixed: bool, missing: str)
 
 
 def _repeat_default(column: Column, rows: int) -> pa.Array:
-    value = default_of(column)
+    value = default_value_of(column)
     return pa.nulls(rows, column.arrow) if value is None else pa.repeat(pa.scalar(value, column.arrow), rows)
 
 
-def default_of(column: Column) -> Any:
-    """Return the default value of a column, or None if the default is null or not set."""
+def default_value_of(column: Column) -> Any:
     return statistics.from_json(column.default, column.arrow) if column.has_default else None
 
 
@@ -144,7 +143,7 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
 
 
 def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
-    """Convert batch rows from the table's earlier columns to its current columns.
+    """Convert rows from the table's earlier columns to its current columns.
 
     Renamed columns get the new name, values of columns with a wider type are converted, and added columns get their
     default.
@@ -178,7 +177,7 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
         ) from None
     known_ids = aligned.by_id
     for index, column in enumerate(now.columns):
-        if column.id not in known_ids and default_of(column) is not None:
+        if column.id not in known_ids and default_value_of(column) is not None:
             converted = converted.set_column(index, column.name, _repeat_default(column, len(converted)))
     return converted.add_column(0, RECORD_KEY, rows[RECORD_KEY])
 
@@ -234,4 +233,4 @@ def _require_no_dropped_values(array: pa.Array, column: Column, now: TableSchema
         _require_no_dropped_values(as_list(array).flatten().field(1), column.children[1], now, f"{path}{{}}")
 
 
-__all__ = ["FAIL", "KEEP", "NULL", "default_of", "filled", "fitted", "grown", "require_fillable"]
+__all__ = ["FAIL", "KEEP", "NULL", "default_value_of", "filled", "fitted", "grown", "require_fillable"]

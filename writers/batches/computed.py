@@ -1,4 +1,4 @@
-"""New column values that `update` or a merge sets in stored rows: SQL expressions, literals, or a function.
+"""New column values that an update or a merge sets in stored rows.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
@@ -67,7 +67,7 @@ class NewValues:
         orders: bool = False,
         places: bool = False,
     ) -> NewValues:
-        """Validate the argument `set` of an update, and parse its SQL expressions.
+        """Validate the new values of an update, and parse their SQL expressions.
 
         Args:
             set: A mapping from column to value, or a function.
@@ -105,7 +105,7 @@ class NewValues:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The stored columns that a task has to read to compute and validate the new values."""
+        """The stored columns that the new values depend on."""
         config, names = self.config, self.config.schema.names
         if self.function is not None or self.merging is not None:
             return tuple(names)
@@ -118,7 +118,7 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Apply the new values to stored rows, and return only the rows that they change.
+        """Apply the new values to stored rows, and return only the changed rows.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
@@ -278,7 +278,7 @@ def _as_one(values: Any) -> pa.Array:
 
 
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Raise ColumnError unless the column `name` exists and an update may change its values.
+    """Raise ColumnError unless an update may change a column.
 
     `orders` allows ordering columns. `places` allows source columns of generated partition columns.
 
@@ -307,12 +307,11 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """New value of a column that is a copy of another column in the same row."""
+    """New value of a column that is copied from another column."""
 
     name: str
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the values of the copied column."""
         return rows[self.name]
 
 

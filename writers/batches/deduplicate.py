@@ -1,4 +1,4 @@
-"""Deduplication of a batch: rows with the same key become one row.
+"""Removal of duplicate keys from a batch.
 
 A row with a smaller ordering value than an earlier row of its key is stale, and is ignored. A row after a delete of its
 key does not inherit stored values. Deduplication reads only the batch, not the stored rows.
@@ -26,7 +26,7 @@ MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class DeduplicatedBatch:
-    """Batch with one row per key, after rows with the same key were merged.
+    """Batch with one row per key.
 
     Attributes:
         batch: The rows.
@@ -69,7 +69,7 @@ class _DuplicateKeyRows:
 def deduplicated(
     batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None
 ) -> DeduplicatedBatch:
-    """Merge the rows of a batch that have the same key, so that each key has one row.
+    """Merge the rows of a batch that have the same key.
 
     Args:
         batch: The rows in their original order.

@@ -1,4 +1,4 @@
-"""Schema evolution by `evolve=True`: a batch with new columns, new struct fields or wider types changes the table.
+"""Column changes that a batch requires of the table.
 
 Evolution never drops, renames or narrows a column. It does not rewrite base files, except to compact their logs.
 """
@@ -84,7 +84,7 @@ class Evolution:
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Create the evolution for a batch in memory, which widens a column only if a value needs it."""
+    """Return the column changes that rows in memory require, judged by their values."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -97,7 +97,7 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Create the evolution for a Spark DataFrame, which widens columns by their types."""
+    """Return the column changes that a Spark DataFrame requires, judged by its types."""
     return Evolution(schema, known, lambda name, field: False)
 
 

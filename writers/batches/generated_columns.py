@@ -1,4 +1,4 @@
-"""Generated partition columns, whose values are computed from other columns (format/transforms.py).
+"""Generated partition columns, whose values are computed from other columns.
 
 The functions add a generated column to a batch that lacks it, and check its values in a batch that contains it.
 
@@ -23,8 +23,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 
 
-def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
-    """Return the generated partition columns that a batch lacks but can compute."""
+def computable_partition_columns(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
     return {
         name: transform
         for name, transform in config.transforms.items()
@@ -33,14 +32,14 @@ def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return the source columns for the check of generated partition columns in a batch."""
+    """Return the source columns of the generated partition columns in a batch."""
     return [
         transform.column for name, transform in config.transforms.items() if name in names and transform.column in names
     ]
 
 
 def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
-    """Add missing generated partition columns to a batch, and check those that it already has.
+    """Add missing generated partition columns to a batch, and check existing ones.
 
     Args:
         rows: Rows with the table's types.
@@ -65,7 +64,7 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
 
 
 def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows whose partition column differs from its computed value.
+    """Return a mask of the rows whose partition value differs from the computed value.
 
     The mask also selects rows whose source value cannot be transformed. For all selected rows, `with_generated` raises
     an error.
@@ -78,8 +77,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Add the missing generated partition columns to a batch."""
-    for name, transform in to_make(rows.schema.names, config).items():
+    for name, transform in computable_partition_columns(rows.schema.names, config).items():
         column = cast(rows[transform.column], config.schema.field(transform.column)).combine_chunks()
         rows = rows.append_column(config.schema.field(name), transforms.values(transform, column))
     return rows
@@ -151,4 +149,4 @@ def _printable_partition(value: pa.Scalar) -> object:
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 
-__all__ = ["to_check", "to_make", "with_generated", "with_missing_partitions", "wrongly_placed"]
+__all__ = ["to_check", "computable_partition_columns", "with_generated", "with_missing_partitions", "wrongly_placed"]

@@ -1,4 +1,4 @@
-"""Conversion of input data, such as DataFrames, Python dicts and files, to a pyarrow Table.
+"""Conversion of input data, such as DataFrames, to a pyarrow Table.
 
 Supported inputs are Arrow data, pandas, polars, DuckDB, any object with the Arrow C stream interface, plain Python data
 and files. Types stay unchanged; `batch` converts them to the table's types.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """Interface of objects that export rows through the Arrow C stream interface.
+    """Object that exports rows through the Arrow C stream interface.
 
     Examples are pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations and hoodoo scans.
     """
@@ -35,7 +35,7 @@ class ArrowStream(Protocol):
 
 
 class ArrowArray(Protocol):
-    """Interface of objects that export the Arrow C array interface, such as a record batch of any library."""
+    """Object that exports a record batch through the Arrow C array interface."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 

@@ -1,4 +1,4 @@
-"""Checks of JSON text for input that Arrow's reader would read incorrectly, or that would crash the process."""
+"""Checks of JSON text that Arrow's reader cannot read correctly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord
 
 
 def objects_in(text: pa.Buffer) -> int:
-    """Return the number of JSON lines, or -1 if a line does not look like an object.
+    """Count the JSON lines, or return -1 if a line is not an object.
 
     If the result equals the number of parsed rows, each line is one object. The line count alone is not enough, because
     an object may span two lines, and a line may contain two objects.
@@ -43,7 +43,7 @@ def _line_bounds(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def require_shallow(text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if JSON values are nested more than DEPTH_MAX levels deep.
+    """Raise ArrowInvalid if JSON values are nested too deeply.
 
     If each line is an object, only lines with more than DEPTH_MAX opening brackets are checked in detail.
     """
@@ -124,11 +124,11 @@ def _is_written_in_digits(line: bytes, name: str) -> bool:
 
 
 class _Integer(str):
-    """Integer of a JSON document, kept as a string so that no digit is lost."""
+    """Integer of a JSON document, kept as a string to preserve all digits."""
 
 
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
-    """Raise ArrowInvalid if an integer in a new column of a JSON file would lose digits.
+    """Raise ArrowInvalid if an integer in a JSON file would lose digits.
 
     Arrow infers the type of such a column, so the user has not chosen to round its values to doubles.
 
@@ -158,7 +158,6 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
 
 
 def loses_digits(integer: str) -> bool:
-    """Return whether the conversion of an integer to a double changes its digits."""
     value = float(integer)
     return Decimal(integer) != (Decimal(value) if abs(value) < 1e16 else Decimal(repr(value)))
 

@@ -1,4 +1,4 @@
-"""Partial batches, which contain only some of the table's columns.
+"""Batches with only some of the table's columns.
 
 A partial batch is prepared as if the table had only these columns, so that all rules for batches apply to it. The merge
 keeps the stored values of the other columns.
@@ -29,7 +29,7 @@ ColumnsLike: TypeAlias = "str | Sequence[str]"
 
 
 def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
-    """Validate the argument `columns` of an upsert: 'given' or a list of column names.
+    """Validate the columns of a partial upsert.
 
     Returns:
         'given', or the column names without duplicates.
@@ -49,7 +49,7 @@ def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
 
 
 def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) -> pa.Table:
-    """Select the batch columns that an upsert with `columns=` writes, plus its key, partition and ordering columns."""
+    """Select the batch columns that a partial upsert uses."""
     if not data.num_columns and not len(data):
         return data  # an empty list has no column names
     taken = taken_of(data.schema, config, columns)
@@ -57,7 +57,7 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
 
 
 def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
-    """Return the names of the batch columns that an upsert with `columns=` uses.
+    """Return the names of the batch columns that a partial upsert uses.
 
     Raises:
         ColumnError: The batch lacks one of `columns`.
@@ -73,7 +73,7 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
 
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
-    """Return whether an upsert with `columns=` uses the batch column `name`."""
+    """Return whether a partial upsert uses a batch column."""
     needed = (*config.key, *config.partition_by, *config.order_by, IS_DELETED)
     return columns == GIVEN or name in columns or name in needed
 
@@ -103,7 +103,6 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
 
 
 def with_nullable_columns(config: TableConfig) -> TableConfig:
-    """Return a copy of the table's configuration that allows null in all columns."""
     columns = config.columns
     loose = tuple(replace(column, required=False) for column in columns.columns)
     return config.with_columns(replace(columns, columns=loose)) if config.not_null else config
@@ -112,7 +111,7 @@ def with_nullable_columns(config: TableConfig) -> TableConfig:
 def asked(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Return the table configuration and the checks that the rows of a batch must satisfy.
+    """Return the configuration and the checks that the rows must satisfy.
 
     A batch with only some of the columns is validated against these columns only.
 
@@ -134,7 +133,7 @@ def asked(
 
 
 def names_of(terms: Terms, config: TableConfig) -> list[str]:
-    """Return the table's current names for the columns of a batch, including the columns that the batch adds."""
+    """Return the current names of a batch's columns."""
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]

@@ -1,4 +1,4 @@
-"""Renaming of stored columns, including nested fields, to their current names by column id.
+"""Renaming of stored columns to their current names.
 
 Types stay unchanged; cast.py casts the values.
 
@@ -24,7 +24,6 @@ _IDS = b"hoodoo.ids"
 
 
 def ids_of(columns: Sequence[Column]) -> Ids:
-    """Return the column ids of `columns`, including their nested fields, by name."""
     return {column.name: (column.id, ids_of(_struct_fields(column))) for column in columns}
 
 
@@ -35,12 +34,12 @@ def _struct_fields(column: Column) -> Sequence[Column]:
 
 
 def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Store the column ids in the metadata of rows, so that `renamed` can match columns later."""
+    """Store the column ids in the metadata of rows."""
     return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
 
 
 def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
-    """Rename the columns of stored rows to the table's current names, matching columns by id.
+    """Rename the columns of stored rows to the table's current names.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
     a column whose name another column now has. If `leave_out` is True, such values are left out instead.

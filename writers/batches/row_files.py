@@ -85,12 +85,12 @@ def rows_in(
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether a string ends in the extension of a supported file format, such as '.csv' or '.json.gz'."""
+    """Return whether a string ends in a supported file extension, such as '.csv'."""
     return _format_extension(text) in _KINDS
 
 
 def kind_of(file: str) -> str:
-    """Return the format of a file by its extension: 'parquet', 'csv', 'json' or 'avro'.
+    """Return the format of a file by its extension, such as 'csv'.
 
     Raises CallError for an unknown extension.
     """
@@ -162,7 +162,7 @@ def _require_listable_folders(pattern: str) -> None:
 
 
 def compression_of(file: str) -> str | None:
-    """Return the compression of a file by its extension, such as 'gzip', or None for an uncompressed file."""
+    """Return the compression of a file by its extension, such as 'gzip', or None."""
     return _COMPRESSED.get(os.path.splitext(file)[1].lower())
 
 
@@ -226,7 +226,7 @@ def _first_message_line(problem: BaseException) -> str:
 def rows_of(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
-    """Parse the contents of a file in a given format into an Arrow table.
+    """Parse the contents of a file into an Arrow table.
 
     `rows_in` describes the other arguments.
 
@@ -246,7 +246,7 @@ def rows_of(
 
 
 def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
-    """Open a Parquet file with page checksums, and with INT96 timestamps in microseconds.
+    """Open a Parquet file, and verify page checksums.
 
     Timestamps in nanoseconds would only reach the year 2262. `dictionaries` are the columns to read as dictionaries.
 

@@ -1,4 +1,4 @@
-"""Settings of Arrow's CSV and JSON parsers: block sizes and parsed types."""
+"""Block sizes and types for Arrow's CSV and JSON parsers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def block_size(data: pa.Buffer, csv: bool = False) -> int:
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Arrow uses to parse a CSV or JSON column with the table type `kind`.
+    """Return the type that Arrow's CSV and JSON parsers use for a column.
 
     A float32 is parsed as float64, so that the later cast detects lost digits.
     """

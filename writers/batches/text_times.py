@@ -1,4 +1,4 @@
-"""Parsing of timestamp strings, with and without a UTC offset, according to the time zone of the column.
+"""Parsing of timestamp strings, with and without a UTC offset.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
 error, because to apply or drop them would change the time. A column in UTC accepts all times. Times without an offset
@@ -50,7 +50,7 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Raise ColumnError if JSON has a UTC offset in a column without a time zone.
+    """Raise ColumnError for a UTC offset in a column without a time zone.
 
     Arrow would silently shift such a time.
 

@@ -1,4 +1,4 @@
-"""Validation of the values of a batch before any cast, so that written values can be read again.
+"""Validation of the values of a batch before any cast.
 
 Arrow accepts some invalid values: invalid UTF-8 from a CSV file or a cast, a time of 24:00, or decimals with too many
 digits. Arrow's own validation finds most of them. This module also checks time zone names, and that years are in the
@@ -33,7 +33,7 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 
 
 def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
-    """Validate the values of some batch columns before they are cast, and return these columns.
+    """Validate the values of batch columns before they are cast.
 
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
@@ -56,7 +56,7 @@ def _validate_column(data: pa.Table, name: str, key: Sequence[str]) -> pa.Chunke
 
 
 def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
-    """Return the numbers of the rows with an invalid value in `column`, in order, up to `most` rows.
+    """Return the numbers of the rows with an invalid value in a column.
 
     `sound_columns` raises an error for such rows.
     """
@@ -70,7 +70,7 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Find all bad positions from 0 to `count` - 1 by bisection, in order.
+    """Find all bad positions in a range by bisection.
 
     `is_good(begin, end)` returns whether all positions in a range are good.
 

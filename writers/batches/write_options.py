@@ -1,4 +1,4 @@
-"""Options of a write, such as duplicate handling, schema evolution and limits on invalid rows."""
+"""Options of a write, such as duplicate handling."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ _SHARE_FROM = 100  # the share of invalid rows is limited only in batches of at 
 
 
 class NewKeys(StrEnum):
-    """Options for batch rows with new keys: insert the rows, raise an error, or ignore the rows."""
-
     INSERT = "insert"
     FAIL = "fail"
     IGNORE = "ignore"
@@ -44,7 +42,7 @@ def has_too_many_bad_rows(limits: BadRowLimits, bad: int, rows: int) -> bool:
 
 
 def limits_of(on_bad_rows: str | BadRowLimits) -> BadRowLimits | None:
-    """Return the limits for the argument `on_bad_rows` of a write. None: a bad row fails the write.
+    """Return the limits on invalid rows, or None to allow no invalid row.
 
     Raises:
         OptionError: The argument is invalid.

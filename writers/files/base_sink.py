@@ -29,7 +29,7 @@ from hoodoo.writers.files.file_target import FileTarget
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
-    """Add Hudi's meta columns for partition path and file name to the rows of a base file.
+    """Add Hudi's columns for partition path and file name to rows.
 
     `rows` contains commit time, sequence number, record key and the table's columns.
     """
@@ -40,7 +40,6 @@ def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
-    """Write a file unless an earlier attempt already wrote it, and return the stored bytes."""
     try:
         store.create(key, data)
     except FileExistsError:
@@ -61,7 +60,7 @@ class ExtendedKeys:
 
 @dataclass(frozen=True)
 class SameRows:
-    """Rows of a new base file that keeps the row order of the previous base file.
+    """Rows of a new base file, in the order of the previous base file.
 
     Attributes:
         base: The previous base file.
@@ -77,7 +76,7 @@ class SameRows:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Facts about the rows of a base file that are known before the rows are written.
+    """Facts about the rows of a base file, known before writing.
 
     Attributes:
         capacity: The number of rows in the file, or an upper limit.
@@ -102,7 +101,7 @@ class Content:
 
 
 class BaseSink:
-    """Streaming writer of a new base file of a file group.
+    """Streaming writer of a base file.
 
     Args:
         store: The store of the table.
@@ -162,7 +161,6 @@ class BaseSink:
         return next_hashes
 
     def finish(self) -> DataFile:
-        """Close the base file, and store first its index entry and then the file."""
         footer = self._made.entries() if self._made else self._footer or {}
         entry = store_entry(self._index, self._target, footer, self._keys)
         stats = self._writer.close(with_order(footer, entry))
@@ -171,7 +169,7 @@ class BaseSink:
 
 
 def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
-    """Store the index entry of a base file, before the file itself is stored.
+    """Store the index entry of a base file.
 
     `footer` contains the entries that Hudi expects in the footer of the file.
     """
@@ -180,7 +178,7 @@ def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], 
 
 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
-    """Add the digest of the row order to the footer entries of a base file, if it is known.
+    """Record the row order of a base file in its footer.
 
     Readers compare the digests to check that the file and its index entry match.
 
@@ -189,7 +187,7 @@ def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
 
 
 def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
-    """Store a base file whose index entry is already stored, and return its description for a slot.
+    """Store a base file whose index entry is already stored.
 
     If another attempt of the task already stored the entry or the file, the stored one is used. Row positions are used
     only if entry and file have the same row order.
@@ -233,7 +231,7 @@ def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] 
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Copy the sort order of the previous base file to a base file that is still sorted.
+    """Copy the sort order of the previous base file if it still applies.
 
     The sort order is given in the current column names.
     """
@@ -250,7 +248,7 @@ def put_base(
     rows: pa.Table,
     expected: ExpectedRows | None = None,
 ) -> DataFile:
-    """Write the rows of a table in memory as a base file with its index entry.
+    """Write rows in memory as a base file with its index entry.
 
     `expected` is None if nothing more is known about the rows.
 

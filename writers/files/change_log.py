@@ -1,4 +1,4 @@
-"""Change log of a rewritten base file: the inserted, updated and deleted rows, with their images.
+"""Change log of a rewritten base file.
 
 The table's change log mode determines which images are stored. The log is built from tables that the rewriting task has
 in memory, some rows at a time.
@@ -31,7 +31,7 @@ _CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DEL
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Rows of a rewritten base file: the stored rows, the changes, and the merge result.
+    """Rows of a rewritten base file, with their changes.
 
     `base` contains the stored rows, with the record key and the table's columns.
 
@@ -42,7 +42,7 @@ class Rewritten:
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
-        """Yield the rows of the change log, as tables in the order of the changes.
+        """Yield the rows of the change log, in the order of the changes.
 
         The table's change log mode determines the columns. The log leaves out changes that lost against the stored row,
         and deletes of keys that have no row.
@@ -82,7 +82,7 @@ def _take_or_null(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 def put_change_log(
     store: Store, config: TableConfig, target: FileTarget, tables: Iterable[pa.Table]
 ) -> dict[str, list[Any]]:
-    """Write the change log that belongs to a rewritten base file.
+    """Write the change log of a rewritten base file.
 
     Hudi's change query needs the file, so it is written even if there are no changes.
 

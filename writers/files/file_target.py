@@ -1,4 +1,4 @@
-"""Location of a file that a write task creates: the file group and the instant that determine its name."""
+"""Names of the files that a write creates."""
 
 from __future__ import annotations
 
@@ -23,21 +23,18 @@ class FileTarget:
 
     @property
     def base_name(self) -> str:
-        """The name of the base file, without its folder."""
         return base_file_name(self.file_id, self.instant)
 
     @property
     def base_path(self) -> str:
-        """The path of the base file, relative to the table."""
         return join(self.partition, self.base_name)
 
     @property
     def change_log_path(self) -> str:
-        """The path of the change log of the base file, relative to the table."""
         return join(self.partition, change_log_name(self.file_id, self.instant))
 
     def log_path(self, version: int = 1) -> str:
-        """Return the path of a log file of the file group, relative to the table.
+        """Return the path of a log file, relative to the table.
 
         `version` counts the logs of the instant in this file group.
         """

@@ -1,4 +1,4 @@
-"""Rewrite of a base file that keeps rows at their positions, and copies unchanged data without decoding.
+"""Rewrite of a base file that copies unchanged data without decoding.
 
 Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
 position, a deleted row is removed, and new rows are added at the end. Some files must be merged completely instead:
@@ -50,7 +50,7 @@ _WORTH_JOINING = 8  # maximum ratio of the rows of a row group to the new rows t
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Rewriter of base files that copies unchanged data without decoding, and keeps rows at their positions.
+    """Rewriter of base files that copies unchanged data without decoding.
 
     Attributes:
         store: The store of the table.
@@ -69,7 +69,7 @@ class Rewriter:
     def rewrite(
         self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
     ) -> tuple[DataFile, PendingChanges]:
-        """Apply changes to the rows of a base file, and write the result as a new base file.
+        """Write a base file again with changes to its rows.
 
         Args:
             old: The previous base file.

@@ -29,7 +29,7 @@ def put_log(
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
-    """Write changes to a log file of a file group, with an index entry for the deleted keys.
+    """Write changes to a log file of a file group.
 
     Args:
         store: The store of the table.
@@ -86,7 +86,6 @@ def put_log(
 
 
 def count_data_blocks(config: TableConfig, changes: KeyedChanges) -> int:
-    """Return the number of data blocks of a log: one per set of updated columns."""
     return sum(1 for _ in _group_by_columns(config, changes))
 
 
@@ -153,7 +152,7 @@ def _log_statistics(
 
 
 def with_row_positions(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-    """Sort changes by the position of their stored row in the base file, and record the positions.
+    """Sort changes by the position of their stored row in the base file.
 
     Returns the changes without positions if the index cannot find one of the rows. Existing positions in `changes` are
     kept, unless the base file has no row order.

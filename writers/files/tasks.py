@@ -1,4 +1,4 @@
-"""Write tasks, each of which writes one base file or log file of one file group.
+"""Write tasks, each of which writes one data file.
 
 File names are fixed before a task starts. A retried task therefore finds its own file and keeps it (protocol rule 14).
 """
@@ -44,7 +44,7 @@ _SMALL_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Task that writes one base file or log file of a file group, in this process or on Spark.
+    """Task that writes one data file, in this process or on Spark.
 
     Attributes:
         store: The store of the table.
@@ -77,12 +77,10 @@ class WriteTask:
 
     @property
     def target(self) -> FileTarget:
-        """The file group and instant that determine the names of the task's files."""
         return FileTarget(self.partition, self.file_id, self.instant)
 
     @property
     def path(self) -> str:
-        """The path of the file that the task writes, relative to the table."""
         return self.target.log_path() if self.mode == Mode.APPEND else self.target.base_path
 
     @property
@@ -97,12 +95,12 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """True if the task needs little memory: a bounded batch, and at most a small base file."""
+        """True if the task needs little memory."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
     def logs_changes(self) -> bool:
-        """True if the task also writes a change log of the rows that it inserts, updates and deletes."""
+        """True if the task also writes a change log."""
         return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
 
 
@@ -137,7 +135,7 @@ class Unwritten:
 
 
 def run(task: WriteTask) -> Written | Unwritten:
-    """Run a write task, which writes a data file with its marker, index entry and partition metadata.
+    """Run a write task, which writes a data file with its index entry.
 
     Writes nothing if the changes are computed from stored rows and there are none.
 
@@ -161,7 +159,7 @@ def _write_markers(task: WriteTask) -> None:
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
-    """Mark a folder as a partition with Hudi's metadata file, unless the file exists."""
+    """Mark a folder as a partition with Hudi's metadata file."""
     depth = partition.count("/") + 1 if partition else 0
     try:
         store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
@@ -170,7 +168,7 @@ def write_partition_metadata(store: Store, partition: str, instant: str) -> None
 
 
 def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
-    """Add Hudi's commit time and sequence number columns in front of `rows`.
+    """Add Hudi's columns for commit time and sequence number to rows.
 
     `rows` have the record key and the table's columns.
     """

@@ -1,1 +1,1 @@
-"""Merge (SQL MERGE INTO): matches source rows to stored rows by key, and applies clauses that change rows."""
+"""SQL MERGE INTO, which changes stored rows by source rows."""

@@ -1,4 +1,4 @@
-"""Clauses of a merge (SQL MERGE INTO), which select rows and define the action for them.
+"""Clauses of SQL MERGE INTO.
 
 A clause applies to one of three kinds of rows: pairs of a source row and the stored row with its key, source rows
 without a stored row, and stored rows without a source row. For each row, the first clause of its kind whose condition
@@ -22,18 +22,15 @@ SOURCE, TARGET = NEWER, "target"
 
 
 class Kind(StrEnum):
-    """Kind of rows that a merge clause applies to: matched rows, source rows, or stored rows."""
-
     MATCHED = "when_matched"
     NOT_MATCHED = "when_not_matched"
     NOT_MATCHED_BY_SOURCE = "when_not_matched_by_source"
 
 
 class Truth(Protocol):
-    """Interface of the condition of a merge clause, such as an SQL expression."""
+    """Condition of a merge clause, such as an SQL expression."""
 
-    def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Evaluate the condition for each row: True, False or null."""
+    def values(self, rows: pa.Table) -> pa.ChunkedArray: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Clause:
 
 
 def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Return for each row the index of the first merge clause that applies, or -1."""
+    """Return the index of each row's first applicable merge clause, or -1."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -70,7 +67,7 @@ def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
 
 
 def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
-    """Combine source and target rows into one table whose columns are named `source.<name>` and `target.<name>`.
+    """Combine source and target rows into one table.
 
     Conditions and expressions of a merge are evaluated on this table.
 
@@ -81,7 +78,7 @@ def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
 
 
 def seen_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:
-    """Return the schema on which merge expressions are evaluated: columns `source.<name>` and `target.<name>`."""
+    """Return the columns `source.<name>` and `target.<name>` that merge expressions use."""
     sides = ((SOURCE, source), (TARGET, target))
     fields = [(side, field) for side, schema in sides if schema is not None for field in schema]
     return pa.schema([field.with_name(f"{side}.{field.name}") for side, field in fields])

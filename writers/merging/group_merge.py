@@ -1,4 +1,4 @@
-"""Merge of one file group: matches rows by key, and applies the merge clauses.
+"""Merge of source rows into one file group.
 
 The code runs in the task that writes the file group.
 
@@ -27,12 +27,12 @@ from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.batches.batch import require_values
 from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, both, first_true_clause
 from hoodoo.writers.merging.merge_routing import MergeRules
-from hoodoo.writers.stored_rows import deletes_of
+from hoodoo.writers.stored_rows import unconditional_deletes_of
 
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Source rows of a merge that match stored rows of one file group.
+    """Source rows that match stored rows of one file group.
 
     Attributes:
         rows: The source rows.
@@ -47,7 +47,7 @@ class MatchedRows:
 
 @dataclass(frozen=True)
 class Unread:
-    """Function that returns the changes of a partial update without reading the stored rows of the file group.
+    """Partial update that does not read the stored rows.
 
     Attributes:
         config: The configuration of the table.
@@ -60,7 +60,6 @@ class Unread:
     sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
-        """Return the changes of the partial update, one per key."""
         matched = self.source()
         source_columns = set(matched.rows.schema.names)
         columns = [name for name in self.config.schema.names if name in source_columns]
@@ -71,7 +70,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """Function that reads one file group and returns the changes that a merge makes to it.
+    """Merge that reads the stored rows of one file group.
 
     The changes come from matched pairs, from stored rows without a source row, and from new rows.
 
@@ -94,7 +93,6 @@ class GroupMerge:
     sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
-        """Apply the merge clauses to the file group, and return the changes, one per key."""
         changes, by_source = list[KeyedChanges](), self.rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE)
         matched_source = self.source() if self.source else None
         stored = self._stored(matched_source, whole=bool(by_source))
@@ -159,7 +157,7 @@ class GroupMerge:
             effective = pa.array(np.setdiff1d(positions, stale, assume_unique=True))
             rows = stored.take(effective)
             if clause.values is None:
-                part = deletes_of(rows, self._config)
+                part = unconditional_deletes_of(rows, self._config)
             else:
                 changed, as_stored = clause.values.changed(rows, seen.take(effective))
                 part = self._drop_stale_updates(replace(upserts(changed), as_stored=as_stored), rows)

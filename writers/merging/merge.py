@@ -32,16 +32,16 @@ from hoodoo.writers.operations import commit
 from hoodoo.writers.routing.route import Assignment, Chunk, ChunkSlice, Mode, plan
 from hoodoo.writers.routing.split import BatchRows, Positions
 from hoodoo.writers.routing.write_plan import WritePlan
-from hoodoo.writers.sources import key_not_found
+from hoodoo.writers.sources import key_not_found_error
 
 S = TypeVar("S")
 
 
 class SourceRows(Protocol):
-    """Interface of the source rows of a merge, which are in memory or staged as files."""
+    """Source rows of a merge, in memory or in staged files."""
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Match the source rows with the stored rows of `view`, and return the write plan of the merge.
+        """Match the source rows with stored rows, and plan the changes.
 
         Args:
             context: The context of the write.
@@ -80,17 +80,16 @@ def merge(
 
 @dataclass(frozen=True)
 class InMemory:
-    """Source rows of a merge that are in the memory of this process."""
+    """Source rows of a merge in the memory of this process."""
 
     source: MergeSource
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Return the write plan of a merge whose source rows are in memory."""
         return plan_in_memory(context, view, rules, replace(self.source, keys=self.source.keys.fitted(rules.config)))
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    """Match source rows in memory with stored rows, and return the write plan of the merge.
+    """Match source rows in memory with stored rows, and plan the changes.
 
     Args:
         context: The context of the write.
@@ -104,7 +103,7 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
     """
     routing = routed(context.store, context.index, view, rules, source)
     if routing.unknown:
-        raise key_not_found([routing.unknown])
+        raise key_not_found_error([routing.unknown])
     hashes = source.keys.hashes
     written = WritePlan(
         inserted=lambda: np.unique(hashes),
@@ -116,16 +115,15 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
 
 
 class MergeRows(Protocol[S]):
-    """Interface to the source rows of a merge after routing."""
+    """Source rows of a merge that are assigned to file groups."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return a sample of `count` new rows, so that the planner can estimate file sizes."""
+        """Return a sample of the new rows, to estimate file sizes."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
-        """Return a function that loads source rows with matching stored rows, in the task of their file group."""
+        """Return a function that loads source rows with matching stored rows."""
 
-    def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads new rows, in the task that writes them."""
+    def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]: ...
 
 
 @dataclass(frozen=True)
@@ -164,7 +162,7 @@ def planned(
     rows: MergeRows[S],
     written: WritePlan,
 ) -> WritePlan:
-    """Return the write plan of a merge whose source rows are already assigned to file groups.
+    """Plan a merge whose source rows are already assigned to file groups.
 
     Args:
         context: The context of the write.
@@ -201,7 +199,7 @@ def _mark_from_stored(assignment: Assignment) -> Assignment:
 
 @dataclass(frozen=True)
 class _GroupChunk(Generic[S]):
-    """Chunk of source rows with the file group whose rows they match, or None for new rows."""
+    """Source rows with the file group that they match, or None for new rows."""
 
     rows: S | None
     group: FileGroup | None = None

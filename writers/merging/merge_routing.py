@@ -1,4 +1,4 @@
-"""Routing of merge source rows to the file groups of their keys.
+"""Search for the file groups that contain merge source rows.
 
 Routing creates the new rows, because the planner needs their number. It writes nothing.
 
@@ -27,12 +27,12 @@ from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import Chunk
 from hoodoo.writers.routing.split import Positions, split
-from hoodoo.writers.sources import SomeKeys, groups_of, rows_that_exist, some_of
+from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, groups_of, rows_that_exist
 
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """Description of the partial update that an upsert of some columns writes to log files.
+    """Update of some columns that an upsert writes to log files.
 
     Attributes:
         sets: The columns of stored rows that the source sets.
@@ -45,7 +45,7 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class MergeRules:
-    """Rules of a merge: its clauses, the table's configuration, and the handling of new keys.
+    """Rules of a merge: clauses, table configuration, and handling of new keys.
 
     Attributes:
         config: The table's configuration at the view of the attempt.
@@ -63,13 +63,12 @@ class MergeRules:
     partial: PartialUpdate | None = None
 
     def of_kind(self, kind: Kind) -> tuple[Clause, ...]:
-        """Return the merge clauses of one kind, such as `when_matched`, in order."""
         return tuple(clause for clause in self.clauses if clause.kind is kind)
 
 
 @dataclass(frozen=True)
 class Routed:
-    """Result of routing: the source rows of a merge by file group, and the new rows.
+    """Source rows of a merge by file group, and the new rows.
 
     Attributes:
         met: Chunks of source rows, by the file group of the matching stored rows.
@@ -87,13 +86,13 @@ class Routed:
     there: np.ndarray
     reads: frozenset[str]
     searched: frozenset[str]
-    unknown: SomeKeys | None = None
+    unknown: KeyCountAndFirst | None = None
 
 
 def routed(
     store: Store, index: KeyIndex, view: View, rules: MergeRules, source: MergeSource, part_of_more: bool = False
 ) -> Routed:
-    """Route the source rows of a merge to the file groups of their keys.
+    """Find the file groups that contain the source rows of a merge.
 
     Args:
         store: The store of the table.
@@ -115,7 +114,7 @@ def routed(
     missing = ~exists & ~keys.delete
     if rules.new_keys is NewKeys.FAIL and missing.any():
         no_rows = keys.take(np.zeros(0, np.int64))
-        return Routed([], no_rows, [], exists, frozenset(), frozenset(), some_of(keys, missing))
+        return Routed([], no_rows, [], exists, frozenset(), frozenset(), count_and_first_keys(keys, missing))
     inserts, positions = _create_new_rows(source, np.flatnonzero(~exists), rules)
     return Routed(
         _matched_chunks(located, exists) if meets else [],

@@ -15,7 +15,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import plain_type
-from hoodoo.writers.batches.batch import Batch, first_keys, prepare
+from hoodoo.writers.batches.batch import Batch, prepare, smallest_keys
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
 from hoodoo.writers.batches.value_validation import sound_columns
@@ -49,7 +49,7 @@ class MergeSource:
         """
         keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
         if len(keys) < len(rows):
-            raise more_than_once(_repeated_keys(rows, config))
+            raise duplicate_source_keys_error(_repeated_keys(rows, config))
         return MergeSource(rows, keys)
 
 
@@ -83,8 +83,7 @@ def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
     return column.arrow if column else pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
 
 
-def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
-    """Return the DuplicateKeys error for keys that occur more than once in the source of a merge."""
+def duplicate_source_keys_error(keys: Sequence[str]) -> DuplicateKeys:
     return DuplicateKeys(
         f"The source contains keys more than once: {', '.join(map(printable, keys))}: expected each key once. Remove "
         "the duplicates.",
@@ -97,7 +96,7 @@ def _repeated_keys(rows: pa.Table, config: TableConfig) -> list[str]:
     counted = with_missing_partitions(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
     duplicates = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
-    return first_keys(duplicates)
+    return smallest_keys(duplicates)
 
 
-__all__ = ["MergeSource", "more_than_once", "source_rows"]
+__all__ = ["MergeSource", "duplicate_source_keys_error", "source_rows"]

@@ -1,4 +1,4 @@
-"""Partial upsert: an upsert that changes some columns of the stored rows and keeps their other values.
+"""Upsert of some columns, which keeps other stored values.
 
 It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode accepts, replace
 stored values. All other stored values stay.
@@ -30,7 +30,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch
-from hoodoo.writers.batches.column_alignment import default_of
+from hoodoo.writers.batches.column_alignment import default_value_of
 from hoodoo.writers.batches.computed import NewValues
 from hoodoo.writers.batches.deduplicate import DeduplicatedBatch, MergeRows, deduplicated
 from hoodoo.writers.batches.partial_columns import fitted
@@ -50,7 +50,7 @@ _ANEW = "#anew"
 
 @dataclass(frozen=True)
 class PartialUpsert:
-    """Rules of a partial upsert: which values replace stored values, and what happens to new keys.
+    """Rules of an upsert of some columns.
 
     Attributes:
         new_keys: Handling of rows whose key is not in the table.
@@ -64,14 +64,14 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Interface of the batch of a partial upsert, whose rows are in memory or staged as files.
+    """Batch of a partial upsert, in memory or in staged files.
 
     The rows have the key, partition and ordering columns, and the columns that change.
 
     """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the write plan of a partial upsert of these rows.
+        """Plan a partial upsert of these rows.
 
         Args:
             context: The context of the write.
@@ -109,23 +109,22 @@ def partial_upsert(
 
 @dataclass(frozen=True)
 class PartialInMemory:
-    """Rows of a partial upsert that are in the memory of this process."""
+    """Batch of a partial upsert in the memory of this process."""
 
     batch: Batch
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the write plan of a partial upsert of these rows."""
         rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
         flags = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
         rules = rules_of(rows.batch.rows.schema.names, config, how, **flags)
-        plan = plan_in_memory(context, view, rules, source_of(rows))
+        plan = plan_in_memory(context, view, rules, as_merge_source(rows))
         return replace(plan, stale=plan.stale + rows.batch.stale)
 
 
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Merge the rows of a batch, in the table's current columns, so that each key has one row.
+    """Merge the rows of a batch, so that each key has one row.
 
     Raises:
         ColumnError: The batch has values for a column that was dropped.
@@ -188,8 +187,7 @@ def _batch_merge_function(config: TableConfig, mode: MergeMode) -> MergeRows | N
     return merge_rows
 
 
-def source_of(rows: DeduplicatedBatch) -> MergeSource:
-    """Convert a deduplicated batch to the source of a merge."""
+def as_merge_source(rows: DeduplicatedBatch) -> MergeSource:
     table = rows.batch.rows.select(
         [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]
     )
@@ -200,7 +198,7 @@ def source_of(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate a partial upsert into the rules of a merge.
+    """Translate an upsert of some columns into the rules of a merge.
 
     Args:
         names: The columns of the batch.
@@ -214,7 +212,7 @@ def rules_of(
     changing = [name for name in names if name not in fixed]
     new_columns = {name: _NewRowColumn(name, mode, config.key) for name in changing}
     other_columns = [column for column in config.columns.columns if column.name not in {*fixed, *changing}]
-    defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in other_columns}
+    defaults = {column.name: pa.scalar(default_value_of(column), column.arrow) for column in other_columns}
     is_upsert = _IsUpsert() if deletes else None
     clauses = []
     if anew:
@@ -293,4 +291,12 @@ class _IsUpsert:
         return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 
 
-__all__ = ["PartialInMemory", "PartialRows", "PartialUpsert", "one_per_key", "partial_upsert", "rules_of", "source_of"]
+__all__ = [
+    "PartialInMemory",
+    "PartialRows",
+    "PartialUpsert",
+    "one_per_key",
+    "partial_upsert",
+    "rules_of",
+    "as_merge_source",
+]

@@ -1,1 +1,1 @@
-"""Routing: assignment of the rows of a batch to existing and new file groups."""
+"""Assignment of rows to existing and new file groups."""

@@ -1,4 +1,4 @@
-"""Search for the file groups that contain the record keys of a batch.
+"""Search for the file groups that contain record keys.
 
 The index is searched first. It only contains hashes, and two keys may have the same hash. A hash match is uncertain if
 the hash is in several file groups, or if two keys of the batch have it. Keys are then read and compared. For inserts,
@@ -35,7 +35,7 @@ _KeySearch = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """Find the file group that contains each key of a batch, except new keys.
+    """Find the file group of each existing key in a batch.
 
     If `compare_all` is True, keys are compared for every hash match, not only for uncertain ones. Raises CorruptTable
     if a file is unreadable.

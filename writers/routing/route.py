@@ -1,4 +1,4 @@
-"""Planner that assigns the rows of a batch or a merge to existing and new file groups.
+"""Planner that assigns rows to existing and new file groups.
 
 It receives rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they
 write to the file groups whose rows they read (writers/stored_rows.py).
@@ -39,8 +39,6 @@ S = TypeVar("S")
 
 
 class Mode(StrEnum):
-    """Kind of a write to a file group: a new group, a new base file, or a log file."""
-
     NEW = "new"
     REWRITE = "rewrite"
     APPEND = "append"
@@ -48,7 +46,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows of one partition that go to one file group, or are divided among new file groups.
+    """Rows of one partition that an existing file group or new ones receive.
 
     Attributes:
         source: The object that identifies the rows in the methods of `ChunkRows`.
@@ -70,35 +68,31 @@ class Chunk(Generic[S]):
     needs_base: bool = False
 
     def at(self, source: R) -> Chunk[R]:
-        """Return a copy of the chunk with another object, `source`, to identify its rows."""
         return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
 
 
 @dataclass(frozen=True)
 class ChunkSlice(Generic[S]):
-    """Slice of a chunk: its rows from index `start` to `stop` - 1."""
-
     source: S
     start: int
     stop: int
 
 
 class ChunkRows(Protocol[S]):
-    """Interface through which the planner accesses the rows of chunks, which are in memory or staged as files."""
+    """Rows of a planned write, in memory or in staged files."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return the `count` rows of chunks with the smallest key hashes, sorted by hash.
+        """Return the rows with the smallest key hashes, as a random sample.
 
         The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
         """
 
-    def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the rows of slices in the task that writes them."""
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]: ...
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Changes of one file group in a write plan.
+    """Rows that a write adds to, changes or deletes in one file group.
 
     Attributes:
         mode: The kind of write: a new file group, a rewritten base file or a log file.
@@ -150,11 +144,11 @@ class _GroupAssignment(Generic[S]):
 
 
 class UnderPlan(Exception):
-    """Internal exception for a file group whose open compaction plan must run before a rewrite."""
+    """Internal exception for a file group whose planned compaction must run first."""
 
 
 def new_file_id(token: Callable[[], str]) -> str:
-    """Generate the id of a new file group from a random token.
+    """Generate the id of a new file group.
 
     The id never begins with eight decimal digits, because a Hudi writer with a bucket index would interpret them as a
     bucket number (index/buckets.py). `token` returns 128 random bits as 32 hex digits, as in Environment.
@@ -190,7 +184,7 @@ def plan(
         count, size = sum(chunk.rows for chunk in partition_chunks), bytes_per_row(partition_chunks, rows, view, config)
         filled = group_to_fill(view, partition, count * size, config, planned, rewritten) if fill else None
         room = min(count, max(1, int((target - filled.base_bytes) / size))) if filled else 0
-        first, *other_parts = cut(partition_chunks, [room, *new_group_rows(count - room, target, size)])
+        first, *other_parts = cut_into_slices(partition_chunks, [room, *new_group_rows(count - room, target, size)])
         if filled:
             _share_of(shares, view, config, partition, filled.file_id).add(first, new=True)
         for parts in other_parts:
@@ -200,7 +194,7 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_GroupAssignment[S] | Assignment], planned: set[str]) -> None:
-    """Raise UnderPlan if a file group to rewrite has an open compaction plan.
+    """Raise an error if a file group to rewrite has a pending compaction.
 
     This is protocol rule 6.
     """
@@ -221,7 +215,7 @@ def _share_of(
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
-    """Choose a small file group that new rows of a partition join, or None for a new one.
+    """Choose a small file group for new rows, or None for a new one.
 
     A file group that is `rewritten` anyway is preferred. Otherwise the smallest file group is chosen, if the new rows
     justify its rewrite.
@@ -244,7 +238,7 @@ def group_to_fill(
 
 
 def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
-    """Estimate how many bytes a new row needs in a base file of its partition.
+    """Estimate the bytes of a new row in a base file.
 
     The estimate is the mean of the partition's base files. For a new partition whose rows may need several files, a
     sample is encoded.
@@ -270,8 +264,7 @@ def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
     return [rows_per_group + 1] * larger_groups + [rows_per_group] * (parts - larger_groups)
 
 
-def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
-    """Divide the rows of chunks, in order, into lists of slices with the given numbers of rows."""
+def cut_into_slices(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
     slices: list[list[ChunkSlice[S]]] = []
     remaining: Iterator[Chunk[S]] = iter(chunks)
     chunk, start = next(remaining, None), 0

@@ -18,7 +18,6 @@ _COLUMNS_MAX = 8  # with more columns, each would get less than 8 bits on a spac
 
 
 def sortable(kind: pa.DataType) -> bool:
-    """Return whether rows can be sorted by a column of this type."""
     types = pa.types
     is_plain = (
         types.is_integer(kind)
@@ -33,7 +32,7 @@ def sortable(kind: pa.DataType) -> bool:
 
 
 def sort_columns(columns: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
-    """Validate the argument `sort_by` of a call, and return the names of these columns in the table.
+    """Validate sort columns, and return their names in the table.
 
     Raises ColumnError for an unknown column, and for a column that cannot be sorted. Raises OptionError for too many or
     repeated columns.
@@ -58,7 +57,6 @@ def sort_columns(columns: str | Sequence[str] | None, config: TableConfig) -> tu
 
 
 def positions_in_order(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """Return the positions (int[n]) of `rows` sorted by `columns` in ascending order, with nulls last."""
     positions: np.ndarray = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]).to_numpy()
     return positions
 

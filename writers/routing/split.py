@@ -1,4 +1,4 @@
-"""Division of a batch into rows of existing keys, by file group, and new rows, by partition."""
+"""Division of a batch into existing and new rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Positions = np.ndarray
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[Chunk[Positions]]:
-    """Divide a batch into chunks by file group and partition, without deletes of unknown keys.
+    """Divide a batch by file group for existing keys, by partition for others.
 
     `part_of_more` means that other rows also go to the same partitions, so that sizes are needed even for few rows.
 
@@ -76,7 +76,7 @@ def _group_by_value(positions: Positions, values: np.ndarray, own: bool = False)
 
 
 def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
-    """Return whether changes must be written to the base file, because a log file cannot express them.
+    """Return whether changes must be written to the base file instead of a log.
 
     This is so for a key that a log deletes and that is written again, and for a delete whose ordering value cannot be
     written to a log. It is also so for a delete with an ordering value if a log already deletes the key, because in a
@@ -115,19 +115,17 @@ def _estimate_bytes(rows: pa.Table, parts: Sequence[Positions], target: int) -> 
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Access of the planner to the rows of a batch in this process."""
+    """Rows of a planned write in the memory of this process."""
 
     batch: Batch
 
     def sample(self, chunks: Sequence[Chunk[Positions]], count: int) -> pa.Table:
-        """Return the `count` rows of the chunks with the smallest key hashes, sorted by hash."""
         positions = np.concatenate([chunk.source for chunk in chunks])
         hashes = self.batch.hashes[positions]
         smallest = np.argpartition(hashes, count - 1)[:count]
         return take(self.batch.rows, positions[smallest[np.argsort(hashes[smallest])]])
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
-        """Return a function that loads the changes in `parts`, inside the task that writes them."""
         return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 
@@ -150,7 +148,7 @@ class RowsOf:
 
 
 def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
-    """Sort the new rows of a chunk, so that the values of new file groups hardly overlap."""
+    """Sort new rows, so that new file groups cover separate value ranges."""
     if not chunk.new or not columns:
         return chunk
     return replace(

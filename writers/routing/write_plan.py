@@ -1,4 +1,4 @@
-"""Plan of a write: the changes that one attempt makes to a view of the table."""
+"""Planned changes of one attempt at a write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """Plan of a write: changed file groups, replaced file groups, and keys for conflict checks.
+    """Planned changes of a write: changed and replaced file groups.
 
     `inserted` and `updated` return sorted key hashes for the conflict check.
     """

@@ -1,1 +1,1 @@
-"""Writes of Spark DataFrames: Spark tasks prepare the rows and store them as staged Arrow files."""
+"""Writes of Spark DataFrames through staged Arrow files."""

@@ -1,4 +1,4 @@
-"""Preparation of Spark DataFrames for writing: Spark tasks validate rows and stage them as Arrow files.
+"""Preparation of Spark DataFrames for writing, as staged Arrow files.
 
 A job evaluates the DataFrame once, and its tasks prepare the rows. Small results are sent to the driver and written in
 this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then receives
@@ -22,7 +22,7 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted, together
+from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows, sifted, together
 from hoodoo.writers.batches.batch import Batch, Terms, check_columns, one_row_per_key, prepare
 from hoodoo.writers.batches.cast import require_fields_once
 from hoodoo.writers.batches.evolution import of_schema
@@ -40,7 +40,7 @@ from hoodoo.writers.staging.staged_files import (
     stage,
     to_batch,
     to_table,
-    unmarked,
+    without_staging_columns,
 )
 from hoodoo.writers.staging.staged_merge import MergeRowsStaged, StagedMerge
 from hoodoo.writers.staging.staged_rows import StagedSource
@@ -55,7 +55,7 @@ _CHUNK_BYTES = 128 << 20  # bytes of rows that a task holds before staging them
 def staged(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
 ) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
-    """Prepare the rows of a Spark DataFrame, and yield the context, the rows and the invalid rows.
+    """Prepare the rows of a Spark DataFrame for a write.
 
     Deletes the staging folder at the end.
     """
@@ -73,7 +73,7 @@ def staged(
     try:
         collected = _prepare_on_spark(job, frame)
         bad = together([task_rows.bad for task_rows in collected])
-        if bytes_of(collected) <= IN_PROCESS_BYTES:
+        if total_prepared_bytes(collected) <= IN_PROCESS_BYTES:
             yield context, fetched(job, collected), bad
         else:
             yield replace(context, engine=SparkEngine(frame.sparkSession)), all_staged(job, collected), bad
@@ -82,7 +82,7 @@ def staged(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """Validate the columns of a Spark DataFrame for a merge, and return them.
+    """Validate the columns of a Spark DataFrame for a merge.
 
     Raises ColumnError for an invalid or missing column, before any task starts.
 
@@ -94,15 +94,15 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 @contextmanager
 def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
-    """Prepare a Spark DataFrame as the source of a merge, and yield the context and the source.
+    """Prepare a Spark DataFrame as the source of a merge.
 
     Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
     """
     job = MergeStagingJob(context.store, config, new_folder(), _frame_schema(frame, config), zone_of(frame))
     try:
         collected = _prepare_on_spark(job, frame)
-        if bytes_of(collected) <= IN_PROCESS_BYTES:
-            rows = [unmarked(part) for task_rows in collected for part in task_rows.tables(job.store)]
+        if total_prepared_bytes(collected) <= IN_PROCESS_BYTES:
+            rows = [without_staging_columns(part) for task_rows in collected for part in task_rows.tables(job.store)]
             rows.append(source_rows(job.schema.empty_table(), config))
             yield context, InMemory(MergeSource.of(pa.concat_tables(rows), config))
         else:
@@ -118,30 +118,26 @@ def _frame_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 
 class TaskJob(Protocol):
-    """Interface of the Spark job whose tasks prepare the rows of a DataFrame and stage them as files."""
+    """Spark job whose tasks prepare rows and stage them as files."""
 
     @property
-    def store(self) -> Store:
-        """The store of the table."""
+    def store(self) -> Store: ...
 
     @property
-    def folder(self) -> str:
-        """The folder of the staged files, relative to the table."""
+    def folder(self) -> str: ...
 
     @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the input rows."""
+    def schema(self) -> pa.Schema: ...
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Prepare the rows of a task, and return valid rows, a count of stale rows, and invalid rows."""
+        """Prepare the rows of a task: valid rows, count of stale rows, invalid rows."""
 
-    def is_refused(self, bad: BadRows) -> bool:
-        """Return whether there are too many invalid rows, so that the task can stop."""
+    def has_too_many_bad_rows(self, bad: BadRows) -> bool: ...
 
 
 @dataclass(frozen=True)
 class MergeStagingJob:
-    """Spark job that prepares the source rows of a merge and stages them as files.
+    """Spark job that prepares and stages the source rows of a merge.
 
     Attributes:
         store: The store of the table.
@@ -158,19 +154,17 @@ class MergeStagingJob:
     zone: str
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Convert the source rows of a Spark task to plain types, and add their record keys."""
         sound = source_rows(rows, self.config)
         keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each", zone=self.zone))
-        return marked_with_keys(sound, keys), 0, none_of(0)
+        return marked_with_keys(sound, keys), 0, no_bad_rows(0)
 
-    def is_refused(self, bad: BadRows) -> bool:
-        """Return False, because the source of a merge must not have invalid rows."""
+    def has_too_many_bad_rows(self, bad: BadRows) -> bool:
         return False
 
 
 @dataclass(frozen=True)
 class StagingJob:
-    """Spark job that prepares the rows of a write and stages them as files.
+    """Spark job that prepares and stages the rows of a write.
 
     Attributes:
         store: The store of the table.
@@ -201,7 +195,7 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        """Create the Spark job that stages a DataFrame, after validating the columns of the DataFrame.
+        """Create the Spark job that stages a DataFrame, and validate its columns.
 
         `settled` is the largest column id that the table has assigned. Raises DataError for an invalid column.
         """
@@ -212,22 +206,19 @@ class StagingJob:
         return cls(store, config, folder, schema, options, checks, empty.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        """Separate the valid rows of a task from the invalid rows."""
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Validate the input rows of a Spark task, and convert the valid rows to a table for staging."""
         batch, bad = self.sifted(rows)
         return to_table(batch), batch.stale, bad
 
-    def is_refused(self, bad: BadRows) -> bool:
-        """Return whether there are more invalid rows than the limits of the write allow."""
+    def has_too_many_bad_rows(self, bad: BadRows) -> bool:
         return bad.partial or (self.options.limits is not None and bad.count > self.options.limits.rows)
 
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Result of a Spark task that prepared rows: small results inline, large results as staged files.
+    """Rows that a Spark task prepared, inline or as staged files.
 
     It also contains the number of stale rows, and the invalid rows.
 
@@ -243,15 +234,14 @@ class TaskRows:
         return [ipc_table(self.inline)] if self.inline else [piece.read(store) for piece in self.pieces]
 
 
-def bytes_of(collected: Sequence[TaskRows]) -> int:
-    """Return the total size in bytes of the rows that Spark tasks prepared, inline or staged."""
+def total_prepared_bytes(collected: Sequence[TaskRows]) -> int:
     return sum(len(task_rows.inline) for task_rows in collected) + sum(
         piece.bytes for task_rows in collected for piece in task_rows.pieces
     )
 
 
 def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
-    """Load the rows that Spark tasks prepared into this process, as one batch."""
+    """Load the rows that Spark tasks prepared into this process."""
     tables = [part for task_rows in collected for part in task_rows.tables(job.store)]
     if tables:
         batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
@@ -262,7 +252,6 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
-    """Return the rows that Spark tasks prepared as a staged source."""
     pieces = _stage_all(job.store, job.folder, collected)
     stale = sum(task_rows.stale for task_rows in collected)
     deletes = job.options.delete or IS_DELETED in job.schema.names
@@ -270,14 +259,16 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
 
 
 def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
-    """Collect the rows that Spark tasks prepared, for a write that runs in this process.
+    """Collect the rows that Spark tasks prepared in this process.
 
     Small results are loaded into memory. Large results stay staged, so that each task of the write holds only the rows
     of some file groups.
 
     """
     bad = together([task_rows.bad for task_rows in collected])
-    rows = fetched(job, collected) if bytes_of(collected) <= IN_PROCESS_BYTES else all_staged(job, collected)
+    rows = (
+        fetched(job, collected) if total_prepared_bytes(collected) <= IN_PROCESS_BYTES else all_staged(job, collected)
+    )
     return Prepared(rows, bad)
 
 
@@ -296,7 +287,6 @@ def only(frame: Any, names: Sequence[str]) -> Any:
 
 
 def zone_of(frame: Any) -> str:
-    """Return the session time zone of a Spark DataFrame."""
     return str(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
 
 
@@ -315,7 +305,7 @@ def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
 
 
 def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
-    """Prepare the rows of one Spark task in chunks, and stage them as files unless they are small.
+    """Prepare the rows of one Spark task, and stage large results as files.
 
     Stops early if there are too many invalid rows.
     """
@@ -324,7 +314,7 @@ def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
     task_context = TaskContext.get()
     number = task_context.partitionId() if task_context else 0
     pieces: list[Piece] = []
-    stale, last, bad = 0, b"", none_of(0)
+    stale, last, bad = 0, b"", no_bad_rows(0)
     for chunk_number, chunk in enumerate(_chunks(batches, job.schema)):
         if last:
             pieces += stage(job.store, job.folder, ipc_table(last), (number, chunk_number - 1))
@@ -332,7 +322,7 @@ def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
         bad = together([bad, invalid])
         stale += stale_rows
         last = ipc_bytes(rows) if len(rows) else b""
-        if job.is_refused(bad):
+        if job.has_too_many_bad_rows(bad):
             break
     if last and (pieces or len(last) > _INLINE_BYTES):
         pieces += stage(job.store, job.folder, ipc_table(last), (number, 1 << 30))
@@ -367,7 +357,7 @@ __all__ = [
     "TaskRows",
     "StagingJob",
     "all_staged",
-    "bytes_of",
+    "total_prepared_bytes",
     "discard",
     "fetched",
     "gathered",

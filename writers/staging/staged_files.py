@@ -1,4 +1,4 @@
-"""Staged rows: Arrow files in `.hoodie/.hoodoo/staging/<nonce>/` that Spark tasks exchange during a write.
+"""Arrow files that Spark tasks exchange during a write.
 
 A file has at least one record batch per partition path. The batches of a partition are in order of key hash. A task
 that needs one partition and one range of hashes reads only the matching batches.
@@ -33,19 +33,17 @@ KEY = "#key"
 
 
 def new_folder() -> str:
-    """Return the path of a new, unique staging folder for one write."""
     return f"{STAGING}{secrets.token_hex(16)}/"
 
 
 def discard(store: Store, folder: str) -> None:
-    """Delete all files in a staging folder."""
     for key, _ in list(store.list(folder)):
         store.delete(key)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Reference to staged rows of one partition: a record batch in a staged Arrow file.
+    """Reference to rows of one partition in a staged Arrow file.
 
     `order` is the position of the rows among all rows of the DataFrame.
     """
@@ -68,7 +66,7 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """Convert a batch to a table for staging, with extra columns for other batch data.
+    """Convert a batch to a table for staging.
 
     The table contains neither the terms of the batch nor the number of stale rows.
 
@@ -77,7 +75,7 @@ def to_table(batch: Batch) -> pa.Table:
 
 
 def marked(rows: pa.Table, batch: Batch) -> pa.Table:
-    """Add extra columns with the partition, key hash and delete flag of each row, taken from `batch`."""
+    """Add columns with the partition, key hash and delete flag of each row."""
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
     return (
         rows.append_column(PARTITION, paths)
@@ -86,20 +84,18 @@ def marked(rows: pa.Table, batch: Batch) -> pa.Table:
     )
 
 
-def unmarked(table: pa.Table) -> pa.Table:
-    """Remove the extra columns of staged rows: partition, key hash, delete flag and record key."""
+def without_staging_columns(table: pa.Table) -> pa.Table:
     return table.drop_columns([name for name in (PARTITION, HASH, _DELETE, KEY) if name in table.schema.names])
 
 
 def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
-    """Add extra columns to merge source rows: record key, partition, key hash and delete flag."""
+    """Add columns with the record key, partition, key hash and delete flag."""
     return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
 def to_batch(table: pa.Table, terms: Terms) -> Batch:
-    """Convert a staged table, or a concatenation of staged tables, back to a batch."""
     codes, partitions = _partition_codes(table)
-    rows = compact(unmarked(table))
+    rows = compact(without_staging_columns(table))
     return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
 
 
@@ -111,7 +107,7 @@ def _partition_codes(table: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write rows to a staged Arrow file, by partition and sorted by key hash.
+    """Write rows to a staged Arrow file.
 
     A retried task writes a new file.
     """
@@ -133,7 +129,6 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
-    """Divide the 64-bit key hashes into `count` equal ranges with inclusive ends."""
     edges = [(1 << 64) * i // count for i in range(count + 1)]
     return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
 

@@ -1,4 +1,4 @@
-"""Merge whose source rows are staged as Arrow files by Spark tasks.
+"""Merge of source rows in staged Arrow files.
 
 Each task routes the rows of one partition in one range of key hashes, and stages the routed rows again. The driver
 receives only names and counts.
@@ -31,10 +31,10 @@ from hoodoo.writers.merging.group_merge import MatchedRows
 from hoodoo.writers.merging.merge import planned
 from hoodoo.writers.merging.merge_routing import MergeRules, routed
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.merging.partial_upsert import PartialUpsert, one_per_key, rules_of, source_of
+from hoodoo.writers.merging.partial_upsert import PartialUpsert, as_merge_source, one_per_key, rules_of
 from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
 from hoodoo.writers.routing.write_plan import WritePlan
-from hoodoo.writers.sources import SomeKeys, key_not_found
+from hoodoo.writers.sources import KeyCountAndFirst, key_not_found_error
 from hoodoo.writers.staging.staged_files import (
     HASH,
     KEY,
@@ -42,14 +42,21 @@ from hoodoo.writers.staging.staged_files import (
     marked_with_keys,
     to_batch,
     to_table,
-    unmarked,
+    without_staging_columns,
     write_batches,
 )
-from hoodoo.writers.staging.staged_rows import StagedPart, StagedRows, StagedSource, in_pieces, parts_of, piece_rows
+from hoodoo.writers.staging.staged_rows import (
+    StagedPart,
+    StagedRows,
+    StagedSource,
+    cut_into_pieces,
+    max_rows_per_piece,
+    parts_of,
+)
 
 
 class StagedReading(Protocol):
-    """Interface for the conversion of staged rows to the source of a merge."""
+    """Conversion of staged rows to the source of a merge."""
 
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
@@ -70,7 +77,7 @@ class StagedReading(Protocol):
 
 @dataclass(frozen=True)
 class MergeRowsStaged:
-    """Conversion of staged rows, which are already final, to the source of a merge.
+    """Conversion of staged rows that need no further preparation.
 
     Attributes:
         config: The table's configuration when the rows were staged.
@@ -81,14 +88,13 @@ class MergeRowsStaged:
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """Return the staged rows as the source of a merge, without stale rows."""
-        merge_source = MergeSource.of(unmarked(rows), self.config)
+        merge_source = MergeSource.of(without_staging_columns(rows), self.config)
         return MergeSource(merge_source.rows, merge_source.keys.fitted(config)), 0
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Task that routes a part of the staged source rows to file groups, and stages them again."""
+    """Task that finds the file groups of staged source rows."""
 
     store: Store
     rules: MergeRules
@@ -99,8 +105,6 @@ class MergeTask:
 
 @dataclass
 class MergeRouted:
-    """Result of a routing task of a merge: staged source rows and new rows."""
-
     met: list[Chunk[Piece]] = field(default_factory=list)
     new: list[Chunk[Piece]] = field(default_factory=list)
     stale: int = 0
@@ -108,11 +112,11 @@ class MergeRouted:
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
-    unknown: SomeKeys | None = None  # required keys that the table does not have; if set, nothing was staged
+    unknown: KeyCountAndFirst | None = None  # required keys that the table does not have; if set, nothing was staged
 
 
 def run_merge(task: MergeTask) -> MergeRouted:
-    """Route a part of the staged source rows to file groups, and stage them again."""
+    """Find the file groups of staged source rows, and stage the rows again."""
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
     routing = routed(task.store, index, view, task.rules, source, part_of_more=True)
@@ -120,8 +124,8 @@ def run_merge(task: MergeTask) -> MergeRouted:
         return MergeRouted(unknown=routing.unknown)
     keyed_source = marked_with_keys(source.rows, source.keys)
     new_rows = to_table(routing.inserts)
-    max_rows = piece_rows(new_rows, task.rules.config.options.target_file_bytes)
-    pieces = [piece for chunk in routing.new for piece in in_pieces(chunk, routing.inserts.hashes, max_rows)]
+    max_rows = max_rows_per_piece(new_rows, task.rules.config.options.target_file_bytes)
+    pieces = [piece for chunk in routing.new for piece in cut_into_pieces(chunk, routing.inserts.hashes, max_rows)]
     name = secrets.token_hex(8)
     return MergeRouted(
         _staged(task, routing.met, keyed_source),
@@ -141,7 +145,7 @@ def _staged(task: MergeTask, chunks: Sequence[Chunk[np.ndarray]], rows: pa.Table
 
 @dataclass(frozen=True)
 class StagedMerge:
-    """Source rows of a merge that are staged as Arrow files.
+    """Source rows of a merge in staged Arrow files.
 
     Attributes:
         folder: The staging folder.
@@ -154,14 +158,13 @@ class StagedMerge:
     reading: StagedReading
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Route the staged source rows to file groups, and return the write plan of the merge."""
         tasks = [
             MergeTask(context.store, rules, self.folder, part, self.reading)
             for part in parts_of(self.pieces, view, context)
         ]
         results = context.engine.map(run_merge, tasks)
         if unknown := [result.unknown for result in results if result.unknown]:
-            raise key_not_found(unknown)
+            raise key_not_found_error(unknown)
         met = [chunk for result in results for chunk in result.met]
         new = [chunk for result in results for chunk in result.new]
         hashes = context.index.key_hashes
@@ -207,17 +210,16 @@ class _LoadMatchedRows:
         rows = pa.concat_tables(
             [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         )
-        return MatchedRows(compact(unmarked(rows)), rows[KEY].combine_chunks(), rows[HASH].to_numpy())
+        return MatchedRows(compact(without_staging_columns(rows)), rows[KEY].combine_chunks(), rows[HASH].to_numpy())
 
 
 @dataclass(frozen=True)
 class PartialStaged:
-    """Rows of a partial upsert that are staged as Arrow files."""
+    """Rows of a partial upsert in staged Arrow files."""
 
     rows: StagedSource
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Return the write plan of a partial upsert whose rows are staged."""
         rows, reading = self.rows, _StagedPartialReading(self.rows.terms, how.mode)
         rules = rules_of(names_of(rows.terms, config), config, how, rows.deletes, rows.deletes)
         plan = StagedMerge(rows.folder, rows.pieces, reading).plan(context, view, rules)
@@ -233,7 +235,7 @@ class _StagedPartialReading:
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
         merge_rows = one_per_key(store, index, to_batch(rows, self.terms), view, config, self.mode)
-        return source_of(merge_rows), merge_rows.batch.stale
+        return as_merge_source(merge_rows), merge_rows.batch.stale
 
 
 __all__ = ["MergeRowsStaged", "PartialStaged", "StagedMerge", "StagedReading"]

@@ -1,4 +1,4 @@
-"""Write whose rows are staged as Arrow files by Spark tasks.
+"""Write of rows in staged Arrow files.
 
 Tasks locate the rows, split them by file group and stage them again. The planner uses the results in the same way as
 for a batch in memory.
@@ -31,7 +31,14 @@ from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode, plan
 from hoodoo.writers.routing.sorting import positions_in_order
 from hoodoo.writers.routing.split import split
 from hoodoo.writers.routing.write_plan import WritePlan
-from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
+from hoodoo.writers.sources import (
+    KeyCountAndFirst,
+    count_and_first_keys,
+    groups_of,
+    key_exists_error,
+    rows_that_exist,
+    unchecked,
+)
 from hoodoo.writers.staging.staged_files import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
 
 _ROUTE_BYTES = 128 << 20  # bytes of rows for one routing task
@@ -40,7 +47,7 @@ _PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing ta
 
 
 class KnownKeys(StrEnum):
-    """Options for rows whose keys are already in the table: replace, fail, keep, or do not search.
+    """Handling of rows with existing keys: replace, fail, keep, or no search.
 
     An upsert replaces the stored rows. An insert raises an error, or keeps the stored rows. An overwrite does not
     search for keys, because it replaces all rows.
@@ -55,7 +62,7 @@ class KnownKeys(StrEnum):
 
 @dataclass(frozen=True)
 class StagedPart:
-    """Staged rows for one routing task: the rows of one partition in one range of key hashes.
+    """Staged rows of one partition in one range of key hashes.
 
     Attributes:
         partition: The partition path.
@@ -73,17 +80,16 @@ class StagedPart:
 
     @property
     def view(self) -> View:
-        """A view that only contains the partition's file groups, for a lookup of the rows' keys."""
+        """Table state with only the file groups of the partition."""
         return View(partitions={self.partition: {group.file_id: group for group in self.groups}})
 
     def read(self, store: Store) -> pa.Table:
-        """Read the staged rows in the range of key hashes."""
         return pa.concat_tables([in_range(piece.read(store), self.low, self.high) for piece in self.pieces])
 
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Task that deduplicates a part of the staged rows, splits them by file group and stages them again."""
+    """Task that deduplicates staged rows and finds their file groups."""
 
     store: Store
     config: TableConfig
@@ -97,7 +103,7 @@ class RouteTask:
 
 @dataclass
 class RouteResult:
-    """Result of a routing task: staged rows by file group, with their keys."""
+    """Staged rows by file group, with their keys."""
 
     chunks: list[Chunk[Piece]] = field(default_factory=list)
     stale: int = 0
@@ -105,11 +111,11 @@ class RouteResult:
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
-    existing: SomeKeys | None = None  # keys that must not be in the table, but are; if set, nothing was staged
+    existing: KeyCountAndFirst | None = None  # keys that must not be in the table, but are; if set, nothing was staged
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Deduplicate a part of the staged rows, and stage them again by file group."""
+    """Deduplicate staged rows, and stage them again by file group."""
     batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
@@ -121,7 +127,7 @@ def run_route(task: RouteTask) -> RouteResult:
     if inserts:
         exists = rows_that_exist(task.store, task.config, batch, located)
         if exists.any() and task.known is KnownKeys.FAIL:
-            return RouteResult(existing=some_of(batch, exists))
+            return RouteResult(existing=count_and_first_keys(batch, exists))
         new_positions = np.flatnonzero(~exists)
         result = _split(task, batch.take(new_positions), located.take(new_positions), stale)
         existing_keys = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[exists])
@@ -131,11 +137,11 @@ def run_route(task: RouteTask) -> RouteResult:
 
 def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
     table = to_table(batch)
-    max_rows = piece_rows(table, task.config.options.target_file_bytes)
+    max_rows = max_rows_per_piece(table, task.config.options.target_file_bytes)
     chunks = [
         piece
         for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
-        for piece in (in_pieces(chunk, batch.hashes, max_rows) if chunk.new else [chunk])
+        for piece in (cut_into_pieces(chunk, batch.hashes, max_rows) if chunk.new else [chunk])
     ]
     pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
     is_located = located.group != NOWHERE
@@ -149,8 +155,8 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     )
 
 
-def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
-    """Divide the new rows of a chunk into pieces of at most `most` rows, sorted by key hash."""
+def cut_into_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
+    """Divide new rows into pieces of limited size, sorted by key hash."""
     positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
     return [
@@ -164,8 +170,7 @@ def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[C
     ]
 
 
-def piece_rows(table: pa.Table, target: int) -> int:
-    """Return the maximum number of rows in a staged piece, by the target file size."""
+def max_rows_per_piece(table: pa.Table, target: int) -> int:
     return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 
@@ -175,7 +180,7 @@ def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Refere
 
 @dataclass(frozen=True)
 class LoadStaged:
-    """Function that reads the staged changes of one file group, in the task that writes the group."""
+    """Function that reads the staged changes of one file group."""
 
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
@@ -197,7 +202,7 @@ class LoadStaged:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Access of the planner to staged rows that were routed to file groups.
+    """Staged rows that are assigned to file groups.
 
     `sort` contains the columns by which the rows of a new file are sorted.
 
@@ -208,7 +213,6 @@ class StagedRows:
     sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
-        """Return the first `count` rows by key hash, which are a random sample."""
         tables: list[pa.Table] = []
         for chunk in chunks:
             tables.append(chunk.source.read(self.store))
@@ -222,8 +226,6 @@ class StagedRows:
 
 @dataclass(frozen=True)
 class StagedSource:
-    """Rows of a write that are staged as Arrow files."""
-
     folder: str
     pieces: list[Piece]
     terms: Terms
@@ -257,7 +259,7 @@ class StagedSource:
     ) -> WritePlan:
         results = context.engine.map(run_route, self._tasks(context, view, config, known))
         if existing := [result.existing for result in results if result.existing]:
-            raise key_exists(existing)
+            raise key_exists_error(existing)
         chunks = [chunk for result in results for chunk in result.chunks]
         rows = StagedRows(context.store, self.terms.fitted(config), sort)
         token = context.timeline.environment.token
@@ -285,7 +287,7 @@ class StagedSource:
 
 
 def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[StagedPart]:
-    """Divide staged rows by partition and range of key hashes, into one part per routing task.
+    """Divide staged rows into one part per task.
 
     `view` is searched for the rows' keys.
 

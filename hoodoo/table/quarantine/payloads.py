@@ -12,7 +12,7 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
 from hoodoo.table.quarantine.schema import CHANGE, EVENT
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import row_of
+from hoodoo.writers.batches.bad_rows import deserialize_row
 from hoodoo.writers.batches.renaming import renamed
 from hoodoo.writers.batches.row_files import rows_of
 
@@ -97,6 +97,6 @@ def message_in(content: bytes) -> pa.Table:
 def row_in(content: bytes | None) -> pa.Table | None:
     """Decode a payload in Arrow format as a table with one row, or return None."""
     try:
-        return row_of(content) if content else None
+        return deserialize_row(content) if content else None
     except (pa.ArrowException, OSError, ValueError):
         return None

@@ -24,7 +24,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import NO_CHANGES
 from hoodoo.index.key_index import entry_name
-from hoodoo.merge.kernels import KeyedChanges, positions_among, upserts
+from hoodoo.merge.kernels import KeyedChanges, as_upserts, positions_among
 from hoodoo.readers.slices import damage, slices
 from hoodoo.readers.slices.damage import Damage
 from hoodoo.redact import printable
@@ -330,7 +330,7 @@ class _GroupSalvage:
             if not isinstance(part, Damage):
                 yield -1, part
             elif part.known is not None and len(part.known):
-                yield numbers[id(part)], part.known if part.file.kind == BASE else upserts(part.known)
+                yield numbers[id(part)], part.known if part.file.kind == BASE else as_upserts(part.known)
 
     def _narrow(self, rows: pa.Table, number: int) -> pa.Table:
         schema = self._narrow_schema()

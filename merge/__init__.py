@@ -1,1 +1,1 @@
-"""Merge rules, which decide which of several rows with one record key becomes the current row."""
+"""Choice of the current row among rows with the same key."""

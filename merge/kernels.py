@@ -1,4 +1,4 @@
-"""Merge functions, which decide whether a change replaces an earlier row of the same record key.
+"""Merge of changes with earlier rows of the same keys.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 
@@ -54,25 +54,24 @@ class KeyedChanges:
         return len(self.rows)
 
     def key_hashes(self) -> np.ndarray:
-        """Return the 64-bit hash of each record key, and compute the hashes if needed."""
+        """Return the 64-bit hash of each record key, computed on first use."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:
-        """Return the record key hashes of the changes at some indices."""
         if self.hashes is not None:
             return self.hashes[positions]
         return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
 
     @property
     def partial(self) -> np.ndarray:
-        """Mask of the partial updates: changes that leave at least one stored column value unchanged."""
+        """Mask of the changes that keep at least one stored column value."""
         partial = np.zeros(len(self), bool)
         for mask in self.unset.values():
             partial |= mask
         return partial
 
     def setting(self, name: str, chosen: np.ndarray) -> np.ndarray | None:
-        """Return the positions in `chosen` of the changes that set the column `name`.
+        """Return the changes that set a column, among the given ones.
 
         Returns None if all chosen changes set it.
         """
@@ -80,7 +79,6 @@ class KeyedChanges:
         return None if mask is None else np.flatnonzero(~mask[chosen])
 
     def take(self, positions: np.ndarray) -> KeyedChanges:
-        """Return the changes at the indices `positions` (int[m]), in the order of the indices."""
         hashes = None if self.hashes is None else self.hashes[positions]
         at = None if self.at is None else self.at[positions]
         return replace(
@@ -96,7 +94,7 @@ class KeyedChanges:
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of a merge: the base rows with changes applied, and what happened to each change.
+    """Merged rows, with the effect of each change.
 
     Attributes:
         rows: The base rows in their order, with winning changes applied and without deleted rows, followed by new rows.
@@ -115,8 +113,7 @@ class Merged:
         return mask
 
 
-def upserts(rows: pa.Table) -> KeyedChanges:
-    """Create changes that insert or replace rows."""
+def as_upserts(rows: pa.Table) -> KeyedChanges:
     no_deletes = np.zeros(len(rows), bool)
     return KeyedChanges(rows, no_deletes, no_deletes)
 
@@ -141,7 +138,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
 
 
 def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
-    """Extend a partial update to all columns of the table.
+    """Extend changes of some columns to all columns of the table.
 
     Columns that it does not set are null and marked in `unset`.
     """
@@ -168,7 +165,6 @@ def _concat_unset_masks(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
-    """Return the indices of all values that occur more than once, ascending."""
     ordered = np.sort(codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):
@@ -178,7 +174,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a number for each row that increases with its ordering values.
+    """Number rows in the order of their ordering values.
 
     Args:
         rows: Rows with the ordering columns.
@@ -340,7 +336,7 @@ def _is_at_least(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
 
 
 def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the index of each value in distinct `keys`, or -1 for a missing value."""
+    """Return the index of each value in a list of keys, or -1."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
@@ -396,7 +392,7 @@ def _apply_winners(base: pa.Table, changes: KeyedChanges, positions: np.ndarray,
 
 
 def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply changes to the base rows at known positions, without comparing keys.
+    """Apply changes to base rows at known positions.
 
     The rows of `base` keep their order. New rows are at the end.
 
@@ -410,7 +406,7 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
 
 
 def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply a partial update to base rows, changing only the columns that it sets.
+    """Set some columns of base rows.
 
     With ordering columns, a row only changes if the update has the larger ordering value. An update that does not set
     all ordering columns wins, because it is later. Keys that are not in `base` become new rows.

@@ -1,4 +1,4 @@
-"""Merge modes of an upsert, which define the values that a newer row replaces in the stored row.
+"""Rules that combine a new row with the stored row.
 
 policy.py decides which of two rows is newer.
 """
@@ -60,7 +60,7 @@ MergeLike: TypeAlias = "str | CustomMerge"
 
 @dataclass(frozen=True)
 class MergeMode:
-    """Rule that combines a newer row with the older row of the same key, column by column.
+    """Rule that combines a new row with the stored row, column by column.
 
     Attributes:
         keep_non_null: True if a null in the newer row keeps the older value.
@@ -75,7 +75,7 @@ class MergeMode:
 
     @staticmethod
     def of(merge: MergeLike, unavailable: str | None) -> MergeMode:
-        """Validate the arguments `merge` and `unavailable` of an upsert.
+        """Validate the merge arguments of an upsert.
 
         Raises:
             OptionError: An argument is invalid, or both a function and `unavailable` are given.
@@ -104,16 +104,15 @@ class MergeMode:
 
     @property
     def replaces_rows(self) -> bool:
-        """True if the newer row replaces the older row in all columns."""
         return not self.keep_non_null and self.unavailable is None and self.custom is None
 
     def counts(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a boolean mask of the newer values that replace the older value."""
+        """Return a mask of the new values that replace the stored value."""
         replacing = ~self.stands_for_unavailable(values)
         return replacing & values.is_valid().to_numpy() if self.keep_non_null else replacing
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a boolean mask of the placeholders for values that the source did not send.
+        """Return a mask of the values that the source did not send.
 
         The encoding depends on the type of the column. A placeholder is the string, its bytes, or a JSON object that
         maps the string to itself. In a list, it is a single item with the string, its bytes, or the version 3 UUID

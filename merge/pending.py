@@ -1,4 +1,4 @@
-"""Merge of changes in memory with base rows that are read batch by batch."""
+"""Merge of changes with base rows that are read in batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW = 100_000  # up to this number of keys, comparing key strings costs half as
 
 
 class PendingChanges:
-    """Changes, one per key, that are merged with base rows batch by batch.
+    """Changes that are merged with base rows batch by batch.
 
     Attributes:
         changes: The changes.
@@ -41,14 +41,13 @@ class PendingChanges:
         self._order = changes.rows.select(order_by).combine_chunks()
 
     def stays(self, base: pa.Table) -> np.ndarray:
-        """Return a boolean mask of the base rows in a batch that no change replaces or deletes."""
+        """Return a mask of the base rows that no change replaces or deletes."""
         mask = np.ones(len(base), bool)
         mask[self.meet(base)[0]] = False
         return mask
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """Columns of the base rows that the merge reads."""
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
@@ -79,7 +78,7 @@ class PendingChanges:
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
-        """Apply the matching changes to the next batch of base rows, and keep the row order."""
+        """Apply matching changes to the next base rows, and keep the row order."""
         rows, partner = self.meet(base)
         return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
@@ -111,5 +110,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a mask of the upserts whose rows are in the merged result."""
+        """Return a mask of the upserts whose rows are in the result."""
         return self.won & ~self.changes.delete

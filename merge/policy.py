@@ -1,4 +1,4 @@
-"""Merge policy of a table, which decides which of several rows with one key is current.
+"""Choice of the current row of each key in a table.
 
 `TableConfig.merge_policy` creates the policy. With the merge mode commit time, it leaves out the ordering columns, so
 that the later change wins even if the table has ordering columns.
@@ -25,7 +25,7 @@ from hoodoo.merge.pending import PendingChanges
 
 @dataclass(frozen=True)
 class MergePolicy:
-    """Rule that decides which of several rows with one record key is the current row of a table.
+    """Rule that selects the current row of each key.
 
     `order_by` are the columns whose larger values win, in the order of comparison. If it is empty, the later change
     wins.
@@ -40,7 +40,7 @@ class MergePolicy:
 
     @property
     def bounded(self) -> str | None:
-        """First ordering column, whose bounds may decide which row is current, or None."""
+        """First ordering column, whose minimum and maximum may determine the current row, or None."""
         return self.order_by[0] if self.order_by else None
 
     # ---- changes among themselves
@@ -49,7 +49,7 @@ class MergePolicy:
         return kernels.collapse(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
-        """Combine sets of changes into sets with one change per key, to be applied one after another.
+        """Combine sets of changes into sets with one change per key.
 
         All `parts`, which are in order of arrival, become one set. With ordering columns and a partial update, each
         part stays separate.
@@ -59,7 +59,7 @@ class MergePolicy:
         return [self.collapse(kernels.concat(parts))] if parts else []
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Return a number for each row, which is largest for the current row of a key.
+        """Number rows, with the largest number for the current row of a key.
 
         The later row wins a tie.
         """
@@ -67,7 +67,6 @@ class MergePolicy:
 
     # ---- changes and stored rows
     def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
-        """Apply changes to base rows, both with one row per key."""
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
@@ -88,22 +87,22 @@ class MergePolicy:
         return base
 
     def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
-        """Prepare sets of changes to be merged with batches of base rows."""
+        """Prepare changes for a merge with batches of base rows."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
 
     def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
-        """Prepare changes to be merged with batches of base rows by position.
+        """Prepare changes for a merge with batches of base rows by position.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
         """
         return PendingChanges(changes, self.order_by, rows)
 
     def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
-        """Return a boolean mask of the incoming rows that replace the stored row at the same position."""
+        """Return a mask of the incoming rows that replace the stored rows."""
         return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Return whether column bounds prove that every change replaces the stored row of its key.
+        """Return whether every change certainly replaces the stored row of its key.
 
         The stored rows then need not be read. With several ordering columns, equal bounds of the first column prove
         nothing, because a later column decides.

@@ -1,4 +1,4 @@
-"""Replacement of values in a column at given positions, for rewrites that keep the positions of rows."""
+"""Replacement of column values at given positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 def replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
-    """Replace values of a column at given positions, or return None if nothing would change.
+    """Replace column values at given positions, or return None without any difference.
 
     Values are compared bit by bit. Unused dictionary values are removed from the dictionary.
 
@@ -65,8 +65,7 @@ def _replace_codes(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray
     return _create_dictionary(values, unified.dictionary)
 
 
-def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Remove unused values from the dictionary of a dictionary column."""
+def drop_unused_dictionary_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_dictionary(column.type):
         return column
     unified = column.unify_dictionaries().combine_chunks()
@@ -105,4 +104,4 @@ def _has_equal_values(old: pa.ChunkedArray, new: pa.ChunkedArray, width: int) ->
     return bool(old.equals(new))
 
 
-__all__ = ["replaced", "without_unused"]
+__all__ = ["replaced", "drop_unused_dictionary_values"]

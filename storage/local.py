@@ -380,7 +380,6 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def require_private(self) -> None:
-        """Raise StoreRefused if the table's timeline is world-writable, so that any user could forge commits."""
         try:
             mode = os.stat(os.path.join(self.root, ".hoodie")).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -397,7 +396,6 @@ class LocalStore(Store):
             )
 
     def prune_folders(self, key: str) -> None:
-        """Remove empty parent folders of a file, up to but excluding the store's folder."""
         folder = os.path.dirname(self._path(key))
         while folder.startswith(self.root + os.sep):
             try:
@@ -407,7 +405,6 @@ class LocalStore(Store):
             folder = os.path.dirname(folder)
 
     def remove_empty_folders(self, folder: str) -> None:
-        """Remove a folder and its subfolders unless they contain files."""
         for path, _, _ in os.walk(self._path(folder), topdown=False):
             with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Test of the store guarantees that commits depend on, such as atomic creation of a file.
+"""Test of the guarantees that commits require from a store.
 
 The test uses new random keys, and deletes them at the end. Of seven S3-compatible servers that were tested, three
 answered 200 to a second put with `If-None-Match: *` and overwrote the object. One let two concurrent writers succeed.
@@ -25,8 +25,6 @@ _conforming: set[str] = set()  # identities and file systems of stores that pass
 
 
 class PromiseResult(NamedTuple):
-    """Result of the test of one store guarantee."""
-
     name: str
     passed: bool
 

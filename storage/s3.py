@@ -1,4 +1,4 @@
-"""Store in a bucket prefix on S3. boto3 sends conditional writes, and Arrow's file system reads large objects.
+"""Store in a bucket prefix on S3.
 
 The retries of boto3 are disabled. After a lost response, a retried conditional put would return 412, although this
 process created the object. A conditional put is therefore sent once. If it neither succeeds nor is rejected, its
@@ -87,7 +87,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """Return the S3 endpoint if it is valid, or raise OptionError.
+    """Return a valid S3 endpoint, or raise OptionError.
 
     An endpoint must use https, except on this machine or with `allow_http`, and must not contain a user or a password.
     """
@@ -341,7 +341,7 @@ class S3Store(Store):
             self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - time.time_ns() // 1_000_000
 
     def clock_ms(self) -> int | None:
-        """Return the server's time in ms since 1970, based on the Date header of the latest response."""
+        """Return the server's time in ms since 1970, from its latest response."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
@@ -385,7 +385,7 @@ class S3Store(Store):
         yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, int, int, str]]:
-        """Yield key, size in bytes, modification time (ms since 1970) and ETag of every object below `prefix`."""
+        """Yield key, size, modification time and ETag of the objects below a prefix."""
         for key, item in self._items(prefix, ""):
             yield key, int(item["Size"]), int(item["LastModified"].timestamp() * 1000), str(item["ETag"])
 
@@ -437,7 +437,7 @@ class S3Store(Store):
         return pa.PythonFile(_S3File(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
-        """Read up to 1 MiB from the beginning of an object, and return it with the object's size.
+        """Read up to 1 MiB from the beginning of an object.
 
         This takes one request. Raises FileNotFoundError.
         """
@@ -450,7 +450,7 @@ class S3Store(Store):
         return data, int(response.get("ContentRange", "").rpartition("/")[2] or len(data))
 
     def large(self, key: str) -> pa.NativeFile:
-        """Open a large object with Arrow's S3 client, which transfers data without blocking other threads."""
+        """Open a large object with Arrow's S3 client, which leaves other threads running."""
         return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
     def through_arrow(self, key: str, call: Callable[[], T]) -> T:
@@ -476,7 +476,7 @@ class S3Store(Store):
 
 
 class _S3File(io.RawIOBase):
-    """File object for an S3 object, which reads a small object completely when it is opened."""
+    """File object for an S3 object, which prefetches small objects."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ IN_MEMORY = 32 << 20
 
 
 class Spool:
-    """Writable file object that collects bytes in memory, or in a temporary file if they become large."""
+    """Writable file object in memory, or in a temporary file for large contents."""
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self.closed = False
@@ -54,7 +54,6 @@ class Spool:
         return False
 
     def buffer(self) -> pa.Buffer:
-        """Return all written bytes as one buffer, and end the writing."""
         if self._file is None:
             return pa.py_buffer(b"".join(self._pieces))
         self._file.flush()

@@ -1,4 +1,4 @@
-"""Interface of a store, which contains the files of a table: create, read, list and delete.
+"""Interface of a store with the files of a table.
 
 A store only handles keys and bytes. A key is the path of a file relative to the store's root, with `/` between
 segments.
@@ -35,12 +35,12 @@ BytesLike: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def digest(data: BytesLike) -> str:
-    """Return the XXH3-128 digest of bytes as 32 hex digits, which detects damage."""
+    """Return the XXH3-128 digest of bytes as 32 hex digits."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 class Store(ABC):
-    """Interface of a folder or bucket prefix with files, whose keys are relative paths."""
+    """Folder or bucket prefix with files, whose keys are relative paths."""
 
     uri: str
     lists_by_prefix: bool = False
@@ -56,7 +56,7 @@ class Store(ABC):
 
     @property
     def medium(self) -> str:
-        """Identifier of the file system that contains the store, or '' if it is unknown or may change."""
+        """Identifier of the file system that contains the store, or '' if unknown."""
         return ""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Store(ABC):
 
     @abstractmethod
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Read `length` bytes of a file from the offset `start`, or fewer at the end of the file."""
+        """Read bytes of a file from an offset, or fewer at its end."""
 
     @abstractmethod
     def size(self, key: str) -> int:
@@ -86,31 +86,31 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        """Yield key and size of the files with a prefix, whose keys are greater than `after`, in order."""
+        """Yield key and size of the files with a prefix, in order."""
 
     def above(self) -> Iterator[Store]:
         """Yield the stores of the parent folders, nearest first."""
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """Return the store whose location is this location plus `suffix`, or None if there is no such location."""
+        """Return the store whose location is this location plus a suffix, or None."""
         return None
 
     def version(self, key: str) -> str:
-        """Return a string that changes with each write of a file, or '' for a missing file."""
+        """Return a string that changes with each write of a file."""
         try:
             return digest(self.get(key))
         except FileNotFoundError:
             return ""
 
     def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
-        """Yield key and version of every file whose key starts with `prefix` and is greater than `after`."""
+        """Yield key and version of the files with a prefix, in order."""
         for key, _ in self.list(prefix, after):
             if version := self.version(key):
                 yield key, version
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
-        """Return the sorted names of files directly in a folder that are greater than `after`.
+        """Return the sorted names of files directly in a folder.
 
         `folder` ends in "/". Names of subfolders may be included.
         """
@@ -118,7 +118,6 @@ class Store(ABC):
         return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
 
     def folders(self) -> Sequence[str]:
-        """Return the sorted names of the folders directly below the path of this store."""
         return sorted({key.partition("/")[0] for key, _ in self.list("") if "/" in key})
 
     @abstractmethod
@@ -138,7 +137,7 @@ class Store(ABC):
         """Open a file for random access by Arrow, or raise FileNotFoundError."""
 
     def mapped(self, key: str, in_memory: int = IN_MEMORY) -> pa.Buffer:
-        """Return all bytes of a file as a buffer, which is memory-mapped for a large file.
+        """Return a file as a buffer, which is memory-mapped for large files.
 
         Raises FileNotFoundError.
         """
@@ -157,7 +156,7 @@ class Store(ABC):
 
     @abstractmethod
     def modified_ms(self, key: str) -> int | None:
-        """Return the modification time of a file in ms since 1970, or None for a missing file."""
+        """Return the modification time of a file in ms since 1970, or None."""
 
     def settle(self, key: str) -> None:
         """Make an existing file durable, so that a power failure cannot remove it."""
@@ -168,11 +167,10 @@ class Store(ABC):
         return
 
     def clock_ms(self) -> int | None:
-        """Return the time of the store's clock in ms since 1970, or None if it is unknown."""
+        """Return the time of the store in ms since 1970, or None if unknown."""
         return None
 
     def pause(self, seconds: float) -> None:
-        """Wait before a retry."""
         time.sleep(seconds)
 
     def exists(self, key: str) -> bool:
@@ -183,7 +181,7 @@ class Store(ABC):
         return True
 
     def create(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """Create a file with `put_if_absent`, and retry while the outcome is unknown.
+        """Create a file, and retry while the outcome is unknown.
 
         A FileExistsError may mean that an earlier attempt of this call succeeded. Raises StoreUnavailable if the
         outcome of all attempts is unknown.

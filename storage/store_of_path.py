@@ -16,7 +16,7 @@ _SEGMENT_MAX = 255
 
 
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
-    """Return the store for the path or URL of a table.
+    """Open the store for the path or URL of a table.
 
     Args:
         uri: A local path, `file://...`, or `s3://bucket/prefix`.

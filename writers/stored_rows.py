@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge.kernels import KeyedChanges, upserts
+from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.readers.predicate.filter import Filter
 from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.slices.slice_task import SliceTask
@@ -131,7 +131,7 @@ class _UpdateMatchingRows:
         rows, as_stored = self.values.changed(with_positions)
         sets = tuple(name for name in self.values.config.schema.names if name not in as_stored)
         return replace(
-            upserts(rows.select(stored.schema.names)),
+            as_upserts(rows.select(stored.schema.names)),
             as_stored=as_stored,
             columns=sets if self.narrow else None,
             at=None if positions is None else rows[_AT].to_numpy(),

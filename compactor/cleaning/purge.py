@@ -30,7 +30,7 @@ from hoodoo.errors import PurgeBlocked
 from hoodoo.exports.overlays import passed_files, passed_overlays
 from hoodoo.format.names import RECORD_KEY, parse_data_file
 from hoodoo.format.parquet.statistics import bound, has_bounds
-from hoodoo.merge.kernels import KeyedChanges, upserts
+from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.instant import CLEAN
@@ -113,7 +113,7 @@ class _NoChanges:
     config: TableConfig
 
     def __call__(self) -> KeyedChanges:
-        return upserts(pa.schema([pa.field(RECORD_KEY, pa.string()), *self.config.schema]).empty_table())
+        return as_upserts(pa.schema([pa.field(RECORD_KEY, pa.string()), *self.config.schema]).empty_table())
 
 
 class _Purge:

@@ -76,7 +76,7 @@ def test_a_partial_update_is_compared_where_it_sets_all_ordering_columns_and_win
     schema = pa.schema([(RECORD_KEY, pa.string()), ("ts", pa.int64()), ("seq", pa.int64()), ("v", pa.string())])
     base = pa.Table.from_pylist([{RECORD_KEY: key, "ts": 10, "seq": 5, "v": "old"} for key in "abc"], schema)
     given = [{RECORD_KEY: key, "ts": 10, "seq": seq, "v": "new"} for key, seq in zip("abc", (4, 5, 6), strict=True)]
-    changes = kernels.upserts(pa.Table.from_pylist(given, schema))
+    changes = kernels.as_upserts(pa.Table.from_pylist(given, schema))
 
     def values(*names: str) -> list[str]:
         found = kernels.overlay(base, replace(changes, columns=names), ("ts", "seq"))

@@ -33,7 +33,7 @@ from hoodoo.format.rows import take
 from hoodoo.index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.merge.pending import PendingChanges
-from hoodoo.merge.replaced_values import replaced, without_unused
+from hoodoo.merge.replaced_values import drop_unused_dictionary_values, replaced
 from hoodoo.readers.slices import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
@@ -232,7 +232,9 @@ class _Rewrite:
         )
         if is_deleted.any():
             table = _without(table, rows[is_deleted])
-            table = pa.table([without_unused(column) for column in table.columns], names=table.schema.names)
+            table = pa.table(
+                [drop_unused_dictionary_values(column) for column in table.columns], names=table.schema.names
+            )
         if len(appended):
             added = self._rows(appended).cast(table.schema)
             table = pa.concat_tables([table, added]).unify_dictionaries()

@@ -18,7 +18,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge import kernels
-from hoodoo.merge.kernels import KeyedChanges, upserts
+from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.readers.lookup import look_up_in
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
@@ -65,7 +65,7 @@ class Unread:
         columns = [name for name in self.config.schema.names if name in source_columns]
         rows = matched.rows.select(columns).add_column(0, RECORD_KEY, matched.keys)
         require_values(rows, self.config, np.zeros(len(rows), bool))
-        return replace(upserts(rows), hashes=matched.hashes, columns=self.sets)
+        return replace(as_upserts(rows), hashes=matched.hashes, columns=self.sets)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class GroupMerge:
             source = pc.index_in(stored[RECORD_KEY].combine_chunks(), value_set=matched_source.keys)
             has_source = source.is_valid()
             if not self.rules.compares and pc.sum(has_source).as_py() != len(matched_source.keys):
-                return replace(upserts(stored.slice(0, 0)), mistaken=True)
+                return replace(as_upserts(stored.slice(0, 0)), mistaken=True)
             pairs, partner = stored.filter(has_source), take(matched_source.rows, source.drop_null().to_numpy())
             matched = self.rules.of_kind(Kind.MATCHED)
             changes += self._apply_clauses(matched, pairs, both(partner, self._target(pairs)))
@@ -110,7 +110,7 @@ class GroupMerge:
             changes += self._apply_clauses(by_source, unmatched, both(None, self._target(unmatched)))
         updates = [part for part in changes if not part.delete.any()]
         as_stored = frozenset(self._config.schema.names).intersection(*(part.as_stored for part in updates))
-        new = self.new() if self.new else upserts(stored.slice(0, 0).select(self._names))
+        new = self.new() if self.new else as_upserts(stored.slice(0, 0).select(self._names))
         parts = [part for part in (*changes, new) if len(part)]
         stale = sum(part.stale for part in changes)
         if not parts:
@@ -160,7 +160,7 @@ class GroupMerge:
                 part = unconditional_deletes_of(rows, self._config)
             else:
                 changed, as_stored = clause.values.changed(rows, seen.take(effective))
-                part = self._drop_stale_updates(replace(upserts(changed), as_stored=as_stored), rows)
+                part = self._drop_stale_updates(replace(as_upserts(changed), as_stored=as_stored), rows)
             changes.append(replace(part, stale=part.stale + len(stale)))
         return changes
 

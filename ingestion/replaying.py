@@ -36,9 +36,9 @@ from hoodoo.sources.source import Placing
 from hoodoo.table import Table
 from hoodoo.table.quarantine.changes import Changes
 from hoodoo.table.quarantine.payloads import row_in
-from hoodoo.table.quarantine.replay import mark
+from hoodoo.table.quarantine.replay import set_row_state
 from hoodoo.table.quarantine.schema import CHANGE, EVENT, KEY, NEW, REPLAYED, ROWS_AT_ONCE
-from hoodoo.table.quarantine.target import opened
+from hoodoo.table.quarantine.target import open_quarantine
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import bad_rows
 from hoodoo.writers.batches.cast import cast
@@ -116,7 +116,7 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
     is_delete = deletes(rows)
     if not is_delete.any() and not emptied:
         return
-    quarantine = opened(table)
+    quarantine = open_quarantine(table)
     if quarantine is None:
         return
     waiting_keys = quarantine.scan(
@@ -131,7 +131,7 @@ def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: Ap
         for piece in _decode_groups(waiting, config, _key_columns_schema(config), None):
             older = piece.of if emptied else piece.of[_older_than_deletes(piece, waiting, deleted, config, transaction)]
             if len(older):
-                mark(quarantine, waiting.take(pa.array(np.unique(older))), REPLAYED)
+                set_row_state(quarantine, waiting.take(pa.array(np.unique(older))), REPLAYED)
 
 
 def _older_than_deletes(

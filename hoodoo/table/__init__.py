@@ -1,4 +1,4 @@
-"""Public `Table` class, its methods grouped into modules by topic, and the internal table handle.
+"""Public class `Table` and the internal table handle.
 
 This package checks arguments and delegates the work. Spark's data source and the command line are built on it.
 """

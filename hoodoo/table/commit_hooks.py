@@ -1,4 +1,4 @@
-"""Commit hooks: functions to call, or URLs to send JSON to, after each commit of this process.
+"""Functions or URLs to call after each commit of this process.
 
 The committing process calls a hook after the commit, at most once. If the process crashes in between, the hook is not
 called. The commit is final even if a hook fails. The failure is only logged. This module is independent of how commits
@@ -58,7 +58,7 @@ Hook: TypeAlias = "Callable[[CommitEvent], object] | str"
 
 @dataclass(frozen=True, eq=False)
 class _Registered:
-    """Registered commit hook, with the path of the table that it watches."""
+    """Commit hook with the path of the table that it watches."""
 
     hook: Hook
     path: str | None
@@ -112,8 +112,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
     return take_back
 
 
-def tell_hooks(path: str, done: Committed) -> None:
-    """Call the commit hooks that watch a table, and log their failures."""
+def call_commit_hooks(path: str, done: Committed) -> None:
     if not done.instant or not _registered or getattr(_telling, "now", False):
         return
     counts = (done.inserted, done.updated, done.deleted, done.exact, done.files, done.bytes_written)
@@ -169,4 +168,4 @@ def _absolute_path(path: str) -> str:
     return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
-__all__ = ["CommitEvent", "Hook", "on_commit", "tell_hooks"]
+__all__ = ["CommitEvent", "Hook", "on_commit", "call_commit_hooks"]

@@ -1,4 +1,4 @@
-"""Consumers: named readers whose read position is stored in the table, and which cleaning waits for."""
+"""Consumers: named readers whose read position the table stores."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ConsumerLag:
 
 
 def lags(timeline: TableTimeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
-    """Measure how far each consumer of a table lags behind the newest slot.
+    """Measure how far each consumer of a table lags behind the newest commit.
 
     Args:
         timeline: The timeline of the table.

@@ -1,4 +1,4 @@
-"""Creation of a table: the checks of its columns, key, partitions and options, and its first properties file."""
+"""Creation of a table and checks of its arguments."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def create(
         checks = said.checks(checks)
     fitted = normalise(partitioning.with_columns(normalise(declared)))
     check_key_columns(fitted, keys, partitions, orders)
-    partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
-    for text in partitioning.many_folders(fitted, lambda name: _values(rows, given, declared, name)):
+    partitioning.require_partition_not_ordered(orders, flag("allow_moving_keys", allow_moving_keys))
+    for text in partitioning.folder_count_warnings(fitted, lambda name: _values(rows, given, declared, name)):
         warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
@@ -175,7 +175,7 @@ def create(
 
 
 def _opened(store: Store, properties: Mapping[str, str]) -> Table:
-    """Open the existing table for `create(if_exists='open')`.
+    """Open the existing table instead of creating it.
 
     Raises:
         TableExists: The key, partitions, order or type of the table differ from those in `properties`.

@@ -1,4 +1,4 @@
-"""Public function `hoodoo.drop`, which deletes a table and keeps the files of other programs."""
+"""Public function `hoodoo.drop`, which deletes a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of `Table` that make a table readable by other engines: Iceberg and Delta exports, and catalog entries.
+"""Methods of `Table` for exports and catalogs.
 
 They check arguments and call `hoodoo.exports`.
 """

@@ -1,4 +1,4 @@
-"""Preparation of a write: checks its arguments, and converts its rows to Arrow.
+"""Preparation of a write: arguments and input rows.
 
 This module does not commit anything.
 """
@@ -38,7 +38,7 @@ def options_of(
     transaction: Transaction | None,
     if_head: PositionLike | None = None,
 ) -> WriteOptions:
-    """Check the arguments that all write methods accept, and return them as WriteOptions."""
+    """Check the arguments of write methods, and return them as WriteOptions."""
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
     limits, version = limits_of(on_bad_rows), application_version(transaction)
@@ -59,13 +59,13 @@ def is_without_partition(frame: Any, config: TableConfig) -> bool:
     return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
 
 
-def spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
-    """Replace original column names in write options by the current names."""
+def with_current_names(options: WriteOptions, config: TableConfig) -> WriteOptions:
+    """Replace original column names in write options by current names."""
     return replace(options, columns=config.name_mapping.names(options.columns)) if config.name_mapping else options
 
 
 def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
-    options = spelled(options, config)
+    options = with_current_names(options, config)
 
     def whole(name: str) -> bool:  # whether a missing value must not be read as null
         name = config.name_mapping.taken.name(name)
@@ -78,12 +78,11 @@ def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.
 
 
 def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
-    """Return the checks that the rows of a write must satisfy, or () for deletes."""
+    """Return the checks that written rows must satisfy, or () for deletes."""
     return () if options.delete else row_checks.of(config)
 
 
 def as_partial(source: Source) -> PartialRows:
-    """Wrap the rows of a write for a partial upsert."""
     from hoodoo.writers.merging.partial_upsert import PartialInMemory
 
     if isinstance(source, InProcess):
@@ -96,11 +95,11 @@ def as_partial(source: Source) -> PartialRows:
 
 
 def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
-    """Split the rows of a write into a batch of valid rows and the bad rows.
+    """Split the rows of a write into valid rows and bad rows.
 
     The batch has the columns of `config`. With the option `evolve`, it also has the columns that the write adds.
     """
-    given, options = config.name_mapping.rows(given), spelled(options, config)
+    given, options = config.name_mapping.rows(given), with_current_names(options, config)
     if options.columns is not None:
         given = chosen(given, config, options.columns)
     evolution = None

@@ -1,4 +1,4 @@
-"""Conversion of the `schema` argument of `create` to a pyarrow schema."""
+"""Conversion of the `schema` argument of `create` to pyarrow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PYTHON_TYPES: dict[type, str] = {
 
 
 def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
-    """Convert the `schema` argument of `create` to a pyarrow schema and optional sample rows.
+    """Convert the columns of a new table to a pyarrow schema.
 
     Args:
         schema: The schema, or rows that have the columns.

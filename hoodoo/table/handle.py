@@ -1,4 +1,4 @@
-"""Internal handle of an open table: its store, its timeline and its newest known state.
+"""Internal handle of an open table.
 
 `Table`, Spark's data source and the command line are built on this module, and tests inspect stored bytes through it.
 It is internal: use `hoodoo.Table`, because names in this module may change with any release. It does not check user
@@ -61,7 +61,7 @@ def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 class Seen(NamedTuple):
-    """Immutable state of a table at one position: its configuration, history and files.
+    """Immutable state of a table: configuration, history and files.
 
     Keeping them in one object ensures that threads never mix two states.
 
@@ -77,7 +77,7 @@ class Seen(NamedTuple):
 
 
 class TableHandle:
-    """Internal handle of an open table, which all reads, writes and services of the table use.
+    """Internal handle of an open table, for all reads and writes.
 
     It has the store, the environment, the timeline, the index, and `seen`, the newest table state that was read.
     Threads can share a handle.
@@ -92,7 +92,6 @@ class TableHandle:
 
     @cached_property
     def index(self) -> KeyIndex:
-        """The index of the table, which finds the file groups of keys."""
         from hoodoo.index import index_of
 
         # a local disk responds faster than a thread starts
@@ -109,7 +108,7 @@ class TableHandle:
 
     # ---- looking
     def look(self) -> Seen:
-        """Read the newest state of the table from the store, including commits of other engines."""
+        """Read the newest state of the table, including commits of other engines."""
         ours = self.timeline.history
         try:
             state = self.timeline.look(properties=False)
@@ -123,13 +122,13 @@ class TableHandle:
         return seen
 
     def heal(self) -> Seen:
-        """Publish the commits of crashed writers if this process has write permission, then read the newest state."""
+        """Publish the commits of crashed writers, then read the newest state."""
         with suppress(TableNotFound, *_MAY_NOT_WRITE):
             self.timeline.heal()
         return self.look()
 
     def at(self, position: PositionLike | None) -> Seen:
-        """Return the table state at a position, or the newest state for None."""
+        """Return the table state at a position, or the newest state."""
         newest = self.look()
         if position is None:
             return newest
@@ -137,14 +136,14 @@ class TableHandle:
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
     def slot_of(self, history: History, position: PositionLike, exclusive: bool = False) -> int:
-        """Return the slot (commit number) of a position such as an instant or '2 hours ago'.
+        """Return the commit number at a position such as '2 hours ago'.
 
         Relative times count back from the clock of the table's environment.
         """
         return resolve(history, position, exclusive, self.environment.now_ms)
 
     def require_adopted(self, seen: Seen, what: str) -> None:
-        """Raise UnsupportedTable if the table has commits of another engine that hoodoo has not adopted yet.
+        """Raise UnsupportedTable if hoodoo must first record commits of another engine.
 
         Args:
             seen: The state of the table.
@@ -175,7 +174,7 @@ class TableHandle:
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
-        """Read the state of a table of another engine from Hudi's timeline.
+        """Read the state of another engine's table from Hudi's timeline.
 
         Args:
             config: The configuration of the table.
@@ -201,7 +200,6 @@ class TableHandle:
         return TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
-        """Return the table state with the commits of another engine after hoodoo's own commits."""
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._unadopted(state.config)
         overlay = Overlay(self.timeline.history, state.config.created)
@@ -210,7 +208,7 @@ class TableHandle:
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
-        """Adopt commits of other engines, then return the context that a write or table service runs in.
+        """Record commits of other engines, then return the context for a write.
 
         Raises UnsupportedTable if hoodoo cannot adopt the commits or cannot write to the table.
         """
@@ -250,7 +248,7 @@ class TableHandle:
         return context
 
     def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
-        """Return the write context, and the table state at a position.
+        """Return the context for a write, and the table state at a position.
 
         The call first adopts commits of other engines. It raises the errors of `at` and `context`.
         """
@@ -259,12 +257,12 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """Call commit hooks and run due table services after a commit, and return the result."""
+        """Call commit hooks and run due table services after a commit."""
         from hoodoo.readers.exact_counts import CommitCounts
-        from hoodoo.table.commit_hooks import tell_hooks
+        from hoodoo.table.commit_hooks import call_commit_hooks
         from hoodoo.table.results import WriteResult
 
-        tell_hooks(self.store.uri, done)
+        call_commit_hooks(self.store.uri, done)
         waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()
@@ -283,7 +281,6 @@ class TableHandle:
         return inline.after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
-        """Return the interface through which a worker process runs table services."""
         from hoodoo.compactor.worker import ServiceTarget
 
         store, environment = self.store, self.environment
@@ -293,14 +290,14 @@ class TableHandle:
         return self.look().config
 
     def _known(self) -> Seen:
-        """Return the newest table state that this process has read, without access to the store."""
+        """Return the newest table state that this process has read."""
         history = self.timeline.history
         view = history.known_head()
         config = hoodie_properties.apply_settings(self.timeline.last_state().config, view.settings, view.schemas)
         return Seen(config, history, view)
 
     def _begin(self) -> None:
-        """Write slot 1 (the creation) of an empty table that another engine created.
+        """Write the first commit of an empty table of another engine.
 
         The slot gets the modification time of the table properties, which precedes any commit of the other engine.
         """

@@ -1,4 +1,4 @@
-"""Namespace `table.inspect`: methods that list metadata of a table, such as files, instants and schemas."""
+"""Methods of `table.inspect`, which list metadata of a table."""
 
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ class PartitionsGiven(NamedTuple):
 
     @staticmethod
     def by(names: Sequence[str], config: TableConfig) -> PartitionsGiven:
-        """Find the partition columns that a batch contains or can derive."""
         made = computable_partition_columns(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
@@ -63,7 +62,7 @@ class PartitionsGiven(NamedTuple):
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
-    """Convert the keys that a caller passed to rows with key columns and, if possible, partition columns.
+    """Convert keys to rows with key columns and, if possible, partition columns.
 
     Raises:
         ColumnError: `keys` has only some of the partition columns, has values of an unsupported type, or has bare
@@ -114,7 +113,7 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Return the key columns with null partition columns, for keys that apply to all partitions.
+    """Clear the partition columns of keys that apply to all partitions.
 
     Partition columns that are key columns or derived from the key are not added.
     """

@@ -1,4 +1,4 @@
-"""Table services and repair: the methods `compact` and `verify` of `Table`, and the namespace `table.maintenance`.
+"""Table services and repair of a table.
 
 The methods check arguments and call `hoodoo.compactor`, which does the work.
 """

@@ -1,4 +1,4 @@
-"""Builder for a merge of source rows into a table, with clauses named as in Delta Lake.
+"""Builder for a merge of source rows into a table.
 
 This module is part of `hoodoo.table.Table`. It checks arguments and calls `hoodoo.writers.merging`, which does the
 merge.
@@ -42,7 +42,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class _UncheckedClause:
-    """Merge clause with the unchecked arguments of its caller.
+    """Merge clause with unchecked arguments.
 
     Attributes:
         kind: The rows that the clause applies to.
@@ -248,7 +248,7 @@ class Merge:
 
     @property
     def _is_upsert(self) -> bool:
-        """Whether the merge is equivalent to an upsert, which does not read stored rows."""
+        """Whether the merge is equivalent to an upsert."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
@@ -339,7 +339,7 @@ def _without_fixed(
 
 
 def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
-    """Return the source columns that `when_matched_update_all` writes to the table.
+    """Return the source columns that replace columns of matching stored rows.
 
     Raises:
         ColumnError: As in `_all_of`.
@@ -350,7 +350,7 @@ def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
 
 
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
-    """Return the new values of an `..._all` clause, which copies all columns except key and partition columns.
+    """Return the new values of a merge clause that copies all columns.
 
     Raises:
         ColumnError: The source lacks a column of the table, or has an unknown column with a name reserved for Hudi.

@@ -1,4 +1,4 @@
-"""Parsing and checks of the `partition_by` argument of `create`: columns, and transforms that add derived columns.
+"""Partition columns and transforms of a new table.
 
 This module only works on schemas. Checks on key and partition columns are in format/keys.py.
 """
@@ -22,7 +22,7 @@ PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Partition columns of a new table, and the transforms that derive some of them from other columns.
+    """Partition columns of a new table, with the transforms of derived columns.
 
     Attributes:
         columns: The partition columns.
@@ -34,7 +34,7 @@ class Partitioning:
 
     @staticmethod
     def of(given: PartitionBy | None) -> Partitioning:
-        """Parse the argument `partition_by` of `create`.
+        """Parse the partition columns of a new table.
 
         Raises:
             OptionError: The argument is neither a column name, nor a transform, nor a list of these.
@@ -54,7 +54,7 @@ class Partitioning:
         return Partitioning(named, tuple(part for part in parts if isinstance(part, Transform)))
 
     def with_names(self, names: Callable[[list[str]], list[str]]) -> Partitioning:
-        """Return a copy with new column names, for tables that are created with `rename`.
+        """Return a copy with new column names.
 
         Args:
             names: Function that maps a list of column names to the new names.
@@ -64,7 +64,7 @@ class Partitioning:
         return Partitioning(tuple(made.get(name) or names([name])[0] for name in self.columns), transforms)
 
     def with_columns(self, schema: pa.Schema) -> pa.Schema:
-        """Return `schema` plus the partition columns that transforms derive, such as `ts_day` for `day("ts")`.
+        """Add the partition columns that transforms derive to a schema.
 
         Raises:
             SchemaError: A transform uses a column that is missing or has an unsupported type, or the column that it
@@ -93,8 +93,10 @@ class Partitioning:
             schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
         return schema
 
-    def many_folders(self, schema: pa.Schema, values: Callable[[str], pa.ChunkedArray | None]) -> Iterator[str]:
-        """Yield a warning for each timestamp partition column, because each distinct timestamp gets its own folder.
+    def folder_count_warnings(
+        self, schema: pa.Schema, values: Callable[[str], pa.ChunkedArray | None]
+    ) -> Iterator[str]:
+        """Yield a warning for each partition column with full timestamps.
 
         Args:
             schema: The columns of the table.
@@ -111,8 +113,8 @@ class Partitioning:
                 f"day. Conditions on {name!r} then still skip partitions."
             )
 
-    def require_lasting(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
-        """Raise OptionError if an ordering column determines the partition, unless `allow_moving_keys` is True.
+    def require_partition_not_ordered(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
+        """Raise OptionError if an ordering column determines the partition.
 
         A newer version of a row would then be in a different partition than the older version, which stays.
         """

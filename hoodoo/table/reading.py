@@ -1,4 +1,4 @@
-"""Methods of `Table` that read rows, changes and the commit history, and look up rows by key.
+"""Methods of `Table` that read rows and changes.
 
 They write nothing. They check arguments, resolve positions, and call `hoodoo.readers`, which does the read.
 """
@@ -98,7 +98,7 @@ class Readable:
         return named(found, names, seen.config.name_mapping)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
-        """Return the slot (commit number) of `since`, and the table state at `until`."""
+        """Return the start commit number and the end state of a range."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
@@ -471,7 +471,7 @@ def rows_changed(
     deletes: bool,
     params: Params | None = None,
 ) -> Scan | IncrementalRows:
-    """Read the rows that changed after a slot (commit number), with their values in a table state.
+    """Read the rows that changed after a commit.
 
     It is the implementation of `incremental`. With `deletes`, keys that were deleted also get a row.
     """

@@ -1,4 +1,4 @@
-"""Result of a write: its commit, its row counts, and the table services' lag after it."""
+"""Result of a write."""
 
 from __future__ import annotations
 

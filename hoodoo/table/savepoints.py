@@ -1,4 +1,4 @@
-"""Namespace `table.savepoints`: methods for savepoints, which are named snapshots that cleaning keeps."""
+"""Methods of `table.savepoints`, for snapshots that cleaning keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sink for Spark streams: a function that commits each micro-batch exactly once, even if Spark retries it.
+"""Sink that commits each micro-batch of a Spark stream once.
 
 Spark numbers the micro-batches of a checkpoint. The table stores the newest batch number of each sink by sink name.
 With `positions`, it also stores the source offsets. Spark itself always continues from its checkpoint. Other
@@ -29,8 +29,6 @@ _NOT_OF_A_BATCH = {
 
 
 class SinkTable(Protocol):
-    """Interface of the table that a sink writes to."""
-
     @property
     def path(self) -> str: ...
 
@@ -115,7 +113,7 @@ class Sink:
         getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
 
     def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
-        """Return the `transaction` of a micro-batch, with the source offsets as its position.
+        """Return the transaction of a micro-batch, with its source position.
 
         A retry of a committed batch gets the version of that commit, so the write skips it. Raises CommitConflict if
         the batch does not follow the newest one that the table stores for this sink.

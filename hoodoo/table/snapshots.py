@@ -1,4 +1,4 @@
-"""Methods of `Table` that protect snapshots from cleaning with pins and consumers, or restore an earlier snapshot.
+"""Methods of `Table` that protect or restore snapshots.
 
 They check arguments. `hoodoo.timeline.holds` protects the files, and `hoodoo.writers.restore` restores rows.
 """

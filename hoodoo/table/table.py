@@ -72,7 +72,7 @@ def open(
 
 
 def _keys_may_move(config: TableConfig) -> bool:
-    """Return whether two partitions of the table can contain the same key.
+    """Return whether two partitions of the table can contain one key.
 
     This is the case if a partition column is neither a key column nor derived from a key column.
     """

@@ -1,4 +1,4 @@
-"""Methods of `Table` that change stored rows in place: updates, merges, and deletes by condition.
+"""Methods of `Table` that change stored rows.
 
 They check arguments and call `hoodoo.writers`, which does the write.
 """

@@ -1,4 +1,4 @@
-"""Steps of the write methods of `Table`: prepare the rows, quarantine bad rows, and commit the batch."""
+"""Implementation of the write methods of `Table`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
-from hoodoo.table.given_rows import as_arrow, as_partial, checks_of, is_without_partition, prepared, spelled
+from hoodoo.table.given_rows import as_arrow, as_partial, checks_of, is_without_partition, prepared, with_current_names
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.writers import operations
@@ -34,7 +34,7 @@ Write = Callable[[Context, Source], Committed]
 
 
 def upsert(handle: TableHandle, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
-    """Insert or update rows by key. Stored rows keep their values in columns that the write does not change."""
+    """Insert or update rows by key."""
     if not options.takes_over and new_keys == NewKeys.INSERT:
 
         def write_rows(context: Context, source: Source) -> Committed:
@@ -60,7 +60,7 @@ def insert(
     bulk: bool,
     sort_by: str | Sequence[str] | None,
 ) -> WriteResult:
-    """Insert rows with new keys, into new file groups if `bulk` is true."""
+    """Insert rows with new keys."""
 
     def write(context: Context, source: Source) -> Committed:
         return operations.insert(context, source, existing, bulk, options.transaction, sort_by)
@@ -69,7 +69,7 @@ def insert(
 
 
 def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole_table: bool) -> WriteResult:
-    """Replace the rows of the partitions that occur in the batch, or all rows of the table."""
+    """Replace the rows of the batch's partitions, or all rows."""
 
     def write(context: Context, source: Source) -> Committed:
         used = source.partitions_used()
@@ -83,7 +83,7 @@ def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole
 def delete(
     handle: TableHandle, keys: KeysLike, version: ApplicationVersion | None, if_head: PositionLike | None
 ) -> WriteResult:
-    """Delete rows by key. Keys without partition values are deleted in every partition."""
+    """Delete rows by key, in every partition for keys without partition values."""
     from hoodoo.readers.spark_names import by_table_names
     from hoodoo.table.keys_given import keys_given
 
@@ -108,7 +108,6 @@ def delete(
 def delete_partitions(
     handle: TableHandle, partitions: PartitionValues, version: ApplicationVersion | None
 ) -> WriteResult:
-    """Drop the partitions with the given values in one commit."""
     from hoodoo.table.partition_values import partition_folders, require_values
 
     context, (config, _, view) = handle.context_at(None)
@@ -138,7 +137,7 @@ def _write_frame(handle: TableHandle, frame: Any, options: WriteOptions, write: 
 
     context = handle.context()
     config = handle.timeline.ready().config  # newest columns, because staging is expensive
-    frame, options = by_table_names(frame, config.name_mapping), spelled(options, config)
+    frame, options = by_table_names(frame, config.name_mapping), with_current_names(options, config)
     with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
         return _commit(handle, context, source, bad, options, write)
 

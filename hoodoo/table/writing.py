@@ -1,4 +1,4 @@
-"""Methods of `Table` that write batches: upsert, insert, delete, overwrite, and sinks for Spark streams.
+"""Methods of `Table` that write batches of rows.
 
 They check arguments, prepare batches, and call `hoodoo.writers`, which does the write.
 """

@@ -471,7 +471,7 @@ def test_a_replay_that_could_not_be_noted_says_that_the_rows_are_there_and_is_ca
         raise hoodoo.StoreFull("No space left. Nothing was committed.", key="x")
 
     with monkeypatch.context() as patched:
-        patched.setattr(replaying, "mark", fails)
+        patched.setattr(replaying, "set_row_state", fails)
         with pytest.raises(hoodoo.StoreFull, match=r"2 quarantined rows were written to .*t, .*__quarantine") as told:
             aside.replay()
     assert told.value.details == {"key": "x"}

@@ -1,4 +1,4 @@
-"""Access to the change events of a quarantine table, such as Debezium events, for replays and purges.
+"""Decoding of change events in a quarantine table.
 
 `hoodoo.ingestion` decodes the events. It is imported only for a quarantine that contains change events.
 """
@@ -19,7 +19,7 @@ _READER = "hoodoo.ingestion.replaying"
 
 @dataclass(frozen=True)
 class Changes:
-    """Inserts, updates and deletes from quarantined change events, which a replay writes in one batch.
+    """Inserts, updates and deletes from quarantined change events.
 
     Attributes:
         positions: Indices of the quarantine rows that contain these changes, or that need no change.
@@ -35,7 +35,7 @@ class Changes:
 
 
 def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode quarantined change events again, so that a replay can write their changes to the table.
+    """Decode quarantined change events again.
 
     Args:
         target: The table that the changes apply to.

@@ -1,4 +1,4 @@
-"""Decoding of quarantine payloads, which store the original content of bad rows, into rows."""
+"""Decoding of the original content of bad rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hoodoo.writers.batches.row_files import rows_of
 
 
 def is_change(content: bytes | None) -> bool:
-    """Return whether a quarantine payload is or comes from a change event."""
+    """Return whether quarantined content comes from a change event."""
     row = row_in(content)
     return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
 
 
 def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode the payloads of complete quarantine rows, except change events, into the original rows.
+    """Decode quarantined content into the original rows.
 
     Args:
         rows: Rows of the quarantine.
@@ -45,7 +45,7 @@ def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa
 
 
 def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
-    """Decode a quarantine payload as a table with one row, or return None if it cannot be decoded.
+    """Decode quarantined content as a table with one row, or return None.
 
     A payload is a row in Arrow format, a JSON object, or a CSV header with one record.
     """
@@ -62,10 +62,10 @@ def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
         return None
 
 
-def renamed_to_today(
+def rename_to_current_columns(
     payloads: Iterable[tuple[list[int], pa.Table]], config: TableConfig
 ) -> Iterator[tuple[list[int], pa.Table, str]]:
-    """Rename the columns of decoded quarantine payloads to the current column names of the table.
+    """Rename decoded columns to the current column names of the table.
 
     Args:
         payloads: Row indices and payloads, as `decoded` yields them.
@@ -83,11 +83,10 @@ def renamed_to_today(
                 yield positions, data, problem.message
             else:
                 alone = (([position], data.slice(at, 1)) for at, position in enumerate(positions))
-                yield from renamed_to_today(alone, config)
+                yield from rename_to_current_columns(alone, config)
 
 
-def message_in(content: bytes) -> pa.Table:
-    """Return an undecodable source message as a table with one row."""
+def decode_message_row(content: bytes) -> pa.Table:
     try:
         return pa.table({"payload": pa.array([content.decode()])})
     except UnicodeDecodeError:
@@ -95,7 +94,6 @@ def message_in(content: bytes) -> pa.Table:
 
 
 def row_in(content: bytes | None) -> pa.Table | None:
-    """Decode a payload in Arrow format as a table with one row, or return None."""
     try:
         return deserialize_row(content) if content else None
     except (pa.ArrowException, OSError, ValueError):

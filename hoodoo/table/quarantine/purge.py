@@ -1,4 +1,4 @@
-"""Purge of quarantine rows: permanent deletion of the bad rows with given keys."""
+"""Permanent deletion of quarantined rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoodoo.format.rows import take
 from hoodoo.table.quarantine.changes import event_keys
 from hoodoo.table.quarantine.payloads import decoded
 from hoodoo.table.quarantine.schema import KEY, ROWS_AT_ONCE, SCHEMA
-from hoodoo.table.quarantine.target import T, opened
+from hoodoo.table.quarantine.target import T, open_quarantine
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.batches.cast import cast
@@ -26,7 +26,7 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
-    """Purge the quarantine rows with the given keys, in any state.
+    """Delete the quarantined rows with some keys permanently.
 
     Args:
         target: The table that owns the quarantine.
@@ -37,7 +37,7 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
         The report, or None if no row matches; and the number of rows with unreadable keys, for example because they are
         truncated.
     """
-    table = opened(target)
+    table = open_quarantine(target)
     if table is None:
         return None, 0
     config = target.handle.newest_config()
@@ -66,7 +66,7 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
 
 
 def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
-    """Return a mask of the rows whose record key is in `wanted`, in any partition.
+    """Return a mask of the rows with some record keys, in any partition.
 
     Rows with invalid keys never match.
     """

@@ -1,4 +1,4 @@
-"""Public API to inspect, replay and drop the bad rows in the quarantine of a table."""
+"""Public class `Quarantine`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hoodoo.hints import explained
 from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.redact import printable
-from hoodoo.table.quarantine.payloads import message_in, row_in
-from hoodoo.table.quarantine.replay import Replay, Replayed, mark
+from hoodoo.table.quarantine.payloads import decode_message_row, row_in
+from hoodoo.table.quarantine.replay import Replay, Replayed, set_row_state
 from hoodoo.table.quarantine.schema import DROPPED, KEY, NEW, ROWS_AT_ONCE, SCHEMA, STATES, store_beside
-from hoodoo.table.quarantine.target import T, opened
+from hoodoo.table.quarantine.target import T, open_quarantine
 from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 
@@ -54,7 +54,7 @@ class Quarantine(Generic[T]):
         Raises:
             TableNotFound: The quarantine has never had a row.
         """
-        if table := opened(self._target):
+        if table := open_quarantine(self._target):
             return table
         raise TableNotFound(
             f"Table {self._target.path} has no quarantine yet. The first write with on_bad_rows='quarantine' that "
@@ -94,7 +94,7 @@ class Quarantine(Generic[T]):
         """
         if state is not None:
             one_of("state", state, STATES)
-        table = opened(self._target)
+        table = open_quarantine(self._target)
         if table is None:
             return SCHEMA.empty_table()
         found = table.scan(None, where=f"state = '{state}'" if state else None).to_arrow()
@@ -114,7 +114,7 @@ class Quarantine(Generic[T]):
         """
         if state is not None:
             one_of("state", state, STATES)
-        table = opened(self._target)
+        table = open_quarantine(self._target)
         return table.scan(None, where=f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
@@ -130,7 +130,7 @@ class Quarantine(Generic[T]):
         Raises:
             OptionError: The position does not exist, or its row is truncated.
         """
-        table = opened(self._target)
+        table = open_quarantine(self._target)
         found = SCHEMA.empty_table()
         if table and isinstance(position, str) and is_utf8(position):
             found = table.scan(None, where=pc.field("position") == position).to_arrow()
@@ -138,7 +138,7 @@ class Quarantine(Generic[T]):
         if len(found) and not found["payload_cut"][0].as_py():
             payload = found["payload"][0].as_py() or b""
             row = row_in(payload)
-            row = message_in(payload) if row is None else row
+            row = decode_message_row(payload) if row is None else row
         if row is None:
             why = "only its beginning was stored; rows() returns it" if len(found) else "rows() lists all positions"
             raise OptionError(f"Position {printable(position)} has no complete row: {why}.", option="position")
@@ -157,13 +157,13 @@ class Quarantine(Generic[T]):
             OptionError: `positions` is neither a string nor a list of strings.
         """
         wanted = {position for position in names("positions", positions) if is_utf8(position)}
-        table = opened(self._target)
+        table = open_quarantine(self._target)
         if table is None or not wanted:
             return 0
         keys = table.scan(["source", "position", "state"], where=f"state != '{DROPPED}'").to_arrow()
         mine = keys.filter(pc.is_in(keys["position"], pa.array(sorted(wanted), pa.string())))
         for start in range(0, len(mine), ROWS_AT_ONCE):
-            mark(table, table.get(mine.slice(start, ROWS_AT_ONCE).select(list(KEY))), DROPPED)
+            set_row_state(table, table.get(mine.slice(start, ROWS_AT_ONCE).select(list(KEY))), DROPPED)
         return len(mine)
 
     def replay(
@@ -199,5 +199,5 @@ class Quarantine(Generic[T]):
         one_of("missing", missing, (FAIL, NULL))
         guarded = not self._target.handle.newest_config().order_by and not flag("overwrite", overwrite)
         units = time_units(time_unit)
-        table = opened(self._target)
+        table = open_quarantine(self._target)
         return Replay(self._target, table, guarded, missing, units).run() if table else Replayed()

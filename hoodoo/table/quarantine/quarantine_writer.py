@@ -1,4 +1,4 @@
-"""Storage of the bad rows of a write in the table `<path>__quarantine`, next to the written table.
+"""Storage of the bad rows of a write.
 
 The first bad row creates this table. Bad rows are detected in writers/batches/bad_rows.py.
 """
@@ -38,7 +38,7 @@ _TRIES = 20
 
 
 def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
-    """Store the bad rows of a write in the quarantine, before the other rows are committed.
+    """Store the bad rows of a write before its other rows are committed.
 
     A row that is already waiting in the quarantine is not stored again, so a write can be retried. Bad rows of
     different application versions are stored separately. A row that was already replayed or dropped is stored as a new
@@ -86,7 +86,7 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
 
 
 def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: ApplicationVersion) -> None:
-    """Store undecodable messages of a source in the quarantine, before the rows of the same batch are committed.
+    """Store undecodable messages of a source in the quarantine.
 
     Messages that are already stored are skipped, so that a part of the source can be read again.
 
@@ -118,13 +118,13 @@ def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: Applica
 
 
 def _key_value(text: str) -> str:
-    """Replace characters that a composite key does not allow, so that different strings stay different."""
+    """Replace the characters that a composite key does not allow."""
     changed = _UNFIT.sub("%", text)
     return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
 def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
-    """Return an id for each bad row, so that a retried write stores the row only once.
+    """Return an id for each bad row, so that retries store it once.
 
     An id consists of the digest of the row, the version of the write (unless the digest contains the file of the row),
     and a counter that distinguishes equal rows.
@@ -139,7 +139,6 @@ def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list
 
 
 def _with_new_ids(quarantine: TableHandle, rows: pa.Table) -> pa.Table:
-    """Assign new ids to bad rows that were replayed or dropped before, so that they are stored again."""
     from hoodoo.table import Table
 
     table = Table(quarantine.store, quarantine.environment)

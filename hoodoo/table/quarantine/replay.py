@@ -1,4 +1,4 @@
-"""Replay of quarantine rows: another attempt to write them to the table."""
+"""Another attempt to write quarantined rows to their table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoodoo.format.rows import compact, take
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.table.quarantine.changes import Changes, changes_of
-from hoodoo.table.quarantine.payloads import decoded, is_change, renamed_to_today
+from hoodoo.table.quarantine.payloads import decoded, is_change, rename_to_current_columns
 from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T
 from hoodoo.writers.batches.bad_rows import detail, faults, without
@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay(Generic[T]):
-    """Single replay of the new rows in a quarantine: its tables and options.
+    """Attempt to write the new rows of a quarantine to their table.
 
     Attributes:
         target: The table that owns the quarantine.
@@ -76,15 +76,14 @@ class Replay(Generic[T]):
     units: Mapping[str, str]
 
     def run(self) -> Replayed:
-        """Upsert the rows that are valid now, and mark them as replayed."""
-        keys = self._waiting()
+        keys = self._new_keys()
         if self.guarded:
-            for _, good, _ in self._tried(keys):
+            for _, good, _ in self._valid_rows(keys):
                 self._absent(good, self.missing)
             for _, changes in self._changes(keys):
                 self._absent(changes.rows, NULL)
         done = Replayed(cut=self.table.scan(["position"], where=f"state = '{NEW}' AND payload_cut").count())
-        for mine, good, details in self._tried(keys):
+        for mine, good, details in self._valid_rows(keys):
             if len(good):
                 self._write(good)
                 self._mark_replayed(mine)
@@ -97,16 +96,16 @@ class Replay(Generic[T]):
             done = done._and(len(mine), changes.details)
         return done
 
-    def _waiting(self) -> pa.Table:
-        """Return the keys of the quarantine rows to replay, oldest first: complete rows in state 'new'."""
+    def _new_keys(self) -> pa.Table:
+        """Return the keys of the new quarantined rows, oldest first."""
         found = self.table.scan([*KEY, "at"], where=f"state = '{NEW}' AND NOT payload_cut").to_arrow()
         at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
         numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
         order = sorted(range(len(found)), key=lambda row: (at[row], source[row], numbered[row]))
         return take(found, np.array(order, np.int64)).select(KEY)
 
-    def _tried(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
-        """Check which quarantine rows are valid with the table's current columns and checks, except change events.
+    def _valid_rows(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
+        """Check which quarantined rows are valid now.
 
         Yields:
             Quarantine rows with valid payloads, these payloads as one batch, and descriptions of the problems of
@@ -121,7 +120,7 @@ class Replay(Generic[T]):
                 rows = rows.filter(pc.invert(not_sent))
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NOT_SENT] * count
             lost = len(rows)
-            for positions, data, why in renamed_to_today(decoded(rows, config), config):
+            for positions, data, why in rename_to_current_columns(decoded(rows, config), config):
                 lost -= len(positions)
                 if why:
                     yield rows.slice(0, 0), data.slice(0, 0), [why]
@@ -140,7 +139,7 @@ class Replay(Generic[T]):
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
 
     def _rows(self, keys: pa.Table, changes: bool) -> pa.Table:
-        """Return the quarantine rows with the given keys, in the order of the keys.
+        """Return the quarantined rows with some keys, in the order of the keys.
 
         Args:
             keys: The keys of quarantine rows.
@@ -154,7 +153,7 @@ class Replay(Generic[T]):
         return take(found, np.array(at, np.int64))
 
     def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
-        """Decode quarantined change events and the rows derived from them again.
+        """Decode quarantined change events again.
 
         Yields:
             Quarantine rows whose changes can be written, these changes, and descriptions of the problems of invalid
@@ -210,7 +209,7 @@ class Replay(Generic[T]):
 
     def _mark_replayed(self, rows: pa.Table) -> None:
         try:
-            mark(self.table, rows, REPLAYED)
+            set_row_state(self.table, rows, REPLAYED)
         except CommitUnknown:
             raise
         except HoodooError as problem:
@@ -222,8 +221,8 @@ class Replay(Generic[T]):
             ) from None
 
 
-def mark(table: T, rows: pa.Table, state: str) -> None:
-    """Set the state of quarantine rows to 'replayed' or 'dropped', and their `resolved_at` to the current time."""
+def set_row_state(table: T, rows: pa.Table, state: str) -> None:
+    """Set the state of quarantined rows to 'replayed' or 'dropped'."""
     now = dt.datetime.fromtimestamp(table.handle.environment.now_ms() / 1000, dt.timezone.utc)
     for name, value in {"state": state, "resolved_at": now}.items():
         column = pa.array([value], SCHEMA.field(name).type).take(pa.array([0] * len(rows)))

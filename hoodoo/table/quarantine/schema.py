@@ -1,4 +1,4 @@
-"""Definition of quarantine tables: path, columns, key, and row states."""
+"""Columns, key and row states of quarantine tables."""
 
 from __future__ import annotations
 

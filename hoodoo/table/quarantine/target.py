@@ -1,4 +1,4 @@
-"""Interface through which a quarantine accesses its own table and the table that owns the quarantine."""
+"""Interfaces of the tables that a quarantine uses."""
 
 from __future__ import annotations
 
@@ -19,47 +19,40 @@ from hoodoo.timeline.environment import Environment
 
 
 class Purging(Protocol):
-    """Interface of the namespace `maintenance` of a table that a quarantine uses."""
+    """Purge method of a table that a quarantine uses."""
 
-    def purge(self, data: pa.Table, *, older_than_hours: float = 24.0) -> PurgeReport:
-        """Purge the keys in an Arrow table, see `Table.maintenance.purge`."""
+    def purge(self, data: pa.Table, *, older_than_hours: float = 24.0) -> PurgeReport: ...
 
 
 class QuarantinedTable(Protocol):
-    """Interface of the tables that a quarantine uses: the quarantine table, and the table that owns the quarantine."""
+    """Table that owns a quarantine, or the quarantine table."""
 
     handle: TableHandle
 
     def __init__(self, store: Store, environment: Environment = ...) -> None: ...
 
     @property
-    def path(self) -> str:
-        """The full path of the table: a local folder or an s3:// URL."""
+    def path(self) -> str: ...
 
     def scan(
         self, columns: Sequence[str] | None = None, *, where: Where | None = None, params: Params | None = None
-    ) -> Scan:
-        """Read rows, see `Table.scan`."""
+    ) -> Scan: ...
 
-    def get(self, keys: pa.Table) -> pa.Table:
-        """Look up rows by keys in an Arrow table, see `Table.get`."""
+    def get(self, keys: pa.Table) -> pa.Table: ...
 
-    def upsert(self, data: pa.Table, *, missing: str = ..., unavailable: str | None = ...) -> WriteResult:
-        """Upsert an Arrow table, see `Table.upsert`."""
+    def upsert(self, data: pa.Table, *, missing: str = ..., unavailable: str | None = ...) -> WriteResult: ...
 
-    def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
-        """Insert an Arrow table, see `Table.insert`."""
+    def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult: ...
 
     @property
-    def maintenance(self) -> Purging:
-        """Table services and repair, see `Table.maintenance`."""
+    def maintenance(self) -> Purging: ...
 
 
 T = TypeVar("T", bound=QuarantinedTable)
 
 
-def opened(target: T) -> T | None:
-    """Open the quarantine table of the table `target`, or return None if it does not exist yet.
+def open_quarantine(target: T) -> T | None:
+    """Open the quarantine of a table, or return None if it does not exist.
 
     Returns:
         The table, or None if the quarantine has never had a row.

@@ -1,1 +1,1 @@
-"""Spark integration of hoodoo: the data source with batch reads, streams and writes, SQL table functions, and sinks."""
+"""Spark integration of hoodoo."""

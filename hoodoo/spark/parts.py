@@ -1,4 +1,4 @@
-"""Splitting of table reads into Spark partitions, one per task, for batch reads, streams and table functions."""
+"""Division of table reads into Spark tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.table import Table
 
 
 def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
-    """Start the table read that the Spark options describe: a scan, incremental read or change read.
+    """Start the table read that the Spark options describe.
 
     Args:
         table: The table.
@@ -49,7 +49,7 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
-    """Return the schema of the rows that a read with the given Spark options returns.
+    """Return the schema of the rows that a Spark read returns.
 
     Args:
         table: The table.
@@ -78,8 +78,8 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
         )
 
 
-def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """Return the slots (commit numbers) whose rows must stay readable during a read.
+def commits_to_keep_readable(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
+    """Return the commits whose rows must stay readable during a read.
 
     Args:
         table: The table.
@@ -109,7 +109,7 @@ class ReadPart(InputPartition):
 
 
 def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]:
-    """Split a table read into Spark partitions, one per task.
+    """Split a table read into one part per Spark task.
 
     Args:
         rows: The table read.
@@ -123,7 +123,7 @@ def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
-    """Read the rows of one Spark partition, with the column types that Spark expects.
+    """Read the rows of one Spark task, with the column types that Spark expects.
 
     Args:
         part: The Spark partition. The placeholder that Spark creates for an empty read yields no rows.

@@ -1,4 +1,4 @@
-"""The Spark data source `hoodoo` with its batch reads, and `register`, which adds it to a session.
+"""Spark data source `hoodoo`.
 
 Spark creates the source, plans with it and runs its tasks in different processes, so all objects can be pickled.
 Loading a DataFrame or creating a view fixes the snapshot, so all operations on it read the same rows. Streams and
@@ -28,7 +28,7 @@ from hoodoo.engine.spark import prepare_session, reduced_with_code
 from hoodoo.engine.spark_types import arrow_schema_of, require_readable, spark_ddl
 from hoodoo.errors import EngineError, HoodooError
 from hoodoo.spark import tables as spark_tables
-from hoodoo.spark.parts import ReadPart, parts_of, read, require_schema, rows_of, schema_of, slots_read
+from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, parts_of, read, require_schema, rows_of, schema_of
 from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
 from hoodoo.spark.stream_write import stream_planned
@@ -81,11 +81,10 @@ class HoodooSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the data source, 'hoodoo'."""
         return "hoodoo"
 
     def schema(self) -> str:
-        """Return the columns of a read to Spark, and fix the snapshot that a batch read uses.
+        """Return the columns of a read, and fix its snapshot.
 
         Spark calls this method once, in `load` or CREATE VIEW, before it is known whether the read is a stream. A
         stream ignores the fixed snapshot.
@@ -125,7 +124,7 @@ class HoodooSource(DataSource):
         table = options.open()
         rows = rows_of(table, options, self.fixed)
         require_schema(rows.schema, spark_ddl(arrow_schema_of(schema)))
-        return HoodooReader(parts_of(rows, table, slots_read(table, options, rows.cursor.seq)), schema)
+        return HoodooReader(parts_of(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq)), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Return the reader for `spark.readStream`.
@@ -186,7 +185,6 @@ class HoodooReader(DataSourceReader):
         return HoodooReader, ([], self.schema)  # each task gets the reader without parts, and its own part separately
 
     def partitions(self) -> list[InputPartition]:
-        """Return the Spark partitions of the read, one per task."""
         return [*self.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Parsing and checks of the options of the Spark data source `hoodoo`, for reads, writes and streams.
+"""Options of the Spark data source `hoodoo`.
 
 Options appear in plans, logs and the Spark UI. So secrets are rejected as options, and each process takes its
 credentials from its environment.
@@ -52,7 +52,7 @@ _NO_TABLE = (
 
 
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Check the option names, and restore their documented case, because Spark ignores case.
+    """Check option names, and restore their case, because Spark ignores case.
 
     Raises:
         OptionError: A name is unknown or looks like a secret.
@@ -92,7 +92,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """Parse the Spark option `columns`: column names separated by commas, or a JSON list of names.
+    """Parse column names that are separated by commas or in a JSON list.
 
     Args:
         text: The names separated by commas, or as a JSON list. None: the option is not set.
@@ -134,7 +134,7 @@ def _path(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Parsed and checked options of a Spark batch or stream read.
+    """Options of a Spark batch or stream read.
 
     Attributes:
         path: The path of the table.
@@ -238,7 +238,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class SparkWriteOptions:
-    """Parsed and checked options of a Spark write, for a batch or each micro-batch of a stream.
+    """Options of a Spark batch write, or of a stream's micro-batch.
 
     Attributes:
         path: The path of the table.

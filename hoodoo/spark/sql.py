@@ -1,4 +1,4 @@
-"""Implementation of `hoodoo.sql(spark, text)`: Spark SQL statements that refer to hoodoo tables as hoodoo.`path`.
+"""Spark SQL statements on hoodoo tables.
 
 Spark does not pass MERGE, UPDATE and DELETE to Python data sources, and does not let them choose a new snapshot for
 each query. So this package parses each statement. Writes become method calls on the table. Reads are passed to Spark,
@@ -18,7 +18,7 @@ from hoodoo.engine.session import require_session
 from hoodoo.errors import OptionError
 from hoodoo.spark import sql_tables, sql_writes
 from hoodoo.spark.source import register
-from hoodoo.spark.sql_reading import frame_of, names_of, query, show_newest
+from hoodoo.spark.sql_reading import frame_of, names_of, query, refresh_temporary_views
 from hoodoo.spark.sql_text import (
     CATALOG,
     Node,
@@ -27,8 +27,8 @@ from hoodoo.spark.sql_text import (
     path_of,
     read,
     references,
-    refusal,
-    unreadable,
+    unparsable_sql,
+    unsupported_sql,
 )
 from hoodoo.spark.sql_writes import Target
 from hoodoo.table import open as open_table
@@ -100,7 +100,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     mine = next((one for one in found if one.node is on), None)
     if mine is not None and (write := _WRITES.get(type(tree))):
         result = write(spark, statement, _target(statement, mine))
-        show_newest(spark, mine.path)
+        refresh_temporary_views(spark, mine.path)
         return _frame(spark, sql_writes.counts_of(result))
     if mine is not None and isinstance(tree, exp.Alter):
         return _altered(spark, mine.path, sql_tables.alter(spark, statement, _target(statement, mine), rewrite))
@@ -127,24 +127,24 @@ def _without_tree(spark: SparkSession, statement: Statement, found: list[Referen
     if words[0] in _READS:
         return query(spark, statement)
     if words[0] == "ALTER":
-        return _altered(spark, found[0].path, sql_tables.moved(statement, _target(statement, found[0])))
+        return _altered(spark, found[0].path, sql_tables.move_column(statement, _target(statement, found[0])))
     if words[0] in ("DESC", "DESCRIBE") and words[1] == "HISTORY" and words[-2] == "LIMIT" and words[-1].isdigit():
         return _history(spark, found[0].path, int(words[-1]))
     if words[:2] == ["MERGE", "WITH"]:
-        raise refusal(
+        raise unsupported_sql(
             "MERGE WITH SCHEMA EVOLUTION",
             "Use ALTER TABLE ... ADD COLUMNS first, then MERGE INTO.",
         )
     if words[0] == "EXPLAIN":
-        raise refusal("EXPLAIN", "Use hoodoo.sql(spark, query).explain() to show the plan of a query.")
+        raise unsupported_sql("EXPLAIN", "Use hoodoo.sql(spark, query).explain() to show the plan of a query.")
     if words[0] in ("MERGE", "INSERT", "UPDATE", "DELETE", "CREATE"):
-        raise unreadable(statement)
+        raise unparsable_sql(statement)
     raise _not_there(statement)
 
 
 def _not_there(statement: Statement) -> OptionError:
     word = statement.words[0]
-    return refusal(
+    return unsupported_sql(
         f"{word} of a hoodoo table",
         _INSTEAD.get(word, "Use the methods of hoodoo.open(path)."),
     )
@@ -162,20 +162,19 @@ def _creates_hoodoo_table(tree: Node, names: dict[str, str]) -> bool:
 
 def _create(spark: SparkSession, statement: Statement, names: dict[str, str]) -> DataFrame:
     node = statement.tree.this.this if isinstance(statement.tree.this, exp.Schema) else statement.tree.this
-    table, path, name = sql_tables.created(spark, statement, path_of(node, {}))
+    table, path, name = sql_tables.create_table(spark, statement, path_of(node, {}))
     if name:
         names[name.lower()] = path
-        show_newest(spark, path)
-    return _frame(spark, sql_tables.described(table))
+        refresh_temporary_views(spark, path)
+    return _frame(spark, sql_tables.describe_columns(table))
 
 
 def _view(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Create a temporary view of a query on the current snapshots of hoodoo tables."""
     tree = statement.tree
     held = tree.args["properties"].expressions if tree.args.get("properties") else []
     columns = isinstance(tree.this, exp.Schema)
     if not any(isinstance(one, exp.TemporaryProperty) for one in held) or len(held) > 1 or columns or tree.this.db:
-        raise refusal(
+        raise unsupported_sql(
             "a view of a hoodoo table that is not CREATE [OR REPLACE] TEMPORARY VIEW name AS SELECT ...",
             "Permanent views cannot refer to hoodoo.`path`, and columns are named in the SELECT.",
         )
@@ -188,9 +187,9 @@ def _view(spark: SparkSession, statement: Statement) -> DataFrame:
 
 
 def _altered(spark: SparkSession, path: str, result: Any) -> DataFrame:
-    show_newest(spark, path)
+    refresh_temporary_views(spark, path)
     if result is None:
-        return _frame(spark, sql_tables.described(open_table(path)))
+        return _frame(spark, sql_tables.describe_columns(open_table(path)))
     told = {field.name: [getattr(result, field.name)] for field in fields(result)}
     return _frame(spark, pa.table(told | {"cursor": [str(result.cursor)]}))
 
@@ -200,8 +199,8 @@ def _describe(spark: SparkSession, statement: Statement, path: str) -> DataFrame
     if style == "HISTORY":
         return _history(spark, path, None)
     if style not in ("", "EXTENDED", "FORMATTED") or statement.tree.args.get("as_json"):
-        raise refusal(f"DESCRIBE {style}", "Use DESCRIBE [EXTENDED] or DESCRIBE HISTORY.")
-    return _frame(spark, sql_tables.described(open_table(path), bool(style)))
+        raise unsupported_sql(f"DESCRIBE {style}", "Use DESCRIBE [EXTENDED] or DESCRIBE HISTORY.")
+    return _frame(spark, sql_tables.describe_columns(open_table(path), bool(style)))
 
 
 def _history(spark: SparkSession, path: str, newest: int | None) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Translation of Spark SQL expressions to DuckDB, for UPDATE, DELETE and MERGE.
+"""Translation of Spark SQL expressions to DuckDB.
 
 Only expressions with the same meaning in both engines, or that can be rewritten to have it, are accepted. All other
 expressions are rejected with an error that names them. The user can always compute these values with Spark, in the
@@ -45,7 +45,7 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class Side:
-    """Row that an SQL expression can refer to, such as the source row of a MERGE.
+    """Row that an SQL expression can refer to, such as a source row.
 
     Attributes:
         alias: The name of the row in the statement, in lower case, or '' without a name.
@@ -58,7 +58,7 @@ class Side:
     schema: pa.Schema
 
     def column(self, name: str) -> str | None:
-        """Find a column regardless of case, or return None if it is unknown or ambiguous."""
+        """Find a column regardless of case, or return None."""
         if name in self.schema.names:
             return name
         found = [known for known in self.schema.names if known.lower() == name.lower()]
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scope:
-    """Context of an SQL expression: the rows whose columns it can use, and the session's time zone.
+    """Columns that an SQL expression can use, and the session's time zone.
 
     Attributes:
         sides: The rows that the expression can refer to.
@@ -79,11 +79,10 @@ class Scope:
 
     @property
     def in_utc(self) -> bool:
-        """Whether the time zone of the Spark session is UTC, as it is in DuckDB."""
         return is_utc(self.zone)
 
     def found(self, node: Node) -> tuple[Side, str, list[str]]:
-        """Resolve a column reference in an expression to a row, a column and nested fields.
+        """Find the row and the column that an expression refers to.
 
         Args:
             node: The column reference in the syntax tree.
@@ -147,7 +146,7 @@ class _Writer:
         self._scope = scope
 
     def written(self, node: Node) -> Node:
-        """Translate an expression to DuckDB, or raise ExpressionError if its meaning may differ."""
+        """Translate an expression to DuckDB, or raise ExpressionError for an uncertain meaning."""
         form = type(node)
         if form is exp.Column:
             return self._column(node)
@@ -276,7 +275,7 @@ class _Writer:
             )
 
     def _clocks(self, node: Node) -> set[str]:
-        """Return the kinds of dates and times that an expression uses: 'date', 'zoned', 'without zone'."""
+        """Return the kinds of dates and times that an expression uses, such as 'date'."""
         found = set()
         for part in node.find_all(exp.Column, exp.Cast):
             if isinstance(part, exp.Cast):
@@ -290,7 +289,7 @@ class _Writer:
         return found - {""}
 
     def _require_times(self, node: Node) -> None:
-        """Reject comparisons of a timestamp with a value without time zone, unless the session uses UTC.
+        """Reject comparisons of a timestamp with a value without time zone.
 
         Such a value is a string, a date or a timestamp without time zone. Spark interprets it in the session's time
         zone, and DuckDB in UTC.
@@ -322,7 +321,6 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def schema_of_frame(frame: Any) -> pa.Schema:
-    """Convert the schema of a Spark DataFrame to Arrow, with type null for unsupported columns."""
     fields = []
     for field in frame.schema.fields:
         try:

@@ -1,4 +1,4 @@
-"""Execution of queries in `hoodoo.sql` by Spark, with the newest snapshot of each hoodoo table.
+"""Spark SQL queries on the newest snapshots of hoodoo tables.
 
 Each hoodoo table in a statement becomes its own DataFrame. WHERE conditions that the scan evaluates like Spark are
 pushed down. Spark evaluates all conditions again. All references to one path in a statement use the same snapshot.
@@ -17,7 +17,7 @@ from sqlglot import exp
 from hoodoo.errors import PredicateError
 from hoodoo.readers.predicate import text as grammar
 from hoodoo.readers.predicate.tree import And, Compare, In, Not, Or, Predicate
-from hoodoo.spark.sql_text import Node, Reference, Statement, read, references, replaced
+from hoodoo.spark.sql_text import Node, Reference, Statement, read, references, with_placeholders
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
@@ -38,17 +38,15 @@ def names_of(spark: SparkSession) -> dict[str, str]:
 
 
 def zone_of(spark: SparkSession) -> str:
-    """Return the time zone setting of a Spark session."""
     return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 def is_utc(zone: str) -> bool:
-    """Return whether a time zone setting of Spark means UTC."""
     return zone.upper() in _UTC
 
 
 def frame_of(spark: SparkSession, text: str) -> DataFrame:
-    """Create a DataFrame from a Spark SQL query that may refer to hoodoo tables.
+    """Create a DataFrame from a Spark SQL query on hoodoo tables.
 
     Args:
         spark: The session.
@@ -58,7 +56,7 @@ def frame_of(spark: SparkSession, text: str) -> DataFrame:
 
 
 def query(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Pass a parsed statement to Spark SQL, with a DataFrame in place of each hoodoo table.
+    """Run a statement with Spark SQL, reading hoodoo tables as DataFrames.
 
     Args:
         spark: The session.
@@ -73,12 +71,12 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
         return spark.sql(statement.text)
     planner = _Planner(spark)
     frames: dict[str, Any] = {f"hoodoo_{index}": planner.frame(one) for index, one in enumerate(found)}
-    template = replaced(statement, found, lambda index: f"hoodoo_{index}")
+    template = with_placeholders(statement, found, lambda index: f"hoodoo_{index}")
     return spark.sql(template, **frames)
 
 
-def show_newest(spark: SparkSession, path: str) -> None:
-    """Refresh the temporary views of a table in this session, so that they read its newest snapshot.
+def refresh_temporary_views(spark: SparkSession, path: str) -> None:
+    """Refresh the temporary views of a table to show its newest snapshot.
 
     CREATE TABLE name ... LOCATION 'path' creates such a view.
 
@@ -92,7 +90,7 @@ def show_newest(spark: SparkSession, path: str) -> None:
 
 
 class _Planner:
-    """Creator of the DataFrames for the hoodoo tables of one statement.
+    """Creator of the DataFrames for the tables of one statement.
 
     All references to one path use the same snapshot.
     """
@@ -116,11 +114,11 @@ class _Planner:
             return ""
         if self._in_utc is None:
             self._in_utc = is_utc(zone_of(self._spark))
-        return pushed(reference.node, schema, self._in_utc)
+        return pushable_conditions(reference.node, schema, self._in_utc)
 
 
-def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
-    """Return the WHERE conditions of a query that a table scan can evaluate.
+def pushable_conditions(node: Node, schema: pa.Schema, in_utc: bool) -> str:
+    """Return the WHERE conditions that a table scan can evaluate.
 
     They have the syntax of `where`. The scan may return more rows than Spark keeps, but never fewer.
 
@@ -138,7 +136,7 @@ def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """Table in a FROM clause whose scan can apply the WHERE conditions of the query.
+    """Table in a FROM clause, with conditions that its scan can apply.
 
     Attributes:
         alias: The name that qualifies the columns of the table, in lower case.
@@ -201,7 +199,7 @@ def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> st
 
 
 def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
-    """Return whether the literals in a condition have the same meaning in Spark SQL and in a table scan.
+    """Return whether literals mean the same in Spark SQL and in a scan.
 
     Spark compares a number with a string as floats, and interprets times without a zone in the session's time zone.
     """
@@ -217,7 +215,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
 
 
 def _keeps_enough(tree: Predicate) -> bool:
-    """Return whether a scan with this condition returns every row that Spark would keep.
+    """Return whether a scan returns every row that Spark would keep.
 
     Spark sorts NaN above all numbers.
     """

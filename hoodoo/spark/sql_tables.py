@@ -1,4 +1,4 @@
-"""Execution of CREATE TABLE, ALTER TABLE and DESCRIBE in `hoodoo.sql`, by calls of table methods.
+"""Spark SQL statements that create, change or describe tables.
 
 Spark itself parses types and defaults.
 """
@@ -17,7 +17,7 @@ from hoodoo.errors import OptionError, SchemaError, TableNotFound
 from hoodoo.format.transforms import Transform, transform_of
 from hoodoo.redact import printable
 from hoodoo.spark.sql_reading import frame_of
-from hoodoo.spark.sql_text import Node, Statement, refusal, unreadable
+from hoodoo.spark.sql_text import Node, Statement, unparsable_sql, unsupported_sql
 from hoodoo.spark.sql_writes import Target
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
@@ -58,16 +58,16 @@ def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
 
 
 def query_begins_after(statement: Statement) -> int:
-    """Return the index of the last token before the SELECT of a CREATE TABLE or CREATE VIEW statement."""
+    """Return the index of the last token before the query of a CREATE statement."""
     words = statement.names("AS") or [index - 1 for index in statement.names("SELECT")]
     if not words:
-        raise unreadable(statement)
+        raise unparsable_sql(statement)
     return words[0]
 
 
 # ---- CREATE TABLE
-def created(spark: SparkSession, statement: Statement, path: str | None) -> tuple[Table, str, str]:
-    """Run a CREATE TABLE statement, and insert the rows of its query, if it has one.
+def create_table(spark: SparkSession, statement: Statement, path: str | None) -> tuple[Table, str, str]:
+    """Run a CREATE TABLE statement, and insert the rows of its query.
 
     Args:
         spark: The session.
@@ -86,7 +86,9 @@ def created(spark: SparkSession, statement: Statement, path: str | None) -> tupl
     declared = list(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if tree.args.get("replace"):
-        raise refusal("CREATE OR REPLACE TABLE", "Delete the folder of the old table first, or write to the table.")
+        raise unsupported_sql(
+            "CREATE OR REPLACE TABLE", "Delete the folder of the old table first, or write to the table."
+        )
     location, given = _properties(tree)
     name = "" if path else node.name
     if bool(path) == bool(location) or node.db and not path:
@@ -128,12 +130,14 @@ def _query_of(spark: SparkSession, statement: Statement) -> Any:
 def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
     for node in declared:
         if not isinstance(node, exp.ColumnDef) or node.args.get("kind") is None:
-            raise refusal(printable(node.sql("spark")), "A column needs a name, a type and optionally NOT NULL.")
+            raise unsupported_sql(
+                printable(node.sql("spark")), "A column needs a name, a type and optionally NOT NULL."
+            )
         kinds = [one.args["kind"] for one in node.args.get("constraints") or []]
         required = any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
         for kind in kinds:
             if not isinstance(kind, exp.NotNullColumnConstraint) or kind.args.get("allow_null"):
-                raise refusal(
+                raise unsupported_sql(
                     f"{printable(kind.sql('spark'))} of column {node.name}",
                     "CREATE TABLE accepts names, types and NOT NULL. ALTER TABLE ... ADD COLUMN also accepts a "
                     "DEFAULT.",
@@ -142,7 +146,7 @@ def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
 
 
 def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
-    """Extract the location and the arguments of `hoodoo.create` from the clauses of a CREATE TABLE statement."""
+    """Return the arguments of `hoodoo.create` from the clauses of CREATE TABLE."""
     location, found = "", dict[str, Any]()
     for one in tree.args["properties"].expressions if tree.args.get("properties") else []:
         if isinstance(one, exp.LocationProperty):
@@ -157,7 +161,7 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
         elif type(one) is exp.Property:
             found |= _table_property(one)
         else:
-            raise refusal(
+            raise unsupported_sql(
                 f"{printable(one.sql('spark'))} of CREATE TABLE",
                 "Use columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
             )
@@ -169,7 +173,7 @@ def _column_or_transform(node: Node) -> str | Transform:
         return str(node.name)
     text = node.sql("spark")
     if (said := _TRANSFORM.fullmatch(text)) is None:
-        raise refusal(
+        raise unsupported_sql(
             f"PARTITIONED BY {printable(text)}",
             "Use columns, years(c), months(c), days(c), hours(c), bucket(n, c) and truncate(n, c).",
         )
@@ -215,8 +219,8 @@ def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bo
     return target.table.alter([one for node in actions for one in _alterations(spark, node, schema)], rewrite=rewrite)
 
 
-def moved(statement: Statement, target: Target) -> Any:
-    """Run an ALTER TABLE ... ALTER COLUMN ... FIRST or AFTER statement, which sqlglot cannot parse.
+def move_column(statement: Statement, target: Target) -> Any:
+    """Run an ALTER TABLE statement that moves a column.
 
     Args:
         statement: The statement.
@@ -235,7 +239,7 @@ def moved(statement: Statement, target: Target) -> Any:
         if words[at + 1 : at + 2] == ["AFTER"] and len(words) == at + 3:
             name, after = (_known(rest[index].text, target.table.schema) for index in (at, at + 2))
             return target.table.alter([MoveColumn(name, after, False)])
-    raise refusal("this form of ALTER TABLE", f"Use {_KNOWN}.")
+    raise unsupported_sql("this form of ALTER TABLE", f"Use {_KNOWN}.")
 
 
 def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator[Alteration]:
@@ -263,7 +267,7 @@ def _added(spark: SparkSession, node: Node, schema: pa.Schema) -> AddColumn:
     for one in node.args.get("constraints") or []:
         said = one.args["kind"]
         if not isinstance(said, exp.DefaultColumnConstraint):
-            raise refusal(
+            raise unsupported_sql(
                 f"{printable(said.sql('spark'))} of a new column", "Use a name, a type, DEFAULT, FIRST and AFTER."
             )
         default = _constant(spark, said.this, kind)
@@ -279,7 +283,7 @@ def _constant(spark: SparkSession, node: Node, kind: pa.DataType) -> Any:
 
 
 def _unknown(node: Node) -> OptionError:
-    return refusal(f"{printable(node.sql('spark'))} of ALTER TABLE", f"Use {_KNOWN}.")
+    return unsupported_sql(f"{printable(node.sql('spark'))} of ALTER TABLE", f"Use {_KNOWN}.")
 
 
 def _path(node: Node, schema: pa.Schema) -> str:
@@ -305,7 +309,7 @@ def _parts(node: Node) -> list[str]:
 
 
 # ---- DESCRIBE
-def described(table: Table, extended: bool = False) -> pa.Table:
+def describe_columns(table: Table, extended: bool = False) -> pa.Table:
     """Return the name, type and comment of each column, as DESCRIBE shows them.
 
     Args:

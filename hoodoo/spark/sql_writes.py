@@ -1,4 +1,4 @@
-"""Execution of MERGE, UPDATE, DELETE and INSERT in `hoodoo.sql`, by calls of table methods.
+"""Spark SQL statements that write to hoodoo tables.
 
 Spark provides the new rows. DuckDB evaluates the expressions on stored rows, in the processes that read them.
 """
@@ -18,7 +18,7 @@ from hoodoo.nearest import hint
 from hoodoo.redact import printable
 from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
 from hoodoo.spark.sql_reading import frame_of, zone_of
-from hoodoo.spark.sql_text import Node, Statement, TokenType, refusal
+from hoodoo.spark.sql_text import Node, Statement, TokenType, unsupported_sql
 from hoodoo.table import Table
 from hoodoo.table.merging import Merge
 from hoodoo.table.results import WriteResult
@@ -45,12 +45,12 @@ class Target:
 
     @property
     def alias(self) -> str:
-        """The name that qualifies the columns of the table in the statement, in lower case, or ''."""
+        """The lower-case name that qualifies the table's columns in the statement, or ''."""
         return str(self.node.alias or ("" if self.node.db else self.node.name)).lower()
 
 
 def counts_of(result: WriteResult) -> pa.Table:
-    """Convert the result of a write to an Arrow table with one row, which `hoodoo.sql` returns."""
+    """Convert the result of a write to the row that `hoodoo.sql` returns."""
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 
@@ -69,7 +69,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     """
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
-        raise refusal("UPDATE ... FROM", "Use MERGE INTO, which can read another table.")
+        raise unsupported_sql("UPDATE ... FROM", "Use MERGE INTO, which can read another table.")
     _require_nothing_else(statement, "UPDATE", ("this", "expressions", "where"))
     _require_alike(statement)
     row = Side(target.alias, "", target.table.schema)
@@ -105,7 +105,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
     more += [name for name, value in tree.this.args.items() if value and name not in ("this", "db", "catalog", "alias")]
     if more:
         clauses = ", ".join(name.strip("_").upper() for name in more)
-        raise refusal(
+        raise unsupported_sql(
             f"{what} with {clauses}",
             f"{what} accepts a table, an alias and WHERE. To use other rows or tables, write MERGE INTO with a "
             "source that returns the keys to change.",
@@ -113,7 +113,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
 
 
 def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run an INSERT statement on a hoodoo table, and reject existing and duplicate keys.
+    """Run an INSERT statement, and reject existing and duplicate keys.
 
     Args:
         spark: The session.
@@ -127,13 +127,13 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     """
     tree, table = statement.tree, target.table
     if tree.args.get("overwrite") or tree.args.get("where"):
-        raise refusal(
+        raise unsupported_sql(
             "INSERT OVERWRITE",
             "The statement is ambiguous, because it could replace the table or some partitions. Use "
             "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows.",
         )
     if target.node.args.get("partition"):
-        raise refusal("INSERT ... PARTITION", "Write partition columns as ordinary columns with values.")
+        raise unsupported_sql("INSERT ... PARTITION", "Write partition columns as ordinary columns with values.")
     listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
     by_name = bool(tree.args.get("by_name"))
     frame = frame_of(
@@ -221,12 +221,12 @@ class _Clause:
             else:
                 merging.when_matched_delete(where)
         else:
-            raise refusal(f"the clause {printable(self.when.sql('spark'))}", "Use UPDATE, DELETE or INSERT.")
+            raise unsupported_sql(f"the clause {printable(self.when.sql('spark'))}", "Use UPDATE, DELETE or INSERT.")
 
     def _update(self, merging: Merge, then: Node, where: str | None) -> None:
         if any(isinstance(part, exp.Star) for part in then.expressions):
             if self._by_source:
-                raise refusal("UPDATE SET * without a source row", "Name the columns and their values.")
+                raise unsupported_sql("UPDATE SET * without a source row", "Name the columns and their values.")
             merging.when_matched_update_all(where)
             return
         values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
@@ -283,7 +283,7 @@ def _is_column(node: Node, name: str, scope: Scope) -> bool:
 
 
 def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
-    """Translate the assignments of a SET clause to DuckDB expressions, by column of the table.
+    """Translate the assignments of a SET clause to DuckDB expressions.
 
     Args:
         parts: The assignments in the syntax tree.
@@ -305,7 +305,9 @@ def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope:
                 )
             names = names[1:]
         if len(names) > 1:
-            raise refusal(f"SET {'.'.join(names)}", "A single struct field cannot be set. Set the whole column.")
+            raise unsupported_sql(
+                f"SET {'.'.join(names)}", "A single struct field cannot be set. Set the whole column."
+            )
         name = _column(names[0], row.schema)
         if name in found:
             raise ColumnError(f"SET names column {name!r} more than once.", column=name)
@@ -319,7 +321,7 @@ def _where(tree: Node, scope: Scope) -> str | None:
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
-    """Raise OptionError unless the ON condition of a MERGE is the equality of all key and partition columns.
+    """Raise OptionError unless a MERGE compares all key and partition columns.
 
     Derived partition columns are optional.
     """
@@ -382,17 +384,17 @@ def _last_token_before_query(statement: Statement, target: Target, listed: Seque
 
 
 def _require_alike(statement: Statement) -> None:
-    """Raise OptionError if DuckDB would evaluate string literals or TRY_CAST of a statement differently than Spark.
+    """Raise OptionError if Spark and DuckDB would evaluate a statement differently.
 
     sqlglot may parse such string literals differently. It does not distinguish TRY_CAST from CAST, which raises an
     error instead of returning null.
     """
-    if texts := statement.unlike_texts():
-        raise refusal(
+    if texts := statement.ambiguous_string_literals():
+        raise unsupported_sql(
             f"the string {printable(texts[0])} in an expression that DuckDB evaluates",
             r"Write one string in single quotes, with no escapes except \\, \', \n, \r and \t.",
         )
     words = statement.words
     named: Any = [index for index, word in enumerate(words[:-1]) if word == "TRY_CAST" and words[index + 1] == "("]
     if named:
-        raise refusal("TRY_CAST in an expression that DuckDB evaluates", "Compute it in the source of a MERGE.")
+        raise unsupported_sql("TRY_CAST in an expression that DuckDB evaluates", "Compute it in the source of a MERGE.")

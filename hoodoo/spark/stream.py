@@ -1,4 +1,4 @@
-"""Spark stream reads, whose micro-batches read slots (commits) or file groups of the first snapshot.
+"""Streams of rows and row changes from hoodoo to Spark.
 
 A micro-batch is determined by its two offsets. An offset is a table and a slot. Within the initial snapshot, it also
 contains the number of file groups read so far, in the order of partition and file id. Spark stores offsets in its
@@ -42,7 +42,7 @@ _MUCH = 1 << 62
 
 
 class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader of a Spark stream, `spark.readStream.format("hoodoo")`, which plans and reads micro-batches.
+    """Reader of a Spark stream, `spark.readStream.format("hoodoo")`.
 
     Spark runs it in a separate planner process. Its method `read` runs in tasks.
     """
@@ -87,7 +87,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position.to_json(at.table, at.digest)
 
     def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
-        """Parse an offset of Spark's checkpoint, or raise PositionError if the table does not have its slot."""
+        """Parse a stream position, or raise PositionError if its commit is missing."""
         found = StreamPosition.from_json(offset, head.table)
         if found.slot > head.seq:
             raise PositionError(
@@ -103,11 +103,11 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.options.since or "earliest"
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the newest slot as the end of the query, for the trigger `availableNow`."""
+        """Fix the newest commit as the end of the query."""
         self._target = self._table.cursor.seq
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return a row limit if the options limit the size of a micro-batch, otherwise no limit.
+        """Return the row limit of a micro-batch, if the options set one.
 
         Spark passes it to `latestOffset`, which then applies the limits in the options. Spark itself cannot limit
         commits, and supports only one limit at a time.
@@ -152,7 +152,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found == here else self._offset(found)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the offset of the newest slot, which Spark shows in the progress of the query.
+        """Return the position of the newest commit, which Spark shows as progress.
 
         Returns:
             The offset.
@@ -182,7 +182,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _first_snapshot(self, head: View) -> View:
-        """Return the snapshot that a stream from 'earliest' reads before it reads changes.
+        """Return the snapshot that the stream reads before it reads changes.
 
         This is the newest snapshot, or the oldest readable one if the stream reads commit by commit.
         """
@@ -238,14 +238,13 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.options.columns is None else list(self.options.columns)
 
     def _before_first_change(self, head: View, after: int, up_to: int) -> int:
-        """Move the start of a range forward, to the last slot before the first commit that changed rows.
+        """Move the start of a range past commits that changed no rows.
 
-        This slot has the same rows as slot `after`, and stays readable for longer.
+        The returned commit has the same rows as commit `after`, and stays readable for longer.
         """
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
-        """Read the changes between two slots (commit numbers) with the table's current columns."""
         handle, options = self._table.handle, self.options
         newest = handle.look()
         seen = newest._replace(view=newest.history.view(until))
@@ -262,7 +261,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
-        """Read rows of a snapshot in the same format as the later changes of the stream."""
+        """Read a snapshot in the format of the stream's later changes."""
         history, options = self._table.handle.history, self.options
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
@@ -283,7 +282,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """Return the snapshot at a slot (commit number), if it is still readable.
+        """Return the snapshot at a commit, if it is still readable.
 
         Raises:
             SnapshotExpired: The snapshot is neither readable nor protected.
@@ -309,7 +308,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 old.release()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Release the lease on the initial snapshot once it is read completely, and advance the consumer.
+        """Release the initial snapshot once it is read, and advance the consumer.
 
         Spark calls this method after it has processed all rows up to an offset.
 
@@ -337,7 +336,7 @@ def _weight_of_slot(slot: Slot) -> Weight:
 
 
 def _weight_of_group(group: FileGroup) -> Weight:
-    """Return the number of files and rows of a file group, for the limits of a micro-batch.
+    """Return the number of files and rows of a file group.
 
     The rows of log files are all counted, because the number of rows that they replace is unknown.
     """

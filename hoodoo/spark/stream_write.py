@@ -1,4 +1,4 @@
-"""Stream writer for `writeStream.format("hoodoo")`, which commits each micro-batch exactly once.
+"""Stream writes with `writeStream.format("hoodoo")`.
 
 Spark creates one writer for planning a micro-batch and another one for its commit, so the messages of tasks contain the
 job description. Spark passes the batch number to a writer, but not the query id, which is read from the checkpoint. The

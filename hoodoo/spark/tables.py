@@ -1,4 +1,4 @@
-"""SQL table functions `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`.
+"""SQL table functions `hoodoo_timeline` and `hoodoo_changes`.
 
 Each function runs as one task, so read large ranges through the data source instead. The timeline always has the same
 columns, so `hoodoo_timeline` is an Arrow table function. The columns of changes depend on the table, and Spark only
@@ -19,7 +19,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from hoodoo.engine.spark_types import spark_ddl
 from hoodoo.errors import OptionError
-from hoodoo.spark.parts import ReadPart, parts_of, read, rows_of, slots_read
+from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, parts_of, read, rows_of
 from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.timeline.timeline_listing import Entry
 
@@ -53,7 +53,7 @@ class _Timeline:
 
 @dataclass
 class _Range(AnalyzeResult):
-    """Columns and Spark partitions of a `hoodoo_changes` call, fixed when Spark analyzes the query."""
+    """Columns and partitions of a `hoodoo_changes` call."""
 
     parts: tuple[ReadPart, ...] = ()
 
@@ -92,7 +92,7 @@ class _Changes:
         options = ReadOptions.of({"mode": CHANGES, **texts})
         table = options.open()
         rows = rows_of(table, options)
-        parts = parts_of(rows, table, slots_read(table, options, rows.cursor.seq))
+        parts = parts_of(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq))
         return _Range(from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), parts=tuple(parts))
 
     def rows(self, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:

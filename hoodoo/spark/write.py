@@ -1,4 +1,4 @@
-"""Batch writer for `df.write.format("hoodoo")`, whose tasks stage rows for a single commit.
+"""Batch writes with `df.write.format("hoodoo")`.
 
 Spark starts this process next to the driver, without a session. It loads a small batch into memory as a whole. For a
 large batch, it loads the rows of a few file groups at a time. `table.upsert(df)` is faster for large batches, because
@@ -30,7 +30,7 @@ from hoodoo.writers.staging import staged
 
 @dataclass(frozen=True)
 class Job:
-    """Description of a Spark write, which its tasks and its commit share.
+    """Spark write, as described to its tasks and its commit.
 
     Attributes:
         options: The write options.
@@ -63,7 +63,7 @@ class Job:
         return staged.prepare_task(self.preparing, rows)
 
     def commit(self, rows: Iterable[staged.TaskRows], transaction: ApplicationVersion | None) -> None:
-        """Merge the rows of all tasks into the table in one commit, then delete the staged files.
+        """Write the rows of all tasks in one commit, then delete staged files.
 
         Args:
             rows: The staged rows of each task.
@@ -92,7 +92,6 @@ class Job:
             self.discard()
 
     def discard(self) -> None:
-        """Delete the staged files of all tasks of this write."""
         staged.discard(self.preparing.store, self.preparing.folder)
 
     def _arguments(self, transaction: ApplicationVersion | None) -> dict[str, Any]:
@@ -117,7 +116,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
-    """Check a Spark batch write, and describe it for its tasks and its commit.
+    """Check a Spark batch write, and describe it for its tasks.
 
     Args:
         options: The options by name, as passed by Spark.

@@ -17,7 +17,7 @@ import sqlglot
 import hoodoo
 from hoodoo.readers.predicate import sql
 from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
-from hoodoo.spark.sql_reading import pushed
+from hoodoo.spark.sql_reading import pushable_conditions
 from hoodoo.spark.sql_text import read, references
 
 NOW = dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc)
@@ -417,14 +417,14 @@ PUSHED = {
 @pytest.mark.parametrize("text", PUSHED)
 def test_conditions_go_along_to_a_scan_where_no_row_is_lost_by_it(text: str) -> None:
     [one] = references(read(text.format(t="hoodoo.`/p`")), {})
-    given = pushed(one.node, PUSHED_SCHEMA, True)
+    given = pushable_conditions(one.node, PUSHED_SCHEMA, True)
     assert PUSHED[text] in given and bool(given) == bool(PUSHED[text])
 
 
 def test_times_go_along_where_the_session_means_utc_by_them() -> None:
     [one] = references(read("SELECT * FROM hoodoo.`/p` WHERE ts > '2026-01-01' AND id = 1"), {})
-    assert "ts" in pushed(one.node, PUSHED_SCHEMA, True)
-    assert pushed(one.node, PUSHED_SCHEMA, False) == '("Id" = 1)'
+    assert "ts" in pushable_conditions(one.node, PUSHED_SCHEMA, True)
+    assert pushable_conditions(one.node, PUSHED_SCHEMA, False) == '("Id" = 1)'
 
 
 def test_a_query_gives_what_spark_gives_of_the_rows_whatever_goes_along(spark: Any, table: hoodoo.Table) -> None:

@@ -1,1 +1,1 @@
-"""Command line `hoodoo`: argument parsing, implementation of the commands, and output."""
+"""Command line `hoodoo`."""

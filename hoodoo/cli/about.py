@@ -1,4 +1,4 @@
-"""Commands `hoodoo info`, which describes a table, and `hoodoo options`, which shows and sets table options."""
+"""Commands `hoodoo info` and `hoodoo options`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoodoo.timeline.properties.table_options import Options
 
 
 def about(table: Table) -> dict[str, Any]:
-    """Return the description of a table that `hoodoo create` and `hoodoo info` show, as fields by name."""
+    """Return the description of a table as fields by name."""
     return {
         "path": table.path,
         "name": table.name,
@@ -31,7 +31,7 @@ def about(table: Table) -> dict[str, Any]:
 
 
 def info(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo info PATH`, which shows the key, columns and size of a table, and due services."""
+    """Run `hoodoo info PATH`, which describes a table."""
     scan = table.scan()
     with out.working("counting rows"):
         rows = scan.count()
@@ -62,7 +62,7 @@ def _service_advice(table: Table) -> list[str]:
 
 
 def options(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo options PATH [NAME=VALUE ...]`: set the given table options, then show them."""
+    """Run `hoodoo options PATH`, which sets and shows table options."""
     named = [name for name, _ in given.settings]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise OptionError(f"Option {printable(twice)} is given twice. Give it once.", option=twice)

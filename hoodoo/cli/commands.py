@@ -1,4 +1,4 @@
-"""Implementation of the commands: each calls the public API with its arguments, and shows the result with `Out`."""
+"""Implementation of the commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ _log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run a command with its parsed arguments, and return the exit code."""
     out = Out(given.json)
     log_to(sys.stderr, logging.WARNING, given.json)
     try:
@@ -131,7 +130,7 @@ def _warnings_logged() -> Iterator[None]:
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = (), file: str = "") -> pa.Table:
-    """Read the rows of a file, and parse text values with the column types of the table.
+    """Read the rows of a file with the column types of a table.
 
     Args:
         given: The parsed command line.
@@ -378,8 +377,8 @@ def _sql(given: argparse.Namespace, out: Out) -> None:
     read_commands.sql(given, out, lambda path: _open(given, path))
 
 
-def _of_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out], int]:
-    """Create a command for several tables from a function that is imported when the command runs."""
+def _command_for_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out], int]:
+    """Create a command for several tables."""
 
     def run(given: argparse.Namespace, out: Out) -> int:
         paths = table_paths(given.paths, _storage(given))
@@ -390,7 +389,7 @@ def _of_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out]
 
 
 def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
-    """Create a command for one table from a function that is imported when the command runs.
+    """Create a command for one table.
 
     The command opens the table for the function. It first raises CallError if the name of the output file is invalid.
     """
@@ -432,8 +431,8 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "files": _of("read_commands", "files"),
     "compact": _of("service_commands", "compact"),
     "cluster": _of("service_commands", "cluster"),
-    "worker": _of_tables("service_commands", "worker"),
-    "services": _of_tables("table_reports", "services"),
+    "worker": _command_for_tables("service_commands", "worker"),
+    "services": _command_for_tables("table_reports", "services"),
     "clean": _of("service_commands", "clean"),
     "expire": _of("service_commands", "expire"),
     "sweep": _of("service_commands", "sweep"),
@@ -443,7 +442,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "archive": _of("service_commands", "archive"),
     "savepoint": _savepoint,
     "restore": _restore,
-    "verify": _of_tables("table_reports", "verify"),
+    "verify": _command_for_tables("table_reports", "verify"),
     "salvage": _salvage,
     "rollback": _rollback,
     "resolve": _resolve,

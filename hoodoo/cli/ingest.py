@@ -1,4 +1,4 @@
-"""Implementation of `hoodoo ingest`, which loads files, Kafka topics or changes of a table into tables."""
+"""Command `hoodoo ingest`, which loads sources into tables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 def run(
     given: argparse.Namespace, out: Out, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None
 ) -> int:
-    """Run `hoodoo ingest SOURCE PATH` or `hoodoo ingest JOBS.toml`, and return the exit code."""
+    """Run `hoodoo ingest`, and return the exit code."""
     _require_one_task(given)
     if given.infer:
         return _infer(given, out, storage)
@@ -62,7 +62,7 @@ def run(
         with _add_job_to_errors(given, number, one):
             jobs.append(_job(one, open_table, storage))
     _require_distinct_jobs(jobs)
-    _require_alone(given, jobs)
+    _require_single_job(given, jobs)
     if given.check:
         try:
             return _check(given, asked, jobs, out)
@@ -90,7 +90,7 @@ def run(
         metrics_of(jobs, given.metrics_port, given.metrics_address),
         out.counting() as count,
     ):
-        measured = out.at_terminal or given.metrics_port is not None
+        measured = out.is_text_at_terminal or given.metrics_port is not None
         began = time.monotonic()
         turns = [
             ScheduledJob(job, given.once, one.poll_seconds, _commit_reporter(job, out, count, began), measured)
@@ -104,7 +104,7 @@ def run(
 
 
 def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
-    """Run `hoodoo ingest --infer`: print the inferred columns of a source to stdout, and its problems to stderr."""
+    """Print the inferred columns of a source, and its problems to stderr."""
     if given.path is not None:
         raise CallError("--infer inspects a source before its table exists. Leave out PATH.", option="infer")
     found = columns_of(_source(given, storage))
@@ -121,7 +121,7 @@ def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | Non
 
 
 def _spark_offsets(jobs: Sequence[Job]) -> int:
-    """Run `hoodoo ingest --as-spark-offsets`: print the position of a job as an option for Spark's Kafka source."""
+    """Print the position of a job as an option for Spark's Kafka source."""
     job = jobs[0]
     if len(jobs) > 1 or not isinstance(job.source, Kafka):
         raise CallError(
@@ -136,7 +136,7 @@ def _exit_code(problem: HoodooError) -> int:
 
 
 def _require_one_task(given: argparse.Namespace) -> None:
-    """Raise CallError if the command line combines options such as --check and --reset, which exclude each other."""
+    """Raise CallError if the command line combines exclusive options."""
     tasks = {
         "--infer": given.infer,
         "--check": given.check,
@@ -149,8 +149,8 @@ def _require_one_task(given: argparse.Namespace) -> None:
         raise CallError(f"{chosen[0]} and {chosen[1]} cannot be combined. Run two commands.", option=chosen[1])
 
 
-def _require_alone(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
-    """Raise CallError if --reset or --continue is used with several jobs, or --reset without --expect-number."""
+def _require_single_job(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
+    """Raise CallError if several jobs use an option for one job."""
     if len(jobs) > 1 and (given.reset is not None or given.other is not None):
         raise CallError("--reset and --continue apply to a single job. Name its SOURCE and PATH.", option="reset")
     if (given.reset is None) != (given.expect_number is None):
@@ -183,7 +183,7 @@ def _add_job_to_errors(given: argparse.Namespace, number: int, job: argparse.Nam
 
 
 def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
-    """Run `hoodoo ingest --check`, and return exit code 1 if a row would be bad."""
+    """Check the rows of all jobs, and return exit code 1 for bad rows."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
         with _add_job_to_errors(given, number, one):
@@ -194,7 +194,7 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """Return the final report of a job, plus the amount of unread data as `waiting`.
+    """Return the final report of a job and the amount of unread data.
 
     `waiting` is None if the source is unavailable.
     """
@@ -210,7 +210,7 @@ def _commit_reporter(job: Job, out: Out, count: Callable[[str], None], began: fl
             out.document({"batch": asdict(batch)})
             sys.stdout.flush()
             return
-        if not out.at_terminal:
+        if not out.is_text_at_terminal:
             fields = {"job": job.name, "version": batch.version, "rows": batch.rows, "bad": batch.bad}
             say(logging.INFO, "batch", to=log, **fields, seconds=sum(batch.seconds.values()))
             return
@@ -248,7 +248,7 @@ def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage:
 
 
 def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
-    """Create the source for the argument SOURCE: files, a Kafka topic, or the changes of a table.
+    """Create the source that the command line names.
 
     Raises:
         CallError: An argument does not apply to this kind of source.
@@ -288,7 +288,7 @@ def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -
 
 
 def _registry(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
-    """Return the argument `registry` of a Kafka source as a dict, which is empty without --registry.
+    """Return the schema registry settings of a Kafka source as a dict.
 
     The login comes from the environment variable HOODOO_REGISTRY_AUTH if the URL does not contain it.
 
@@ -312,7 +312,7 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
 
 
 def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise CallError if an argument applies to another kind of source, such as --registry to a folder of files.
+    """Raise CallError if an argument applies to another kind of source.
 
     Args:
         named: The arguments by name.
@@ -329,7 +329,7 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
-    """Return the argument `format` of a source, or {} without --format.
+    """Return the format setting of a source, or {} without one.
 
     Args:
         name: The format, or None.

@@ -1,4 +1,4 @@
-"""Definition of the arguments of `hoodoo ingest`, which are also the keys of a jobs file."""
+"""Arguments of `hoodoo ingest` and keys of a jobs file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ingest(command: Command) -> None:
 
 
 def of_process(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hoodoo ingest` that apply to the whole process, such as --once and --check."""
+    """Add the arguments that apply to the whole process, such as --once."""
     parser.add_argument(
         "--once", action="store_true", help="exit when there is no new data (default: run until SIGTERM or SIGINT)"
     )
@@ -79,7 +79,7 @@ def of_process(parser: argparse.ArgumentParser) -> None:
 
 
 def of_job(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hoodoo ingest` that apply to a single job, such as --name and --format."""
+    """Add the arguments that apply to a single job, such as --name."""
     parser.add_argument(
         "--name", help="name of the job in the table, which stores the position (default: derived from SOURCE)"
     )

@@ -1,4 +1,4 @@
-"""Reading of jobs files, which define several `hoodoo ingest` jobs in TOML.
+"""Jobs files, which define several ingestion jobs in TOML.
 
     [[job]]
     source = "kafka://broker:9092/shop.orders"
@@ -38,7 +38,7 @@ class _Parser(WordsParser):
 
 
 def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
-    """Read a jobs file, and parse each job as if it were a command line of `hoodoo ingest`.
+    """Read a jobs file, and parse each job like a command line.
 
     Args:
         given: The parsed command line, whose `source` is the jobs file.

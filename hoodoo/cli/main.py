@@ -1,4 +1,4 @@
-"""Entry point of the command line `hoodoo`, and definition of its commands and arguments.
+"""Entry point of the command line `hoodoo`.
 
 Their implementation is in hoodoo.cli.commands, which is loaded when a command runs, so that --help is fast. Exit codes:
 0 success; 1 an error, or a check that found a problem; 2 an invalid command line; 130 interrupted.
@@ -28,7 +28,7 @@ _ROWS_FILE = (
 
 
 class _Help(argparse.HelpFormatter):
-    """Help formatter that does not wrap example lines, so that they can be copied."""
+    """Help formatter that does not wrap example lines."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_EXAMPLE) else super()._fill_text(text, width, indent)
@@ -39,7 +39,7 @@ def _example(command: str) -> str:
 
 
 def _common(stored: bool) -> WordsParser:
-    """Create a parser with the arguments that all commands share, such as --json.
+    """Create a parser with the arguments of all commands, such as --json.
 
     Args:
         stored: True includes the arguments for S3 storage.
@@ -57,7 +57,7 @@ def _common(stored: bool) -> WordsParser:
 
 
 class _TopParser(WordsParser):
-    """Top-level parser of `hoodoo COMMAND`, whose help lists the commands grouped by task.
+    """Parser of the command line, whose help groups the commands by task.
 
     Attributes:
         summaries: The summary of each command.
@@ -66,7 +66,6 @@ class _TopParser(WordsParser):
     summaries: dict[str, str] = {}
 
     def format_help(self) -> str:
-        """Return the text of `hoodoo --help`."""
         return (
             f"usage: {self.prog} COMMAND ...\n\n{self.description}\n\n{overview(self.summaries)}\n\n"
             f"{self.prog} COMMAND --help shows the arguments of a command.\n{self.prog} --version prints the version.\n"
@@ -273,7 +272,7 @@ def _rows_in(writing: argparse.ArgumentParser, optional: bool = False) -> None:
 
 
 def _batch(writing: argparse.ArgumentParser) -> None:
-    """Add the arguments that `upsert` and `insert` share: repeated keys, new columns, and bad rows."""
+    """Add the arguments that the commands for new rows share."""
     writing.add_argument(
         "--duplicates",
         choices=("newest", "fail"),

@@ -1,4 +1,4 @@
-"""Overview of all commands, grouped by task, for `hoodoo --help`."""
+"""Overview of all commands for `hoodoo --help`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = max(len(name) for names in GROUPS.values() for name in names)
 
 
 def overview(summaries: Mapping[str, str]) -> str:
-    """Format the list of commands for `hoodoo --help`: one line for each command, below the name of its group.
+    """Format the list of commands for `hoodoo --help`.
 
     Args:
         summaries: The summary of each command. Only the part before the first semicolon is shown.

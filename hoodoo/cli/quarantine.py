@@ -1,4 +1,4 @@
-"""Command `hoodoo quarantine`, which lists, shows, replays and drops the bad rows in the quarantine of a table."""
+"""Command `hoodoo quarantine`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.table import Table
 
 
 def run(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """Run `hoodoo quarantine list|show|replay|drop PATH [POSITION ...]`, and return the exit code."""
+    """Run `hoodoo quarantine`, and return the exit code."""
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
         raise CallError(f"{given.action} needs a POSITION. `hoodoo quarantine list {given.path}` shows the positions.")
@@ -45,7 +45,7 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
 
 
 def _require_effect(given: argparse.Namespace) -> None:
-    """Raise CallError if the chosen action would ignore an argument, such as `replay` with --state."""
+    """Raise CallError if the chosen action would ignore an argument."""
     of_action = {"list": ("state",), "replay": ("overwrite", "missing", "time_unit")}.get(given.action, ("positions",))
     for name in ("positions", "state", "overwrite", "missing", "time_unit"):
         if getattr(given, name) and name not in of_action:
@@ -54,7 +54,7 @@ def _require_effect(given: argparse.Namespace) -> None:
 
 
 def verified(table: Table) -> list[Problem]:
-    """Verify the quarantine of a table, and return the problems found, with full file paths.
+    """Verify the quarantine of a table, and return the problems found.
 
     Returns an empty list for a table without a quarantine.
     """

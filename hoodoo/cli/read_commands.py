@@ -1,4 +1,4 @@
-"""Implementation of the commands that read rows, such as `scan` and `changes`, or list commits and files."""
+"""Commands that read rows or list commits and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo scan PATH`: show the rows of a snapshot."""
     found = table.scan(
         given.columns,
         where=given.where,
@@ -36,7 +35,6 @@ def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def sql(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> None:
-    """Run `hoodoo sql QUERY NAME=PATH...`: show the rows of a DuckDB query over tables."""
     named = [name for name, _ in given.tables]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise OptionError(f"Table {printable(twice)} is given twice. Give it once.", option=twice)
@@ -68,7 +66,6 @@ def _query_errors(query: str) -> Iterator[None]:
 
 
 def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo incremental PATH`: show the rows that changed since a position."""
     found = table.incremental(
         given.since,
         given.until,
@@ -78,25 +75,22 @@ def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
         deletes=given.deletes,
         names=given.names,
     )
-    _show_and_go_on(given, out, found)
+    _show_with_next_position(given, out, found)
 
 
 def changes(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo changes PATH`: show the inserts, updates and deletes since a position."""
     found = table.changes(
         given.since, given.until, columns=given.columns, where=given.where, versions=given.versions, names=given.names
     )
-    _show_and_go_on(given, out, found)
+    _show_with_next_position(given, out, found)
 
 
 def diff(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo diff PATH A [B]`: show the changes between two snapshots."""
     found = table.diff(given.a, given.b, columns=given.columns, where=given.where, names=given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def get(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo get PATH KEY...`: show the rows with the given keys."""
     found = table.get(
         _keys(given.keys, table), columns=given.columns, as_of=given.as_of, meta=given.meta, names=given.names
     )
@@ -104,7 +98,7 @@ def get(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _keys(given: list[str], table: Table) -> Any:
-    """Parse the KEY arguments of `hoodoo get`, which are plain values or JSON objects."""
+    """Parse keys, which are plain values or JSON objects."""
     if not any(text.startswith("{") for text in given):
         if len(table.key) > 1:
             raise DataError(
@@ -128,7 +122,7 @@ def _keys(given: list[str], table: Table) -> Any:
 
 
 def duplicates(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """Run `hoodoo duplicates PATH`, and return exit code 1 if a key has more than one row."""
+    """Run `hoodoo duplicates`, and return exit code 1 if keys repeat."""
     with out.working("reading the keys of the whole table"):
         found = table.inspect.duplicates(given.as_of)
     _show(given, out, found.schema, found.to_batches(), table.cursor)
@@ -148,7 +142,6 @@ _TIMELINE_WIDE = (
 
 
 def history(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo history PATH`: list the commits that changed rows."""
     commits = table.history(given.newest)
     if out.machine or given.wide:
         found = [{**asdict(one), "completed": one.completed.isoformat(timespec="milliseconds")} for one in commits]
@@ -170,8 +163,8 @@ def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
-    """Show changed rows, and the position for the next --since if no row was left out."""
+def _show_with_next_position(given: argparse.Namespace, out: Out, found: Rows) -> None:
+    """Show changed rows, and the position for the next read."""
     whole = _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output and whole:
         out.note(f"next --since {found.cursor}")
@@ -186,7 +179,7 @@ def _show(
     batches: Iterable[pa.RecordBatch],
     cursor: hoodoo.Cursor | None = None,
 ) -> bool:
-    """Show rows or write them to --output, and return True if no row was left out."""
+    """Show or write rows, and return True if the output is complete."""
     limit = given.limit
     if limit is None and not (given.output or out.machine or out.piped):
         limit = ROWS_SHOWN
@@ -204,7 +197,7 @@ def _show(
 
 
 class _First:
-    """Iterator over batches that stops after `limit` rows, and then sets `whole` to False."""
+    """Iterator over batches that stops after a number of rows."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> None:
         self._batches, self._limit, self.whole = batches, limit, True
@@ -221,7 +214,6 @@ class _First:
 
 
 def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo timeline PATH`: list all instants."""
     entries = table.inspect.timeline(given.newest)
     if out.machine or given.wide:
         out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
@@ -231,7 +223,6 @@ def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def files(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo files PATH`: list the file groups of a snapshot."""
     found = table.inspect.files(given.as_of).to_pylist()
     names = list(found[0]) if found else []
     if out.machine or given.wide:

@@ -1,4 +1,4 @@
-"""Commands `hoodoo schema` and `hoodoo alter`, which show and change the columns of a table."""
+"""Commands `hoodoo schema` and `hoodoo alter`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from hoodoo.timeline.columns.no_default import NO_DEFAULT
 
 
 def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo schema PATH [--at POSITION] [--history]`: show the columns of a table, or all its schemas."""
     if given.history:
         listed = [
             {"schema": one.id, "slot": one.cursor.seq, "cursor": str(one.cursor), "changes": "; ".join(one.changes)}
@@ -34,7 +33,6 @@ def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo alter PATH add|drop|rename|widen|retype|move|nullable|rewrite ...`: change a column."""
     alterations = [] if given.change == "rewrite" else [_alteration(given)]
     with out.working(f"changing {given.name}" if alterations else "rewriting"):
         done = table.alter(alterations, rewrite=given.rewrite)

@@ -1,4 +1,4 @@
-"""Definition of the arguments of maintenance commands: table services, repair, exports, savepoints and restore.
+"""Arguments of maintenance commands.
 
 The implementation is in hoodoo.cli.service_commands and hoodoo.cli.commands.
 """
@@ -15,7 +15,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 class _AllServices:
-    """Names of all table services, which are loaded when they are first used."""
+    """Names of all table services, loaded on first use."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module("hoodoo.compactor.service_list").SERVICES)
@@ -40,7 +40,7 @@ def _limits(service: argparse.ArgumentParser) -> None:
 
 
 def monitoring(process: argparse.ArgumentParser, level: str | None, default: str) -> None:
-    """Add the arguments for the logs and metrics of a process that runs for a long time.
+    """Add the arguments for logs and metrics of a long-running process.
 
     Args:
         process: The parser of the command.
@@ -85,7 +85,7 @@ def _catalog(entry: argparse.ArgumentParser) -> None:
 
 
 def services(command: Command) -> None:
-    """Define the commands for table services, repair and exports, such as `compact`, `verify` and `export`.
+    """Define the commands for table services, repair and exports.
 
     Args:
         command: Function that adds a command to the parser, see `hoodoo.cli.main.parser`.

@@ -1,4 +1,4 @@
-"""Implementation of the commands that run table services once or as a worker, or export tables."""
+"""Commands that run table services or export tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from hoodoo.writers.context import Context
 
 
 def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo compact PATH`: merge log files into base files."""
     _run(
         out,
         "compacting",
@@ -30,7 +29,6 @@ def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo cluster PATH`: sort rows or merge small files."""
     _run(
         out,
         "clustering",
@@ -40,23 +38,19 @@ def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo sweep PATH`: roll back abandoned writes and delete orphaned files."""
     _run(out, "sweeping", "swept", lambda: table.maintenance.sweep(given.older_than_hours))
 
 
 def clean(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo clean PATH`: delete old files that snapshots within retention do not need."""
     kept = {name: getattr(given, name) for name in ("retain_hours", "retain_commits", "retain_versions")}
     _run(out, "cleaning", "cleaned", lambda: table.maintenance.clean(**kept))
 
 
 def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo expire PATH`: drop partitions without recent writes."""
     _run(out, "dropping old partitions", "expired", lambda: table.maintenance.expire(given.older_than_hours))
 
 
 def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo archive PATH`: delete old slots and move old instants to the history folder."""
     _run(
         out,
         "archiving",
@@ -66,12 +60,10 @@ def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo adopt PATH`: prepare an Apache Hudi table for writes by hoodoo."""
     _run(out, "adopting", "adopted", table.maintenance.adopt)
 
 
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo export PATH`: write Delta or Iceberg metadata."""
     formats = {"delta": given.delta, "iceberg": given.iceberg, "change_feed": given.change_feed}
     versions = {"history": given.history, "iceberg_version": given.iceberg_version}
     how = {"mode": given.mode, "rebuild": given.rebuild, **versions}
@@ -80,7 +72,6 @@ def export(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def register(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo register PATH NAMESPACE.TABLE`: create or update the table's entry in a Hive metastore or Glue."""
     with out.working("registering"):
         done = table.register(given.name, catalog=given.catalog, catalog_properties=dict(given.catalog_property))
     if out.machine:
@@ -154,7 +145,7 @@ def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Tabl
 
 
 def _engine(name: str) -> Any:
-    """Return the engine for `--engine`: None for this process, or a Spark engine.
+    """Return the engine with a name, or None for this process.
 
     The Spark session is a local classic session, or the server in $SPARK_REMOTE.
     """

@@ -1,4 +1,4 @@
-"""Output of commands: rich tables for people, JSON for machines.
+"""Output of commands, for people or as JSON.
 
 The output contains no control characters from user data: tables escape them, and JSON is ASCII. Secrets are redacted.
 """
@@ -29,7 +29,7 @@ ROWS_SHOWN = 20
 
 
 class Out:
-    """Output of a command: JSON for machines, or tables and text for people.
+    """Output of a command, for people or as JSON.
 
     Attributes:
         machine: True (`--json`) writes only JSON to stdout.
@@ -40,16 +40,14 @@ class Out:
 
     @property
     def piped(self) -> bool:
-        """Whether stdout is not a terminal, so that values must not be truncated."""
         return not sys.stdout.isatty()
 
     @property
-    def at_terminal(self) -> bool:
-        """Whether the output goes to a terminal and is not JSON."""
+    def is_text_at_terminal(self) -> bool:
         return not self.machine and sys.stderr.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
-        """Print a single result as a JSON object, or as one line per field."""
+        """Print a single result as JSON, or as one line per field."""
         if self.machine:
             print(json_text(dict(fields)))
             return
@@ -67,7 +65,7 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """Print a list of results, such as commits: as JSON lines, or as a table.
+        """Print a list of results as JSON lines, or as a table.
 
         Args:
             rows: The results, as fields by name.
@@ -184,7 +182,7 @@ class Out:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show an activity indicator labeled `what`, such as 'compacting', while the block runs at a terminal."""
+        """Show an activity indicator at a terminal while a block runs."""
         if self.machine or not sys.stderr.isatty():
             yield
             return
@@ -198,14 +196,14 @@ class Out:
         Yields:
             A function that replaces the text.
         """
-        if not self.at_terminal:
+        if not self.is_text_at_terminal:
             yield lambda text: None
             return
         with console(error=True).status("") as status:
             yield lambda text: status.update(Text(safe(text)))
 
     def failure(self, code: str, message: str) -> None:
-        """Print an error to stderr, with secrets redacted: as a JSON object, or as text."""
+        """Print an error to stderr, without secrets."""
         if self.machine:
             print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
         else:
@@ -214,7 +212,7 @@ class Out:
 
 
 def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> None:
-    """Print rows as plain text for pipes: aligned columns separated by two spaces, without truncation.
+    """Print rows as aligned columns of plain text.
 
     Only the first rows determine the column widths, so memory use is bounded.
     """
@@ -241,7 +239,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Format a field for people, without thousands separators in slot numbers."""
+    """Format a number, without thousands separators for commit numbers."""
     return (
         str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
     )
@@ -255,7 +253,7 @@ def _is_number(kind: Any) -> bool:
 
 # ---- log records
 class _Lines(logging.Formatter):
-    """Log formatter with one line per record: `2026-11-21T15:51:09.690Z INFO event=... key=value`."""
+    """Log formatter with one line per record."""
 
     def format(self, entry: logging.LogRecord) -> str:
         return f"{_moment(entry)} {entry.levelname} {safe(entry.getMessage())}"

@@ -1,4 +1,4 @@
-"""Paths of tables on the command line, including patterns such as 's3://bucket/lake/*'."""
+"""Paths and path patterns of tables on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implementation of the commands `services` and `verify`, which report on one or several tables."""
+"""Commands `hoodoo services` and `hoodoo verify`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class _Report:
 
 
 def services(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo services PATH...`, which shows pending table services, workers and advice."""
     if len(paths) == 1:
         found = open_table(paths[0]).maintenance.services()
         if out.machine:
@@ -106,8 +105,6 @@ def _service_lines(found: Services) -> dict[str, Any]:
 
 
 def verify(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
-    """Run `hoodoo verify PATH...`, which checks the files, slots, keys and index of tables."""
-
     def report(table: Table) -> _Report:
         with out.working(f"reading all files of {table.path}"):
             result = table.verify()

@@ -1,4 +1,4 @@
-"""Command line parser that suggests similar names for unknown commands, arguments and values.
+"""Command line parser that suggests similar names.
 
 The commands are defined in main.py.
 """
@@ -46,7 +46,7 @@ _COMMANDS = {
 
 
 class WordsParser(argparse.ArgumentParser):
-    """Argument parser whose errors suggest a similar name and `--help`, instead of listing all choices.
+    """Argument parser whose errors suggest similar names.
 
     Attributes:
         as_json: True if errors are printed as JSON, as all commands do with `--json`.
@@ -55,7 +55,6 @@ class WordsParser(argparse.ArgumentParser):
     as_json = False
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and an error about the arguments, and exit."""
         if self.as_json:
             self.exit(2, f"{self.prog}: error: {message}\n")
         super().error(message)

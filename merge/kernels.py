@@ -54,7 +54,6 @@ class KeyedChanges:
         return len(self.rows)
 
     def key_hashes(self) -> np.ndarray:
-        """Return the 64-bit hash of each record key, computed on first use."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
     def hashes_at(self, positions: np.ndarray) -> np.ndarray:

@@ -40,8 +40,7 @@ class PendingChanges:
         self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
         self._order = changes.rows.select(order_by).combine_chunks()
 
-    def stays(self, base: pa.Table) -> np.ndarray:
-        """Return a mask of the base rows that no change replaces or deletes."""
+    def mask_of_kept_rows(self, base: pa.Table) -> np.ndarray:
         mask = np.ones(len(base), bool)
         mask[self.meet(base)[0]] = False
         return mask

@@ -97,8 +97,7 @@ class MergePolicy:
         """
         return PendingChanges(changes, self.order_by, rows)
 
-    def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
-        """Return a mask of the incoming rows that replace the stored rows."""
+    def mask_of_winning_rows(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
         return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:

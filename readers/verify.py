@@ -305,7 +305,7 @@ class Verifier:
         # Files that only older snapshots need are checked by existence and size. Files that cleaning may already delete
         # can be missing.
         for entry in view.superseded:
-            needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
+            needed = entry.dropped > view.min_readable or any(map(entry.is_needed_at, view.savepoints.values()))
             if not needed:
                 continue
             readers = f"snapshots from slot {entry.added} to {entry.dropped - 1} need it"

@@ -30,7 +30,7 @@ from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
 from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
-from hoodoo.writers.batches.row_files import compression_of, is_file_name, kind_of
+from hoodoo.writers.batches.row_files import compression_of, has_supported_extension, kind_of
 
 _KINDS = ("json", "csv", "parquet", "avro")
 _BLOCK = 8 << 20  # decoded bytes of a file per block
@@ -129,7 +129,7 @@ class Files(Source):
         self._planned = dict[str, Listed]()
         self._refused = set[str]()
         self._open: tuple[tuple[str, str, int], _FileReader] | None = None
-        if file_format is None and is_file_name(pattern):
+        if file_format is None and has_supported_extension(pattern):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
@@ -430,7 +430,7 @@ class Files(Source):
                 continue
             if not fnmatch.fnmatchcase(file.name, self.pattern):
                 continue
-            if self.format is None and not is_file_name(file.name):
+            if self.format is None and not has_supported_extension(file.name):
                 unknown_formats.append(file.name)
             elif file.changed_ms <= now_ms - settle or not settle:
                 ready.append(file)

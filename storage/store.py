@@ -86,7 +86,7 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        """Yield key and size of the files with a prefix, in order."""
+        """Yield key and size of the files after a key, in order."""
 
     def above(self) -> Iterator[Store]:
         """Yield the stores of the parent folders, nearest first."""
@@ -97,14 +97,14 @@ class Store(ABC):
         return None
 
     def version(self, key: str) -> str:
-        """Return a string that changes with each write of a file."""
+        """Return a string that changes with each write, or '' without a file."""
         try:
             return digest(self.get(key))
         except FileNotFoundError:
             return ""
 
     def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
-        """Yield key and version of the files with a prefix, in order."""
+        """Yield key and version of the files after a key, in order."""
         for key, _ in self.list(prefix, after):
             if version := self.version(key):
                 yield key, version

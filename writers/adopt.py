@@ -61,8 +61,6 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectFile:
-    """Task that inspects a data file of Apache Hudi, and writes its index entry."""
-
     store: Store
     config: TableConfig
     file: DataFile
@@ -190,9 +188,7 @@ def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.
 
 
 @dataclass(frozen=True)
-class CheckKeys:
-    """Task that checks the record keys of a base file of Apache Hudi."""
-
+class CheckRecordKeys:
     store: Store
     config: TableConfig
     file: DataFile
@@ -203,7 +199,7 @@ class CheckKeys:
         require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
 
 
-def _check(task: CheckKeys) -> None:
+def _check(task: CheckRecordKeys) -> None:
     task()
 
 
@@ -213,8 +209,7 @@ class Adopter:
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
 
-    def adopt_table(self) -> None:
-        """Convert all Hudi commits of a table to hoodoo commits."""
+    def adopt_all_commits(self) -> None:
         hudi_history = ExternalHistory(self.store)
         head = hudi_history.head()
         if not head.seq:
@@ -295,7 +290,7 @@ class Adopter:
         _require_known_generator(config)
         index_of(self.store).require_valid_for(group.file_id for group in view.groups())
         files = [group.base.file for group in view.groups() if group.base]
-        self.engine.map(_check, [CheckKeys(self.store, config, file) for file in files])
+        self.engine.map(_check, [CheckRecordKeys(self.store, config, file) for file in files])
 
     def _load_hudi_config(self, hudi_history: ExternalHistory) -> TableConfig:
         config = hoodie_properties.load(self.store)

@@ -119,7 +119,7 @@ class InProcess:
             return replace(
                 proposal,
                 updated=lambda: np.union1d(proposal.updated(), existing_hashes),
-                reads=groups_of(located, exists),
+                reads=file_groups_of_keys(located, exists),
             )
         return self._plan_located_rows(context, batch, located, view, config, bulk, sort)
 
@@ -216,8 +216,7 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
     return exists
 
 
-def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
-    """Return the ids of the file groups that contain the selected keys."""
+def file_groups_of_keys(located: Located, mask: np.ndarray) -> frozenset[str]:
     return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 

@@ -53,7 +53,7 @@ def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[S
     return [
         entry
         for entry in view.superseded
-        if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept_slots))
+        if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.is_needed_at, kept_slots))
     ]
 
 

@@ -27,10 +27,10 @@ def _describe_holders(timeline: TableTimeline, view: View, beyond: Sequence[Supe
     reasons = [
         f"savepoint {name!r} needs them"
         for name, seq in sorted(view.savepoints.items())
-        if any(entry.in_snapshot(seq) for entry in beyond)
+        if any(entry.is_needed_at(seq) for entry in beyond)
     ]
     leased = sorted(leases.held(timeline.store))
-    reasons += [f"a pin holds slot {seq}" for seq in leased if any(entry.in_snapshot(seq) for entry in beyond)]
+    reasons += [f"a pin holds slot {seq}" for seq in leased if any(entry.is_needed_at(seq) for entry in beyond)]
     paths = {entry.path for entry in beyond}
     reasons += [
         f"the open compaction plan {instant} needs them"

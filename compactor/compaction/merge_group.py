@@ -188,7 +188,7 @@ class GroupMerge:
         is_complete = merge is None or not merge.changes.unset
         for batch in self._base_rows(wide):
             if merge is None or is_complete:
-                yield batch.filter(pa.array(merge.stays(batch))) if merge else batch
+                yield batch.filter(pa.array(merge.mask_of_kept_rows(batch))) if merge else batch
             else:
                 yield merge.applied(batch)
         if merge:
@@ -239,7 +239,7 @@ class GroupMerge:
             merge = self.config.merge_policy.apply_streaming(part_changes)
             offset = 0
             for batch in self._base_rows(narrow):
-                is_kept[offset : offset + len(batch)] &= merge.stays(batch)
+                is_kept[offset : offset + len(batch)] &= merge.mask_of_kept_rows(batch)
                 offset += len(batch)
             wins[merge.changes.rows[_ARRIVAL].to_numpy()[merge.live()]] = True
         return is_kept, wins

@@ -210,7 +210,7 @@ class _StateOfServices:
         holders = {f"savepoint {name}": seq for name, seq in self.view.savepoints.items()}
         holders |= {f"pinned slot {seq}": seq for seq in self.leased}
         bytes_by_holder = {
-            name: sum(entry.size for entry in kept_files if entry.in_snapshot(seq)) for name, seq in holders.items()
+            name: sum(entry.size for entry in kept_files if entry.is_needed_at(seq)) for name, seq in holders.items()
         }
         for awaited_consumer in awaited(self.timeline, self.view, self.keep):
             bytes_by_holder[f"consumer {awaited_consumer.name}"] = sum(

@@ -83,15 +83,15 @@ def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
 
 
 def as_partial(source: Source) -> PartialRows:
-    from hoodoo.writers.merging.partial_upsert import PartialInMemory
+    from hoodoo.writers.merging.partial_upsert import PartialRowsInMemory
 
     if isinstance(source, InProcess):
-        return PartialInMemory(source.batch)
-    from hoodoo.writers.staging.staged_merge import PartialStaged
+        return PartialRowsInMemory(source.batch)
+    from hoodoo.writers.staging.staged_merge import PartialRowsStaged
     from hoodoo.writers.staging.staged_rows import StagedSource
 
     assert isinstance(source, StagedSource)
-    return PartialStaged(source)
+    return PartialRowsStaged(source)
 
 
 def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:

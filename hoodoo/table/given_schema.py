@@ -48,7 +48,7 @@ def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | N
     from hoodoo.format.known_types import known_type
     from hoodoo.readers.output import Rows
     from hoodoo.writers.batches.arrow_layouts import plain_type
-    from hoodoo.writers.batches.row_files import is_file_name, schema_in
+    from hoodoo.writers.batches.row_files import has_supported_extension, schema_in
 
     if isinstance(schema, pa.Schema):
         return schema, None
@@ -59,7 +59,7 @@ def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | N
         return found, None
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)
-        return (schema_in(path) if is_file_name(path) else parse_columns(path)), None
+        return (schema_in(path) if has_supported_extension(path) else parse_columns(path)), None
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, type, pa.DataType)) for kind in schema.values()):
         return pa.schema([(name, _arrow_type(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema

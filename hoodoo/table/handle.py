@@ -228,7 +228,7 @@ class TableHandle:
             if not ours.has_commits() and not self.look().view.seq:
                 self._begin()
             elif not ours.has_commits():
-                Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_table()
+                Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_all_commits()
             while ours.has_commits() and (found := unfinished_adoptions(ours)):
                 self._adopt(found[0])
             self.timeline.ready()

@@ -32,7 +32,7 @@ from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
-from hoodoo.writers.merging.merge import InMemory, merge
+from hoodoo.writers.merging.merge import MergeRowsInMemory, merge
 from hoodoo.writers.merging.merge_source import MergeSource, duplicate_source_keys_error, source_rows
 from hoodoo.writers.operations import upsert
 from hoodoo.writers.sources import InProcess
@@ -242,7 +242,7 @@ class Merge:
             with staged_for_merge(context, config, frame) as (context, staged):
                 return self._handle.finished(context, merge(context, staged, partial(clauses, schema), version))
         rows = self._source = _rows_here(self._source, config)  # stored, because a reader can only be read once
-        source = InMemory(MergeSource.of(rows, config))
+        source = MergeRowsInMemory(MergeSource.of(rows, config))
         clauses(rows.schema, config)
         return self._handle.finished(context, merge(context, source, partial(clauses, rows.schema), version))
 

@@ -219,5 +219,5 @@ class SliceTask(Task):
         old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))
         position = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         known = rows.filter(position.is_valid())
-        wins = policy.wins(known, old.take(position.drop_null()))
+        wins = policy.mask_of_winning_rows(known, old.take(position.drop_null()))
         return pa.concat_tables([rows.filter(position.is_null()), known.filter(pa.array(wins))])

@@ -231,7 +231,7 @@ def read_log(
         rolled_back_instants = undone | rolled_back(data)
 
         def counts(instant: str) -> bool:
-            return file.has_block_of(instant) and instant not in rolled_back_instants
+            return file.contains_log_blocks_of(instant) and instant not in rolled_back_instants
 
     try:
         names = resolution.names_of(_columns_to_decode(config, schema).names)

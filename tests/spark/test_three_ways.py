@@ -344,14 +344,14 @@ def test_a_column_that_a_batch_left_out_may_be_dropped_before_its_commit(
     """Its default had been filled in; staged rows forgot that, and the batch was told that it has values for it."""
     made = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("v", pa.string())]), key="id")
     made.alter.add_column("late", pa.int64(), **({} if how else {"default": 5}))
-    prepared = staged.total_prepared_bytes
+    prepared = staged.prepared_size
 
     def meanwhile(collected: Any) -> int:
-        monkeypatch.setattr(staged, "total_prepared_bytes", prepared)
+        monkeypatch.setattr(staged, "prepared_size", prepared)
         hoodoo.open(made.path).alter.drop_column("late")
         return prepared(collected)
 
-    monkeypatch.setattr(staged, "total_prepared_bytes", meanwhile)
+    monkeypatch.setattr(staged, "prepared_size", meanwhile)
     given = pa.table({"id": [1], "v": ["a"]})
     if way == "df.write":
         written(made, given, "upsert", how)

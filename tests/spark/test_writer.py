@@ -37,7 +37,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(staged, "_INLINE_BYTES", 0)
     if request.param == "large":
         monkeypatch.setattr(staged, "IN_PROCESS_BYTES", -1)
-        monkeypatch.delattr(staged, "fetched")
+        monkeypatch.delattr(staged, "load_prepared_rows")
 
 
 def rows(ids: range, ts: int = 1) -> pa.Table:
@@ -129,14 +129,14 @@ def test_a_batch_has_no_limit_and_a_large_one_is_merged_file_group_by_file_group
     """Past 64 MiB it was refused."""
     monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 20_000)
     most = []
-    loaded = staged_rows.LoadStaged.__call__
+    loaded = staged_rows.LoadStagedChanges.__call__
 
     def counted(load: Any) -> Any:
         changes = loaded(load)
         most.append(len(changes.rows))
         return changes
 
-    monkeypatch.setattr(staged_rows.LoadStaged, "__call__", counted)
+    monkeypatch.setattr(staged_rows.LoadStagedChanges, "__call__", counted)
     run(table, *(rows(range(start, start + 1000)) for start in (0, 1000, 2000)))
     assert len(most) == 2 and max(most) == 1500  # a file group of each of the two partitions
     run(table, rows(range(0, 3000, 2), 2), operation="upsert")

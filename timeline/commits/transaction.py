@@ -79,8 +79,6 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    """One attempt at a commit."""
-
     def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
         self.action, self.instant, self.nonce = action, instant, nonce

@@ -131,8 +131,7 @@ def _extra_metadata(slot: Slot) -> dict[str, str]:
     return entries
 
 
-def metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
-    """Encode Hudi's commit metadata for a log file of Hudi's metadata table."""
+def encode_metadata_table_commit(log: DataFile, instant: str, schema_text: str) -> bytes:
     record: dict[str, Any] = {
         "partitionToWriteStats": {log.partition: [_write_stat(log, instant)]},
         "compacted": False,

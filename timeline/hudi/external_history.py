@@ -383,8 +383,6 @@ class Overlay(History):
 
 @dataclass(frozen=True)
 class ExistingSlots:
-    """Search for existing commits before an external commit."""
-
     history: History
 
     def newest_before(self, ms: int) -> int:

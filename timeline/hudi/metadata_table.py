@@ -185,7 +185,7 @@ def append(store: Store, slot: Slot, table: MetadataTable) -> None:
         (_key(Instant(slot.instant, DELTA_COMMIT, State.REQUESTED)), b""),
         (_key(Instant(slot.instant, DELTA_COMMIT, State.INFLIGHT)), b""),
         (_ROOT + path, content),
-        (_key(deltacommit), commit_metadata.metadata_table_commit(log, slot.instant, table.schema)),
+        (_key(deltacommit), commit_metadata.encode_metadata_table_commit(log, slot.instant, table.schema)),
     ):
         with suppress(FileExistsError):  # another process was faster
             store.create(key, data)

@@ -46,8 +46,6 @@ def final_key(slot: Slot) -> str:
 
 
 class RolledBackExternally(Exception):
-    """Commit that another engine rolled back before its publication."""
-
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
         self.slot = slot
@@ -67,8 +65,6 @@ def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
 
 
 class Publisher:
-    """Writer of a table's commits to Hudi's timeline."""
-
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
         self.published, self._backup_restores = 0, 0
@@ -142,7 +138,7 @@ class Publisher:
             self._update_metadata_table(slot, config)
             markers = Deferred(lambda: markers_of(self.store, slot.instant))
             self.history.together([lambda: self._create(final_key(slot), metadata), markers])
-            self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
+            self.history.together([partial(remove_marker_and_empty_folders, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
         # A compaction has the columns of its plan, because it has the instant of the plan, which engines use for time
@@ -202,7 +198,7 @@ class Publisher:
         return {
             entry.path
             for entry in self.history.state(slot.seq - 1).superseded
-            if any(map(entry.in_snapshot, leased_slots))
+            if any(map(entry.is_needed_at, leased_slots))
         }
 
     def _publish_clean(self, slot: Slot, config: TableConfig) -> None:
@@ -293,8 +289,7 @@ def markers_of(store: Store, instant: str) -> list[str]:
     return [key for key, _ in store.list(f"{MARKERS}{instant}/")]
 
 
-def remove_marker(store: Store, key: str) -> None:
-    """Delete a marker file, and then its empty parent folders."""
+def remove_marker_and_empty_folders(store: Store, key: str) -> None:
     store.delete(key)
     prune = getattr(store, "prune_folders", None)  # only local disks have empty folders
     if prune:
@@ -303,7 +298,7 @@ def remove_marker(store: Store, key: str) -> None:
 
 def remove_markers(store: Store, instant: str) -> None:
     for key in markers_of(store, instant):
-        remove_marker(store, key)
+        remove_marker_and_empty_folders(store, key)
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:

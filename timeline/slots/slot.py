@@ -99,8 +99,7 @@ class DataFile:
         """The path and the log blocks of the file, which identify its content."""
         return self.path, self.blocks
 
-    def has_block_of(self, instant: str) -> bool:
-        """Return whether the file contains the log blocks of a commit."""
+    def contains_log_blocks_of(self, instant: str) -> bool:
         if self.blocks.startswith("<"):
             return instant < self.blocks[1:]
         return self.blocks in ("", instant)

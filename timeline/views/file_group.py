@@ -61,6 +61,5 @@ class Superseded:
     size: int
     index: str
 
-    def in_snapshot(self, seq: int) -> bool:
-        """Return whether the snapshot at a commit needs the file."""
+    def is_needed_at(self, seq: int) -> bool:
         return self.added <= seq < self.dropped

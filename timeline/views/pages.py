@@ -21,8 +21,6 @@ _KEPT = 16  # number of decoded pages in the cache
 
 
 class Loader(Protocol):
-    """Reader for the pages of a checkpoint."""
-
     def __call__(self, number: int) -> Mapping[str, Groups]: ...
 
     def stored(self, number: int) -> bytes: ...

@@ -30,7 +30,7 @@ from hoodoo.writers.batches.batch import (
     Batch,
     check_columns,
     delete_flags,
-    missing_ordering_values,
+    mask_of_missing_ordering_values,
     prepare,
     with_delete_flag,
 )
@@ -236,7 +236,7 @@ def _mask_of_positions(count: int, positions: Sequence[Sequence[int]]) -> np.nda
 def _without_order(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
     mask = np.zeros(len(rows), bool)
     for name in config.order_by:
-        if (bad := missing_ordering_values(rows, name)) is not None:
+        if (bad := mask_of_missing_ordering_values(rows, name)) is not None:
             mask |= bad.to_numpy()
     return mask
 

@@ -276,7 +276,7 @@ def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
 
 def require_ordering(rows: pa.Table, config: TableConfig) -> None:
     for column in config.order_by:
-        bad = missing_ordering_values(rows, column)
+        bad = mask_of_missing_ordering_values(rows, column)
         if bad is None or (row := pc.index(bad, True).as_py()) < 0:
             continue
         key = {name: rows[name][row].as_py() for name in config.key}
@@ -291,8 +291,7 @@ def require_ordering(rows: pa.Table, config: TableConfig) -> None:
         )
 
 
-def missing_ordering_values(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return a mask of the rows with null or NaN in an ordering column."""
+def mask_of_missing_ordering_values(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
     values = rows[column]
     return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
 

@@ -105,7 +105,6 @@ class NewValues:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The stored columns that the new values depend on."""
         config, names = self.config, self.config.schema.names
         if self.function is not None or self.merging is not None:
             return tuple(names)
@@ -307,8 +306,6 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
 
 @dataclass(frozen=True)
 class CopiedColumn:
-    """New value of a column that is copied from another column."""
-
     name: str
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:

@@ -84,8 +84,7 @@ def rows_in(
         ) from None
 
 
-def is_file_name(text: str) -> bool:
-    """Return whether a string ends in a supported file extension, such as '.csv'."""
+def has_supported_extension(text: str) -> bool:
     return _format_extension(text) in _KINDS
 
 
@@ -162,7 +161,6 @@ def _require_listable_folders(pattern: str) -> None:
 
 
 def compression_of(file: str) -> str | None:
-    """Return the compression of a file by its extension, such as 'gzip', or None."""
     return _COMPRESSED.get(os.path.splitext(file)[1].lower())
 
 
@@ -261,7 +259,7 @@ def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.
 
 __all__ = [
     "compression_of",
-    "is_file_name",
+    "has_supported_extension",
     "kind_of",
     "opened_parquet",
     "rows_in",

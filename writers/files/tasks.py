@@ -100,7 +100,6 @@ class WriteTask:
 
     @property
     def logs_changes(self) -> bool:
-        """True if the task also writes a change log."""
         return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
 
 
@@ -159,7 +158,6 @@ def _write_markers(task: WriteTask) -> None:
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
-    """Mark a folder as a partition with Hudi's metadata file."""
     depth = partition.count("/") + 1 if partition else 0
     try:
         store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))

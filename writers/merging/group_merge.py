@@ -169,14 +169,14 @@ class GroupMerge:
         if not policy.order_by:
             return positions[:0]
         newer = pa.table({name: seen[f"{SOURCE}.{name}"].take(pa.array(positions)) for name in policy.order_by})
-        return positions[~policy.wins(newer, stored.take(pa.array(positions)))]
+        return positions[~policy.mask_of_winning_rows(newer, stored.take(pa.array(positions)))]
 
     def _drop_stale_updates(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
         policy = self._config.merge_policy
         if changes.as_stored.issuperset(policy.order_by) or not len(changes):
             return changes
         before = stored.take(pc.index_in(changes.rows[RECORD_KEY], value_set=stored[RECORD_KEY].combine_chunks()))
-        wins = policy.wins(changes.rows, before)
+        wins = policy.mask_of_winning_rows(changes.rows, before)
         return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
 
 

@@ -79,9 +79,7 @@ def merge(
 
 
 @dataclass(frozen=True)
-class InMemory:
-    """Source rows of a merge in the memory of this process."""
-
+class MergeRowsInMemory:
     source: MergeSource
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
@@ -236,4 +234,4 @@ def _rows_of(parts: Iterable[ChunkSlice[_GroupChunk[S]]]) -> list[ChunkSlice[S]]
     return [ChunkSlice(part.source.rows, part.start, part.stop) for part in parts if part.source.rows is not None]
 
 
-__all__ = ["InMemory", "MergeRows", "SourceRows", "merge", "plan_in_memory", "planned"]
+__all__ = ["MergeRowsInMemory", "MergeRows", "SourceRows", "merge", "plan_in_memory", "planned"]

@@ -27,7 +27,7 @@ from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import Chunk
 from hoodoo.writers.routing.split import Positions, split
-from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, groups_of, rows_that_exist
+from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, file_groups_of_keys, rows_that_exist
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def routed(
         inserts,
         split(inserts, located.take(positions), config, index, part_of_more) if len(inserts) else [],
         exists,
-        groups_of(located, exists),
+        file_groups_of_keys(located, exists),
         located.searched,
     )
 

@@ -108,9 +108,7 @@ def partial_upsert(
 
 
 @dataclass(frozen=True)
-class PartialInMemory:
-    """Batch of a partial upsert in the memory of this process."""
-
+class PartialRowsInMemory:
     batch: Batch
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
@@ -163,7 +161,7 @@ def _drop_stale_rows(store: Store, index: KeyIndex, batch: Batch, view: View, co
     partner = pc.index_in(duplicates.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
     matched = np.flatnonzero(partner.is_valid())
     stale = np.zeros(len(duplicates), bool)
-    stale[matched] = ~config.merge_policy.wins(
+    stale[matched] = ~config.merge_policy.mask_of_winning_rows(
         take(duplicates.rows, matched), take(stored, partner.drop_null().to_numpy())
     )
     key = dense_codes(pa.chunked_array([duplicates.identities]))
@@ -292,7 +290,7 @@ class _IsUpsert:
 
 
 __all__ = [
-    "PartialInMemory",
+    "PartialRowsInMemory",
     "PartialRows",
     "PartialUpsert",
     "one_per_key",

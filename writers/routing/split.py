@@ -115,8 +115,6 @@ def _estimate_bytes(rows: pa.Table, parts: Sequence[Positions], target: int) -> 
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Rows of a planned write in the memory of this process."""
-
     batch: Batch
 
     def sample(self, chunks: Sequence[Chunk[Positions]], count: int) -> pa.Table:

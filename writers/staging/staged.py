@@ -29,7 +29,7 @@ from hoodoo.writers.batches.evolution import of_schema
 from hoodoo.writers.batches.partial_columns import asked, taken_of
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.merging.merge import InMemory, SourceRows
+from hoodoo.writers.merging.merge import MergeRowsInMemory, SourceRows
 from hoodoo.writers.merging.merge_source import MergeSource, source_rows
 from hoodoo.writers.sources import InProcess, Prepared
 from hoodoo.writers.staging.staged_files import (
@@ -73,8 +73,8 @@ def staged(
     try:
         collected = _prepare_on_spark(job, frame)
         bad = together([task_rows.bad for task_rows in collected])
-        if total_prepared_bytes(collected) <= IN_PROCESS_BYTES:
-            yield context, fetched(job, collected), bad
+        if prepared_size(collected) <= IN_PROCESS_BYTES:
+            yield context, load_prepared_rows(job, collected), bad
         else:
             yield replace(context, engine=SparkEngine(frame.sparkSession)), all_staged(job, collected), bad
     finally:
@@ -101,10 +101,10 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
     job = MergeStagingJob(context.store, config, new_folder(), _frame_schema(frame, config), zone_of(frame))
     try:
         collected = _prepare_on_spark(job, frame)
-        if total_prepared_bytes(collected) <= IN_PROCESS_BYTES:
+        if prepared_size(collected) <= IN_PROCESS_BYTES:
             rows = [without_staging_columns(part) for task_rows in collected for part in task_rows.tables(job.store)]
             rows.append(source_rows(job.schema.empty_table(), config))
-            yield context, InMemory(MergeSource.of(pa.concat_tables(rows), config))
+            yield context, MergeRowsInMemory(MergeSource.of(pa.concat_tables(rows), config))
         else:
             source = StagedMerge(job.folder, _stage_all(job.store, job.folder, collected), MergeRowsStaged(config))
             yield replace(context, engine=SparkEngine(frame.sparkSession)), source
@@ -234,14 +234,13 @@ class TaskRows:
         return [ipc_table(self.inline)] if self.inline else [piece.read(store) for piece in self.pieces]
 
 
-def total_prepared_bytes(collected: Sequence[TaskRows]) -> int:
+def prepared_size(collected: Sequence[TaskRows]) -> int:
     return sum(len(task_rows.inline) for task_rows in collected) + sum(
         piece.bytes for task_rows in collected for piece in task_rows.pieces
     )
 
 
-def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
-    """Load the rows that Spark tasks prepared into this process."""
+def load_prepared_rows(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
     tables = [part for task_rows in collected for part in task_rows.tables(job.store)]
     if tables:
         batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
@@ -267,7 +266,9 @@ def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
     """
     bad = together([task_rows.bad for task_rows in collected])
     rows = (
-        fetched(job, collected) if total_prepared_bytes(collected) <= IN_PROCESS_BYTES else all_staged(job, collected)
+        load_prepared_rows(job, collected)
+        if prepared_size(collected) <= IN_PROCESS_BYTES
+        else all_staged(job, collected)
     )
     return Prepared(rows, bad)
 
@@ -357,9 +358,9 @@ __all__ = [
     "TaskRows",
     "StagingJob",
     "all_staged",
-    "total_prepared_bytes",
+    "prepared_size",
     "discard",
-    "fetched",
+    "load_prepared_rows",
     "gathered",
     "merge_schema",
     "new_folder",

@@ -214,9 +214,7 @@ class _LoadMatchedRows:
 
 
 @dataclass(frozen=True)
-class PartialStaged:
-    """Rows of a partial upsert in staged Arrow files."""
-
+class PartialRowsStaged:
     rows: StagedSource
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
@@ -238,4 +236,4 @@ class _StagedPartialReading:
         return as_merge_source(merge_rows), merge_rows.batch.stale
 
 
-__all__ = ["MergeRowsStaged", "PartialStaged", "StagedMerge", "StagedReading"]
+__all__ = ["MergeRowsStaged", "PartialRowsStaged", "StagedMerge", "StagedReading"]

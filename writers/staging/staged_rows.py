@@ -34,7 +34,7 @@ from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import (
     KeyCountAndFirst,
     count_and_first_keys,
-    groups_of,
+    file_groups_of_keys,
     key_exists_error,
     rows_that_exist,
     unchecked,
@@ -131,7 +131,7 @@ def run_route(task: RouteTask) -> RouteResult:
         new_positions = np.flatnonzero(~exists)
         result = _split(task, batch.take(new_positions), located.take(new_positions), stale)
         existing_keys = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[exists])
-        return replace(result, updated=(*result.updated, *existing_keys), reads=groups_of(located, exists))
+        return replace(result, updated=(*result.updated, *existing_keys), reads=file_groups_of_keys(located, exists))
     return _split(task, batch, located, stale)
 
 
@@ -179,9 +179,7 @@ def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Refere
 
 
 @dataclass(frozen=True)
-class LoadStaged:
-    """Function that reads the staged changes of one file group."""
-
+class LoadStagedChanges:
     store: Store
     parts: tuple[ChunkSlice[Piece], ...]
     terms: Terms
@@ -221,7 +219,7 @@ class StagedRows:
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
-        return LoadStaged(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
+        return LoadStagedChanges(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
 
 
 @dataclass(frozen=True)

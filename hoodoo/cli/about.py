@@ -31,7 +31,6 @@ def about(table: Table) -> dict[str, Any]:
 
 
 def info(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo info PATH`, which describes a table."""
     scan = table.scan()
     with out.working("counting rows"):
         rows = scan.count()
@@ -62,7 +61,6 @@ def _service_advice(table: Table) -> list[str]:
 
 
 def options(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo options PATH`, which sets and shows table options."""
     named = [name for name, _ in given.settings]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise OptionError(f"Option {printable(twice)} is given twice. Give it once.", option=twice)

@@ -28,8 +28,6 @@ _ROWS_FILE = (
 
 
 class _Help(argparse.HelpFormatter):
-    """Help formatter that does not wrap example lines."""
-
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith(_EXAMPLE) else super()._fill_text(text, width, indent)
 

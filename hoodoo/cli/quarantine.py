@@ -13,7 +13,6 @@ from hoodoo.table import Table
 
 
 def run(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """Run `hoodoo quarantine`, and return the exit code."""
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
         raise CallError(f"{given.action} needs a POSITION. `hoodoo quarantine list {given.path}` shows the positions.")

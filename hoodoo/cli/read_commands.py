@@ -98,7 +98,6 @@ def get(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def _keys(given: list[str], table: Table) -> Any:
-    """Parse keys, which are plain values or JSON objects."""
     if not any(text.startswith("{") for text in given):
         if len(table.key) > 1:
             raise DataError(

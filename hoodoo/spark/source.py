@@ -176,8 +176,6 @@ class HoodooSource(DataSource):
 
 
 class HoodooReader(DataSourceReader):
-    """Reader of a batch read, with one Spark task per file slice."""
-
     def __init__(self, parts: list[ReadPart], schema: Any) -> None:
         self.parts, self.schema = parts, schema
 

@@ -93,7 +93,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     if not found:
         return spark.sql(text)
     if tree is None:
-        return _without_tree(spark, statement, found)
+        return _run_unparsable_statement(spark, statement, found)
     if isinstance(tree, exp.Create) and tree.args["kind"].upper() == "VIEW":
         return _view(spark, statement)
     on = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
@@ -121,7 +121,7 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return made
 
 
-def _without_tree(spark: SparkSession, statement: Statement, found: list[Reference]) -> DataFrame:
+def _run_unparsable_statement(spark: SparkSession, statement: Statement, found: list[Reference]) -> DataFrame:
     """Run a statement on hoodoo tables that sqlglot cannot parse."""
     words = statement.words
     if words[0] in _READS:

@@ -290,7 +290,6 @@ class TableHandle:
         return self.look().config
 
     def _known(self) -> Seen:
-        """Return the newest table state that this process has read."""
         history = self.timeline.history
         view = history.known_head()
         config = hoodie_properties.apply_settings(self.timeline.last_state().config, view.settings, view.schemas)

@@ -34,7 +34,6 @@ Write = Callable[[Context, Source], Committed]
 
 
 def upsert(handle: TableHandle, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
-    """Insert or update rows by key."""
     if not options.takes_over and new_keys == NewKeys.INSERT:
 
         def write_rows(context: Context, source: Source) -> Committed:
@@ -60,8 +59,6 @@ def insert(
     bulk: bool,
     sort_by: str | Sequence[str] | None,
 ) -> WriteResult:
-    """Insert rows with new keys."""
-
     def write(context: Context, source: Source) -> Committed:
         return operations.insert(context, source, existing, bulk, options.transaction, sort_by)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.table.quarantine.payloads import is_change
+from hoodoo.table.quarantine.payloads import comes_from_change_event
 
 _READER = "hoodoo.ingestion.replaying"
 
@@ -60,7 +60,7 @@ def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.
         Indices of events in `rows`, and the keys of these events with the column names of the table. Events with
         unreadable keys are omitted.
     """
-    if any(map(is_change, rows["payload"].to_pylist())):
+    if any(map(comes_from_change_event, rows["payload"].to_pylist())):
         found: Sequence[tuple[Sequence[int], pa.Table]] = import_module(_READER).event_keys(target, rows)
         return found
     return []

@@ -17,8 +17,7 @@ from hoodoo.writers.batches.renaming import renamed
 from hoodoo.writers.batches.row_files import rows_of
 
 
-def is_change(content: bytes | None) -> bool:
-    """Return whether quarantined content comes from a change event."""
+def comes_from_change_event(content: bytes | None) -> bool:
     row = row_in(content)
     return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
 

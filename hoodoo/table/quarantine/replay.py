@@ -19,7 +19,7 @@ from hoodoo.format.rows import compact, take
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.table.quarantine.changes import Changes, changes_of
-from hoodoo.table.quarantine.payloads import decoded, is_change, rename_to_current_columns
+from hoodoo.table.quarantine.payloads import comes_from_change_event, decoded, rename_to_current_columns
 from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T
 from hoodoo.writers.batches.bad_rows import detail, faults, without
@@ -97,7 +97,6 @@ class Replay(Generic[T]):
         return done
 
     def _new_keys(self) -> pa.Table:
-        """Return the keys of the new quarantined rows, oldest first."""
         found = self.table.scan([*KEY, "at"], where=f"state = '{NEW}' AND NOT payload_cut").to_arrow()
         at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
         numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
@@ -148,7 +147,7 @@ class Replay(Generic[T]):
         found = self.table.get(keys)
         codes = [tuple(key.values()) for key in found.select(KEY).to_pylist()]
         order = {tuple(key.values()): at for at, key in enumerate(keys.select(KEY).to_pylist())}
-        mask = [is_change(content) is changes for content in found["payload"].to_pylist()]
+        mask = [comes_from_change_event(content) is changes for content in found["payload"].to_pylist()]
         at = sorted((row for row in range(len(found)) if mask[row]), key=lambda row: order[codes[row]])
         return take(found, np.array(at, np.int64))
 

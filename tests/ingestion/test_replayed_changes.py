@@ -13,7 +13,7 @@ from registry_server import KnownSchemas, wire
 
 import hoodoo
 from hoodoo.sources.debezium import UNAVAILABLE
-from hoodoo.table.quarantine.target import opened
+from hoodoo.table.quarantine.target import open_quarantine
 
 COLUMNS = pa.schema([ID, ("v", pa.int32()), ("note", pa.string()), LSN])
 BIG = 5_000_000_000
@@ -156,7 +156,7 @@ def test_a_purge_finds_the_events_of_a_key(table: hoodoo.Table) -> None:
 def test_a_row_of_an_older_version_whose_value_was_not_sent_is_not_replayed(table: hoodoo.Table) -> None:
     """Older versions stored the row as JSON, with the placeholder as its value."""
     assert take(table, row("u", 1, 1, UNAVAILABLE, 2)).bad == 1
-    held = opened(table)
+    held = open_quarantine(table)
     assert held is not None
     rows = held.scan().to_arrow().select(held.schema.names)
     older = json.dumps({"id": 1, "v": 1, "note": UNAVAILABLE, "_event_lsn": 2}).encode()

@@ -205,7 +205,7 @@ class _GroupSalvage:
         self._compacted = False  # True if a compaction made the base from the previous slice, which is undamaged
         self._former = self._readable_earlier_rows(schema)
         self._logs = [
-            part for file in slices.logs_in_order(group) for part in damage.read_log(store, config, file, schema)
+            part for file in slices.sort_logs_by_instant(group) for part in damage.read_log(store, config, file, schema)
         ]
         self.damages = [part for part in (*self._base, *self._logs) if isinstance(part, Damage)]
         self.rows = self._merged(
@@ -300,7 +300,7 @@ class _GroupSalvage:
         return all(name in known.schema.names and not known[name].null_count for name in order_by)
 
     def _narrow_schema(self) -> pa.Schema:
-        names = slices.columns_for(self._config, [], merging=True)
+        names = slices.columns_to_decode(self._config, [], merging=True)
         return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
 
     def _base_keys(self) -> Iterator[tuple[int, pa.Table]]:

@@ -197,7 +197,7 @@ class _Upgrade:
     def _known(self, config: TableConfig, group: FileGroup) -> FileGroup:
         # A merge needs the origin and the row counts of the files.
         base = group.base and group.base._replace(file=self._counted(group.base.file))
-        schema = slices.schema_of(config, slices.columns_for(config, [RECORD_KEY], merging=True))
+        schema = slices.schema_of(config, slices.columns_to_decode(config, [RECORD_KEY], merging=True))
         rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
         logs = [log._replace(file=replace(log.file, origin="hudi", rows=0)) for log in group.logs]
         if logs:

@@ -144,7 +144,7 @@ def _compute_overlay(store: Store, config: TableConfig, group: FileGroup) -> tup
     # include record keys and partitions, because a purge searches for them.
     names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
     # includes logs that set none of the table's columns
-    needed = slices.columns_for(config, [*names, COMMIT_TIME], merging=True)
+    needed = slices.columns_to_decode(config, [*names, COMMIT_TIME], merging=True)
     parts = slices.log_parts(store, config, group, slices.schema_of(config, needed))
     has_whole_rows = not any(part.columns is not None or part.unset for part in parts)
     dead, rows = (

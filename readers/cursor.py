@@ -58,11 +58,10 @@ class Cursor:
 
 
 class HasCursor(Protocol):
-    """Interface of objects that have a cursor: a commit of `history()`, a write result or a read."""
+    """Interface of objects with a cursor, such as a commit or a write result."""
 
     @property
-    def cursor(self) -> Cursor | str:
-        """Position of the object in the table's history."""
+    def cursor(self) -> Cursor | str: ...
 
 
 PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime | dt.date | dt.timedelta"
@@ -80,7 +79,7 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 def resolve(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """Return the slot (commit number) of a position, such as a cursor, a time or a savepoint.
+    """Convert a position, such as a cursor, time or savepoint, to a commit number.
 
     Args:
         history: The slots of the table.
@@ -132,15 +131,15 @@ def _parse_position(position: Any, head: View) -> Cursor | str | dt.datetime | d
     )
 
 
-def require_no_position(name: str) -> None:
-    """Raise OptionError if the name of a savepoint or tag could also be a time or an age.
+def require_unambiguous_name(name: str) -> None:
+    """Raise OptionError if a savepoint or tag name could be a time or age.
 
     A read would take such a position for the savepoint or tag of that name.
     """
-    from hoodoo.readers.moments import moment_in
+    from hoodoo.readers.moments import parse_moment
 
     try:
-        moment = moment_in(name) if isinstance(name, str) else None
+        moment = parse_moment(name) if isinstance(name, str) else None
     except PositionError:
         return  # begins like a date, but is not a valid date
     if moment is not None:
@@ -156,13 +155,12 @@ def cursor_of(view: View) -> Cursor:
     return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
 
 
-def cursor_at(history: History, seq: int) -> Cursor:
-    """Return the cursor of a slot (commit number)."""
+def cursor_of_commit_number(history: History, seq: int) -> Cursor:
     return Cursor(history.known_head().table, seq, history.digest(seq)[:DIGEST_DIGITS])
 
 
-def require_same_slot(history: History, seq: int, digest: str, what: str) -> None:
-    """Raise PositionError if a slot (commit number) changed because the table was restored from a backup.
+def require_same_commit(history: History, seq: int, digest: str, what: str) -> None:
+    """Raise PositionError if a commit changed because a backup of the table was restored.
 
     Args:
         history: The slots of the table.
@@ -210,12 +208,12 @@ def _slot_of_cursor(position: Cursor, history: History, head: View) -> int:
             ),
             cursor=printable(position),
         )
-    require_same_slot(history, position.seq, position.digest, f"Cursor {printable(str(position))}")
+    require_same_commit(history, position.seq, position.digest, f"Cursor {printable(str(position))}")
     return position.seq
 
 
 def _parse_text(text: str, head: View) -> Any:
-    from hoodoo.readers.moments import moment_in
+    from hoodoo.readers.moments import parse_moment
 
     if text == EARLIEST:
         return EARLIEST
@@ -225,7 +223,7 @@ def _parse_text(text: str, head: View) -> Any:
         return text
     if _SLOT.match(text):
         return Cursor(head.table, int(text))
-    if (moment := moment_in(text)) is not None:
+    if (moment := parse_moment(text)) is not None:
         return moment
     savepoints = sorted(head.savepoints)
     raise PositionError(

@@ -42,13 +42,12 @@ class RowCounts(NamedTuple):
 
 
 def total(counts: Iterable[RowCounts]) -> RowCounts:
-    """Return the sum of several row counts."""
     return RowCounts(*(sum(column) for column in zip(RowCounts(), *counts, strict=True)))
 
 
 @dataclass(frozen=True)
-class CommitCounts:
-    """Callable that computes the exact row counts of a commit.
+class CommitRowCounter:
+    """Callable that counts the rows that a commit inserted, updated, deleted or ignored.
 
     Attributes:
         store: The table's store.
@@ -139,7 +138,7 @@ def _count_true(mask: np.ndarray) -> int:
 
 
 def between(history: History, config: TableConfig, since: int, until: View) -> RowCounts:
-    """Count the rows that were inserted, updated and deleted between two snapshots of a table.
+    """Count the inserted, updated and deleted rows between two snapshots of a table.
 
     Args:
         history: The slots.
@@ -163,4 +162,4 @@ def _count_operations(task: object) -> RowCounts:
     return RowCounts(counts.get("i", 0), counts.get("u", 0), counts.get("d", 0))
 
 
-__all__ = ["CommitCounts", "RowCounts", "between", "total"]
+__all__ = ["CommitRowCounter", "RowCounts", "between", "total"]

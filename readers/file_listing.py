@@ -21,7 +21,6 @@ _COLUMNS = pa.schema(
 
 
 def file_groups(view: View) -> pa.Table:
-    """Return an Arrow table with one row per file group, sorted by partition."""
     rows = [
         (
             group.partition,

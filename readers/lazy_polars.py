@@ -19,9 +19,7 @@ from hoodoo.readers.predicate import from_polars
 from hoodoo.readers.predicate.tree import Predicate
 
 
-def lazy_frame(rows: LazySource) -> pl.LazyFrame:
-    """Create a polars LazyFrame that reads `rows` only when a query runs."""
-
+def polars_lazy_frame(rows: LazySource) -> pl.LazyFrame:
     def read(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:

@@ -17,14 +17,12 @@ class LazySource(Protocol):
     """Interface of a read that runs on demand, such as a scan or a change feed."""
 
     @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
+    def schema(self) -> pa.Schema: ...
 
     def tables(self, rows: int = ...) -> Iterator[pa.Table]:
-        """Read the rows as a sequence of Arrow tables with about `rows` rows each."""
+        """Read the rows as Arrow tables of limited size."""
 
-    def count(self) -> int:
-        """Return the number of rows."""
+    def count(self) -> int: ...
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> LazySource:
         """Return a read that contains at least the columns `columns` and the rows for which `tree` is true.

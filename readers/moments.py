@@ -22,7 +22,7 @@ _SECONDS_OF_WORD = {word: _SECONDS[unit] for unit, words in _UNITS.items() for w
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
-def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
+def parse_moment(text: str) -> dt.datetime | dt.timedelta | None:
     """Parse a string as a date, a timestamp, or an age such as '2 hours ago'.
 
     A time without a zone is in UTC, and a date is the start of the day in UTC. 'yesterday' means 24 hours ago. The unit

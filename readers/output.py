@@ -21,7 +21,7 @@ from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.hints import ROWS, explained, hint_for
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate.tree import Predicate
-from hoodoo.readers.spark_names import by_originals
+from hoodoo.readers.spark_names import rename_to_original_names
 from hoodoo.readers.task import RenamedTask, Task
 from hoodoo.redact import printable
 from hoodoo.timeline.history import History
@@ -41,7 +41,7 @@ CURRENT, ORIGINAL = "current", "original"
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
-    """Call `work`, which reads data files, and convert its exceptions to the errors of a read.
+    """Run a function that reads files, and convert exceptions to hoodoo's read errors.
 
     If cleaning deleted a data file, the error is SnapshotExpired instead of CorruptTable. If a value does not match the
     type of its column, because the column changed after the table was opened, the error is ColumnError.
@@ -316,9 +316,9 @@ class Rows(ABC):
         except ImportError:
             raise EngineError("to_polars() needs polars. Install it: pip install polars.") from None
         if flag("lazy", lazy):
-            from hoodoo.readers.lazy_polars import lazy_frame  # it needs polars
+            from hoodoo.readers.lazy_polars import polars_lazy_frame  # it needs polars
 
-            return lazy_frame(self)
+            return polars_lazy_frame(self)
         return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
 
     def to_duckdb(
@@ -380,7 +380,7 @@ class Rows(ABC):
             return to_spark(self.tasks(), self.schema, spark)
         stored = copy.copy(self)
         stored._originals = None
-        return by_originals(to_spark(stored.tasks(), stored.schema, spark), self._originals)
+        return rename_to_original_names(to_spark(stored.tasks(), stored.schema, spark), self._originals)
 
 
 def named(rows: R, names: str, name_mapping: NameMapping) -> R:

@@ -20,7 +20,7 @@ Without this, each slot of a table service would cause an empty micro-batch.
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Position of a streaming read: a slot (commit number), or some file groups of its snapshot.
+    """Position of a streaming read: a commit number, or file groups of its snapshot.
 
     Attributes:
         slot: The last slot that the stream has read, or 0 at the beginning.
@@ -44,7 +44,6 @@ class StreamPosition:
 
     @staticmethod
     def from_json(values: dict[str, Any], table: str) -> StreamPosition:
-        """Parse a position from a Spark checkpoint."""
         slot, groups, digest = values.get("slot"), values.get("groups"), values.get("digest", "")
         is_valid = all(
             isinstance(number, int) and not isinstance(number, bool) and number >= 0
@@ -63,15 +62,13 @@ class StreamPosition:
 
 
 @dataclass(frozen=True)
-class Weight:
-    """Numbers of commits, files and rows in a micro-batch of a stream."""
-
+class MicroBatchSize:
     commits: int = 0
     files: int = 0
     rows: int = 0
 
-    def __add__(self, other: Weight) -> Weight:
-        return Weight(self.commits + other.commits, self.files + other.files, self.rows + other.rows)
+    def __add__(self, other: MicroBatchSize) -> MicroBatchSize:
+        return MicroBatchSize(self.commits + other.commits, self.files + other.files, self.rows + other.rows)
 
 
 @dataclass(frozen=True)
@@ -85,8 +82,7 @@ class StreamLimits:
     files: int | None = None
     rows: int | None = None
 
-    def allow(self, used: Weight) -> bool:
-        """Return whether a micro-batch with these numbers of commits, files and rows is within the limits."""
+    def allow(self, used: MicroBatchSize) -> bool:
         pairs = ((used.commits, self.commits), (used.files, self.files), (used.rows, self.rows))
         return all(limit is None or amount <= limit for amount, limit in pairs)
 
@@ -94,7 +90,9 @@ class StreamLimits:
 NONE = StreamLimits()
 
 
-def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamLimits) -> StreamPosition:
+def end_of_snapshot_batch(
+    slot: int, done: int, weights: Sequence[MicroBatchSize], limits: StreamLimits
+) -> StreamPosition:
     """Return the end of the next micro-batch while a stream reads its first snapshot.
 
     Args:
@@ -103,7 +101,7 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamL
         weights: The weight of each of its file groups.
         limits: The limits of the micro-batch.
     """
-    end, used = done, Weight()
+    end, used = done, MicroBatchSize()
     for weight in weights[done:]:
         used += weight
         if end > done and not limits.allow(used):
@@ -113,9 +111,9 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamL
 
 
 def next_slot(
-    start: int, head: int, written: Iterable[tuple[int, Weight]], limits: StreamLimits, least: int = 0
+    start: int, head: int, written: Iterable[tuple[int, MicroBatchSize]], limits: StreamLimits, least: int = 0
 ) -> StreamPosition:
-    """Return the end of the next micro-batch after a slot (commit number).
+    """Return the end of the next micro-batch after a commit.
 
     Args:
         start: The last slot that the stream has read.
@@ -125,10 +123,10 @@ def next_slot(
         limits: The limits of the micro-batch.
         least: The first slot at which a micro-batch may end, if earlier slots are no longer readable.
     """
-    end, used = start, Weight()
+    end, used = start, MicroBatchSize()
     for seq, weight in written:
         if seq > least:  # slots up to `least` are always part of the range
-            if used != Weight() and not limits.allow(used + weight):
+            if used != MicroBatchSize() and not limits.allow(used + weight):
                 return StreamPosition(max(end, least))
             used += weight
         end = seq

@@ -16,7 +16,7 @@ from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.parquet import statistics
 from hoodoo.format.transforms import BUCKET, Transform
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.predicate.filter import column_ranges
+from hoodoo.readers.predicate.filter import typed_column_ranges
 from hoodoo.readers.predicate.tree import And, ColumnRange, Compare, In, Not, Or, Predicate
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import BASE, DataFile
@@ -81,7 +81,9 @@ class Pruning:
             return False
         if DEFAULT_PARTITION in group.partition:
             return False
-        return predicates.must_match(self._tree, self._column_ranges(group.partition, _files_with_rows(group)))
+        return predicates.statistics_prove_match(
+            self._tree, self._column_ranges(group.partition, _files_with_rows(group))
+        )
 
     def _column_ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
         config, rows = self._config, sum(file.rows for file in files)
@@ -89,7 +91,7 @@ class Pruning:
         full = [file_stats for file_stats, file in zip(stats, files, strict=True) if not file.partial]
         partial = [file_stats for file_stats, file in zip(stats, files, strict=True) if file.partial]
         combined = statistics.union(full, config.schema, partial) if full else statistics.union(partial, config.schema)
-        ranges = column_ranges(combined, rows, config.schema)
+        ranges = typed_column_ranges(combined, rows, config.schema)
         return ranges | {
             name: _intersect_ranges(ranges[name], combined)
             if name in ranges and name not in config.partition_by

@@ -33,8 +33,8 @@ from hoodoo.timeline.views.view import FileGroup, View
 _LINE = 110  # maximum length of a line in a repr
 
 
-def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
-    """Check the argument `columns` of a read, and return the column names.
+def validated_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
+    """Check which columns a read requests, and return their names.
 
     None means all `offered` columns. Raises ColumnError.
 
@@ -117,7 +117,7 @@ class Scan(Rows):
         )
 
     def _validate_columns(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
-        return chosen_columns(
+        return validated_columns(
             self._config.name_mapping.names(columns),
             [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names,
         )

@@ -20,8 +20,7 @@ def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
     return _rename_columns(frame, name_mapping.taken) if name_mapping else frame
 
 
-def by_originals(frame: Any, name_mapping: NameMapping) -> Any:
-    """Rename the columns of a Spark DataFrame to their original names."""
+def rename_to_original_names(frame: Any, name_mapping: NameMapping) -> Any:
     return _rename_columns(frame, name_mapping.given_back) if name_mapping else frame
 
 
@@ -64,4 +63,4 @@ def _rename_type(kind: Any, level: Level, path: str) -> Any:
     return StructType(fields)
 
 
-__all__ = ["by_originals", "by_table_names"]
+__all__ = ["rename_to_original_names", "by_table_names"]

@@ -66,7 +66,11 @@ def _can_spark_read(task: SliceTask) -> bool:
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
-    if not plain or not isinstance(task.store, LocalStore) or not (task.where is None or task.where.decided_by_tree):
+    if (
+        not plain
+        or not isinstance(task.store, LocalStore)
+        or not (task.where is None or task.where.is_decided_by_syntax_tree)
+    ):
         return False
     if task.config.virtual_keys and RECORD_KEY in _read_columns(task):
         return False  # a virtual key is computed from other columns

@@ -59,5 +59,4 @@ class RenamedTask(Task):
         return self.name_mapping.original_rows(self.task())
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows of the wrapped task as a sequence of tables, and rename their columns."""
         return map(self.name_mapping.original_rows, self.task.stream(rows))

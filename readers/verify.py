@@ -153,7 +153,6 @@ class Verifier:
         self.checks: tuple[checks.Check, ...] = ()
 
     def run(self) -> Report:
-        """Check the whole table, and return a report of all problems in it."""
         self._check_properties()
         view = self._replay_slots()
         if view is None:

@@ -22,7 +22,7 @@ from hoodoo.errors import (
 )
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED, instant_of_ms
-from hoodoo.readers.cursor import Cursor, cursor_at, cursor_of, require_same_slot
+from hoodoo.readers.cursor import Cursor, cursor_of, cursor_of_commit_number, require_same_commit
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.sources.start_points import EARLIEST, KNOWN, LATEST, time_ms
@@ -102,7 +102,7 @@ class TableChanges(Source):
                 break
         if until == after:
             return None
-        return Planned((after, until), self._position_text(cursor_at(history, until)))
+        return Planned((after, until), self._position_text(cursor_of_commit_number(history, until)))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         """Read the changed rows of a planned range of commits.
@@ -244,7 +244,7 @@ class TableChanges(Source):
         if table != self.table.handle.look().view.table:
             raise self._changes_lost_error("Another table is at this path.")
         try:
-            require_same_slot(self.table.handle.look().history, slot, str(digest), "The position of the job")
+            require_same_commit(self.table.handle.look().history, slot, str(digest), "The position of the job")
         except PositionError as problem:
             raise self._changes_lost_error(problem.message) from None
         return slot

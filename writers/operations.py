@@ -14,7 +14,7 @@ from functools import partial
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.cursor import cursor_at, cursor_of
+from hoodoo.readers.cursor import cursor_of, cursor_of_commit_number
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.applications import is_committed, require_not_overtaken
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -262,7 +262,7 @@ class _Attempt:
     def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
         counts = _row_counts(proposal, written)
         return Committed(
-            cursor_at(self.context.timeline.history, slot.seq),
+            cursor_of_commit_number(self.context.timeline.history, slot.seq),
             slot.instant,
             inserted=counts["inserts"],
             updated=counts["updates"],

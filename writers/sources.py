@@ -212,7 +212,7 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)
         keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
-        exists[positions] = slices.live_keys(store, config, located.groups[number], keys)
+        exists[positions] = slices.mask_of_live_keys(store, config, located.groups[number], keys)
     return exists
 
 

@@ -78,7 +78,7 @@ def delete(
             config,
             filter_,
             lambda group: _DeleteMatchingRows(_read_task(context, config, group, columns, filter_), config),
-            drops=filter_ is not None and filter_.decided_by_tree,
+            drops=filter_ is not None and filter_.is_decided_by_syntax_tree,
         )
 
     return commit(context, "DELETE", propose, transaction)

@@ -83,7 +83,7 @@ class LogRebaser:
         schema = pa.schema([field for field in config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
         parts = [
             part
-            for file in slices.logs_in_order(group)
+            for file in slices.sort_logs_by_instant(group)
             for part in slices.read_log(self._attempt.store, config, file, schema)
         ]
         if config.merge_policy.order_by and any(part.columns is not None for part in parts):

@@ -103,7 +103,7 @@ class MergeLogs:
             [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
         )
         parts = []
-        for file in slices.logs_in_order(self.group):
+        for file in slices.sort_logs_by_instant(self.group):
             self.pace.spend(file.size)
             parts += list(slices.read_log(self.store, self.config, file, schema))
         base = self.group.base.file if self.group.base else None

@@ -246,11 +246,11 @@ class GroupMerge:
 
     # ---- files
     def _narrow(self) -> pa.Schema:
-        return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
+        return slices.schema_of(self.config, slices.columns_to_decode(self.config, [], merging=True))
 
     def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[KeyedChanges]:
         # With `by_row`, changes have base row positions (slices.read_log).
-        for file in slices.logs_in_order(self.group):
+        for file in slices.sort_logs_by_instant(self.group):
             self.pace.spend(file.size)
             yield from slices.read_log(self.store, self.config, file, schema, by_row)
 

@@ -22,9 +22,9 @@ from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
-from hoodoo.readers.cursor import Cursor, cursor_at, require_same_slot
+from hoodoo.readers.cursor import Cursor, cursor_of_commit_number, require_same_commit
 from hoodoo.readers.output import Rows
-from hoodoo.readers.progress import StreamLimits, StreamPosition, Weight, next_groups, next_slot
+from hoodoo.readers.progress import MicroBatchSize, StreamLimits, StreamPosition, end_of_snapshot_batch, next_slot
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slices.slice_task import Range
 from hoodoo.spark.parts import ReadPart, parts_of, read, schema_of
@@ -83,7 +83,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(StreamPosition(start))
 
     def _offset(self, position: StreamPosition) -> dict[str, Any]:
-        at = cursor_at(self._table.handle.history, position.slot)
+        at = cursor_of_commit_number(self._table.handle.history, position.slot)
         return position.to_json(at.table, at.digest)
 
     def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
@@ -94,7 +94,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"The checkpoint of the stream is at slot {found.slot}, but the newest slot is {head.seq}: the "
                 "table was restored from a backup. Start the query with a new checkpoint."
             )
-        require_same_slot(self._table.handle.history, found.slot, found.digest, "The checkpoint of the stream")
+        require_same_commit(self._table.handle.history, found.slot, found.digest, "The checkpoint of the stream")
         return found
 
     def _start(self) -> Any:
@@ -177,7 +177,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seq = here.slot or self._first_snapshot(head).seq
         if limits != StreamLimits():
             self._hold(seq)
-        return next_groups(
+        return end_of_snapshot_batch(
             seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
         )
 
@@ -195,7 +195,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _groups(view: View) -> list[FileGroup]:
         return sorted(view.groups(), key=lambda group: (group.partition, group.file_id))
 
-    def _written(self, head: View, after: int, up_to: int) -> Iterator[tuple[int, Weight]]:
+    def _written(self, head: View, after: int, up_to: int) -> Iterator[tuple[int, MicroBatchSize]]:
         for seq in range(after + 1, up_to + 1):
             slot = self._table.handle.history.slot(seq)
             if slot.writes_rows and not head.is_rolled_back_by_other_engine(seq):
@@ -323,22 +323,22 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lease.release()
             self._lease = None
         if self.options.consumer is not None:
-            here = cursor_at(table.handle.history, done.slot)
+            here = cursor_of_commit_number(table.handle.history, done.slot)
             consumer = table.consumer(self.options.consumer, here)
             if consumer.position.seq < done.slot:  # after a restart, the consumer may be ahead of the checkpoint
                 consumer.commit(here)
 
 
-def _weight_of_slot(slot: Slot) -> Weight:
+def _weight_of_slot(slot: Slot) -> MicroBatchSize:
     counted = sum(slot.counts.get(name, 0) for name in ("inserts", "updates", "deletes", "removed"))
     rows = counted or sum(file.inserts + file.updates + file.deletes for file in slot.files)
-    return Weight(1, len(slot.files) + len(slot.replaced), rows)
+    return MicroBatchSize(1, len(slot.files) + len(slot.replaced), rows)
 
 
-def _weight_of_group(group: FileGroup) -> Weight:
-    """Return the number of files and rows of a file group.
+def _weight_of_group(group: FileGroup) -> MicroBatchSize:
+    """Return the number of files and rows of a file group, for the limits of a micro-batch.
 
     The rows of log files are all counted, because the number of rows that they replace is unknown.
     """
     files = [entry.file for entry in group.files()]
-    return Weight(0, len(files), sum(file.rows for file in files))
+    return MicroBatchSize(0, len(files), sum(file.rows for file in files))

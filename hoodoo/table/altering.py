@@ -261,7 +261,7 @@ class Alter:
             OptionError: `alterations` is not a list of these changes, or `rewrite` is neither True nor False.
         """
         from hoodoo.compactor.alter import alter
-        from hoodoo.readers.cursor import cursor_at
+        from hoodoo.readers.cursor import cursor_of_commit_number
         from hoodoo.timeline.columns.alterations import Alteration
 
         if not isinstance(alterations, (list, tuple)) or not all(isinstance(one, Alteration) for one in alterations):
@@ -282,4 +282,6 @@ class Alter:
         if done.instant:
             self._handle.served(context, done.slot)
         history = self._handle.look().history
-        return AlterResult(cursor_at(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written)
+        return AlterResult(
+            cursor_of_commit_number(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written
+        )

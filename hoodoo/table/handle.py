@@ -258,7 +258,7 @@ class TableHandle:
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """Call commit hooks and run due table services after a commit."""
-        from hoodoo.readers.exact_counts import CommitCounts
+        from hoodoo.readers.exact_counts import CommitRowCounter
         from hoodoo.table.commit_hooks import call_commit_hooks
         from hoodoo.table.results import WriteResult
 
@@ -267,7 +267,7 @@ class TableHandle:
         self.seen = seen = self._known()
         view = seen.history.known_head()
         measure = partial(_lag, self.timeline, view, seen.config)
-        count = CommitCounts(self.store, seen.config, view.table, done.cursor.seq)
+        count = CommitRowCounter(self.store, seen.config, view.table, done.cursor.seq)
         return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:

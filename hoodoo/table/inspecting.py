@@ -194,11 +194,13 @@ class Inspect:
 
 
 def _version(schema: TableSchema, since: int, before: TableSchema | None, history: History) -> SchemaVersion:
-    from hoodoo.readers.cursor import cursor_at
+    from hoodoo.readers.cursor import cursor_of_commit_number
     from hoodoo.timeline.columns.rewrites import describe, path_of
 
     ids = {path_of(schema, number): number for number in schema.by_id}
-    return SchemaVersion(schema.id, cursor_at(history, since), schema.arrow, ids, tuple(describe(before, schema)))
+    return SchemaVersion(
+        schema.id, cursor_of_commit_number(history, since), schema.arrow, ids, tuple(describe(before, schema))
+    )
 
 
 __all__ = ["Inspect", "SchemaVersion"]

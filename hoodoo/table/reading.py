@@ -341,7 +341,7 @@ class Readable:
         from hoodoo.index.key_index import Keys
         from hoodoo.readers.lookup import in_order, look_up
         from hoodoo.readers.output import guarded
-        from hoodoo.readers.scan import chosen_columns
+        from hoodoo.readers.scan import validated_columns
         from hoodoo.table.keys_given import keys_given
         from hoodoo.writers.batches.batch import prepare
         from hoodoo.writers.batches.write_options import WriteOptions
@@ -350,7 +350,7 @@ class Readable:
         flag("meta", meta)
         config, history, view = self.handle.at(as_of)
         columns = config.name_mapping.names(columns)
-        chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
+        chosen = validated_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
         given = keys_given(keys, config)
         if given.in_partitions and config.partition_by and not config.folders_contain_partition_values:
             column = config.partition_by[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hoodoo.hints import explained
-from hoodoo.readers.cursor import Cursor, PositionLike, cursor_at, require_no_position
+from hoodoo.readers.cursor import Cursor, PositionLike, cursor_of_commit_number, require_unambiguous_name
 from hoodoo.table.handle import TableHandle
 
 
@@ -40,10 +40,10 @@ class Savepoints:
         """
         from hoodoo.timeline import savepoints
 
-        require_no_position(name)
+        require_unambiguous_name(name)
         context, seen = self._handle.context_at(as_of)
         slot = savepoints.save(context.timeline, name, seen.view.seq)
-        return cursor_at(self._handle.history, slot.position)
+        return cursor_of_commit_number(self._handle.history, slot.position)
 
     def list(self) -> dict[str, Cursor]:
         """List the savepoints of the table and their positions.
@@ -52,7 +52,7 @@ class Savepoints:
             The position of each savepoint, by savepoint name.
         """
         _, history, view = self._handle.look()
-        return {name: cursor_at(history, seq) for name, seq in view.savepoints.items()}
+        return {name: cursor_of_commit_number(history, seq) for name, seq in view.savepoints.items()}
 
     def delete(self, name: str) -> None:
         """Delete a savepoint, so that cleaning may delete the files that only this savepoint needs.

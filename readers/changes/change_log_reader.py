@@ -53,7 +53,6 @@ def _decode_columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.T
 
 
 def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
-    """Return the record keys of change log rows."""
     if KEY in rows.column_names:
         return rows[KEY]
     key_columns = {

@@ -30,7 +30,7 @@ from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Params, Where
 from hoodoo.readers.pruning import Pruning
-from hoodoo.readers.scan import chosen_columns
+from hoodoo.readers.scan import validated_columns
 from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
@@ -72,31 +72,27 @@ class ChangesTask(Task):
     instants: tuple[str, ...] | None = None
 
     def __call__(self) -> pa.Table:
-        return self.drop_internal_columns(self.find_changes())
+        return self.drop_internal_columns(self.find_changes_with_keys())
 
     def drop_internal_columns(self, changes: pa.Table) -> pa.Table:
-        """Remove internal columns, such as the record key, from a table of row changes."""
         return changes.drop_columns([KEY] if self.timed else [KEY, "instant"])
 
-    def find_changes(self) -> pa.Table:
-        """Return the row changes of the task as a table, with their record keys."""
+    def find_changes_with_keys(self) -> pa.Table:
         if self.net:
-            return self.combine_pairs([self.compare_pair(step) for step in self.steps])
+            return self.combine_changes_of_pairs([self.find_changes_of_pair(step) for step in self.steps])
         images = self._row_diff(self.columns, self.where)
         touched = [images.touched_keys(step) for step in self.steps]
-        images.expect_keys(
+        images.announce_keys_to_read(
             pa.concat_arrays([pa.array([], pa.string()), *(keys for keys in touched if keys is not None)]).unique()
         )
         return pa.concat_tables(
             [joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)]
         )
 
-    def compare_pair(self, step: SnapshotPair) -> pa.Table:
-        """Find the net row changes between the two snapshots of a pair."""
+    def find_changes_of_pair(self, step: SnapshotPair) -> pa.Table:
         return self._row_diff(self.columns, self.where).diff(step)
 
-    def combine_pairs(self, changes: Sequence[pa.Table]) -> pa.Table:
-        """Combine the net row changes of all snapshot pairs of the task."""
+    def combine_changes_of_pairs(self, changes: Sequence[pa.Table]) -> pa.Table:
         rows = joined(pa.concat_tables(changes), True)
         return self._add_delete_instants(rows) if self.timed else rows
 
@@ -169,7 +165,9 @@ class Changes(Rows):
         config.require_commit_times()
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
-            chosen_columns(config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names),
+            validated_columns(
+                config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names
+            ),
             Filter.of(config.name_mapping.text(where), config.schema, params=params),
         )
         self._net, self._timed = versions == NET, timed
@@ -378,10 +376,13 @@ class Changes(Rows):
         parts = self._create_tasks()
         differences = iter(
             LocalEngine().map(
-                self._convert_errors, [partial(part.compare_pair, step) for part in parts for step in part.steps]
+                self._convert_errors,
+                [partial(part.find_changes_of_pair, step) for part in parts for step in part.steps],
             )
         )
-        combine_calls = [partial(part.combine_pairs, [next(differences) for _ in part.steps]) for part in parts]
+        combine_calls = [
+            partial(part.combine_changes_of_pairs, [next(differences) for _ in part.steps]) for part in parts
+        ]
         return [
             self._rename_table(part.drop_internal_columns(self._convert_errors(work)))
             for part, work in zip(parts, combine_calls, strict=True)

@@ -36,7 +36,7 @@ def follow(
     """
     idle_since = time.monotonic()
     while True:
-        until = next_stop(*look(), since, most_commits)
+        until = end_of_next_range(*look(), since, most_commits)
         if until > since:
             yield pull(since, until)
             since, idle_since = until, time.monotonic()
@@ -46,8 +46,8 @@ def follow(
             time.sleep(poll_s)
 
 
-def next_stop(history: History, head: View, since: int, most_commits: int | None) -> int:
-    """Return the last slot (commit number) of the next range to read.
+def end_of_next_range(history: History, head: View, since: int, most_commits: int | None) -> int:
+    """Return the last commit number of the next range to read.
 
     The range ends at the newest slot that changed rows, or earlier if it already contains `most_commits` commits. If
     `since` is 0, the range ends at the newest slot.

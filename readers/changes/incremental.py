@@ -26,9 +26,7 @@ from hoodoo.timeline.views.view import View
 
 
 @dataclass(frozen=True)
-class ChangedRows(Task):
-    """Task that reads the rows that were inserted or updated in a range of commits."""
-
+class ChangedRowsTask(Task):
     task: Task
     schema: pa.Schema
 
@@ -39,8 +37,8 @@ class ChangedRows(Task):
 
 
 @dataclass(frozen=True)
-class DeletedKeys(Task):
-    """Task that reads the keys of the rows that were deleted in a range of commits.
+class DeletedKeysTask(Task):
+    """Task that reads the keys of rows that were deleted in some commits.
 
     Key, partition and ordering columns have the values that they had at the start of the range. All other columns are
     null.
@@ -51,7 +49,7 @@ class DeletedKeys(Task):
     where: Filter | None
 
     def __call__(self) -> pa.Table:
-        changes = self.part.find_changes()
+        changes = self.part.find_changes_with_keys()
         changes = changes.filter(pc.equal(changes["op"], DELETE))
         images = pa.Table.from_struct_array(changes["before"]).append_column(KEY, changes[KEY])
         if self.where is not None:
@@ -126,7 +124,7 @@ class IncrementalRows(Rows):
         """
         delete_tasks = self._deletes._create_tasks() if self._deletes else []
         tasks: list[Task] = [
-            *(ChangedRows(task, self._schema) for task in self._changed.tasks()),
-            *(DeletedKeys(part, self._schema, self._where) for part in delete_tasks),
+            *(ChangedRowsTask(task, self._schema) for task in self._changed.tasks()),
+            *(DeletedKeysTask(part, self._schema, self._where) for part in delete_tasks),
         ]
         return list(map(self._rename_task, tasks))

@@ -25,7 +25,7 @@ from hoodoo.timeline.slots.slot import DataFile
 def changed_rows(
     store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Compare two base files of a file group by row position, and return the rows that differ.
+    """Return the rows that differ between two base files, compared by row position.
 
     Args:
         store: The store of the table.

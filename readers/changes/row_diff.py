@@ -76,11 +76,11 @@ class RowDiff:
         )
 
     def touched_keys(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ between two snapshots, or None for all keys."""
+        """Return the record keys whose rows may differ, or None for all keys."""
         return self._touched.of(pair)
 
-    def expect_keys(self, keys: pa.Array) -> None:
-        """Announce the keys of all later calls of `live_rows`, so that each file is read only once."""
+    def announce_keys_to_read(self, keys: pa.Array) -> None:
+        """Announce the keys of all later reads, so that each file is read once."""
         self._expected = keys
 
     def live_rows(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
@@ -103,10 +103,10 @@ class RowDiff:
 
     def _read_cached_rows(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
         # The base file rows and log changes of the expected keys are cached.
-        columns = slices.columns_for(self.config, wanted.names, merging=True)
+        columns = slices.columns_to_decode(self.config, wanted.names, merging=True)
         schema = slices.schema_of(self.config, columns)
         base = self._cached_base_rows(group.base.file, schema) if group.base else schema.empty_table()
-        logs = [part for file in slices.logs_in_order(group) for part in self._cached_log_changes(file, schema)]
+        logs = [part for file in slices.sort_logs_by_instant(group) for part in self._cached_log_changes(file, schema)]
         policy = self.config.merge_policy
         rows = policy.applied(base, policy.one_per_key(logs)).select(wanted.names)
         return rows.filter(pa.array(slices.among(rows[RECORD_KEY], keys)))
@@ -114,7 +114,7 @@ class RowDiff:
     def _cached_base_rows(self, file: DataFile, schema: pa.Schema) -> pa.Table:
         if file.path not in self._bases:
             self._bases = {
-                file.path: slices.read_keys(self.store, self.config, file, schema, self._expected),
+                file.path: slices.read_rows_of_keys(self.store, self.config, file, schema, self._expected),
                 **dict(list(self._bases.items())[:1]),
             }
         return self._bases[file.path]
@@ -122,13 +122,13 @@ class RowDiff:
     def _cached_log_changes(self, file: DataFile, schema: pa.Schema) -> list[KeyedChanges]:
         if file.content not in self._logs:
             self._logs[file.content] = [
-                slices.restricted(part, self._expected)
+                slices.changes_of_keys(part, self._expected)
                 for part in slices.read_log(self.store, self.config, file, schema)
             ]
         return self._logs[file.content]
 
     def diff(self, pair: SnapshotPair) -> pa.Table:
-        """Find the inserted, updated and deleted rows between the two snapshots of `pair`.
+        """Find the inserted, updated and deleted rows between two snapshots.
 
         Returns:
             One row per change, with the columns of `changes_schema`. Deleted keys of unknown commits have instant ''.
@@ -137,7 +137,7 @@ class RowDiff:
             return self._compare_rows(pair, *sides)
         keys = self.touched_keys(pair)
         if keys is not None:
-            self.expect_keys(keys)  # a base file that both snapshots use is read once
+            self.announce_keys_to_read(keys)  # a base file that both snapshots use is read once
         return self.changes(pair, keys)
 
     def _compare_by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:

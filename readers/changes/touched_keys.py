@@ -44,7 +44,7 @@ class TouchedKeys:
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def of(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ between two snapshots, or None for all keys."""
+        """Return the record keys whose rows may differ, or None for all keys."""
         if not pair.before or not pair.after:
             return None
         if len(pair.before) == len(pair.after) == 1:
@@ -82,7 +82,7 @@ class TouchedKeys:
             for content, file in {**old_logs, **new_logs}.items()
             if content not in old_logs or content not in new_logs
         ]
-        schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
+        schema = slices.schema_of(self.config, slices.columns_to_decode(self.config, [], merging=True))
         parts = [
             part.rows[RECORD_KEY] for file in files for part in slices.read_log(self.store, self.config, file, schema)
         ]

@@ -49,7 +49,6 @@ class Check:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of the columns that the check's condition uses."""
         from hoodoo.readers.predicate import tree as predicates
 
         return frozenset(predicates.columns(self.tree))
@@ -122,7 +121,7 @@ def _parse_check(name: str, text: str, schema: pa.Schema) -> Check:
 
 
 def names(checks: Sequence[Check], column: str) -> list[str]:
-    """Return the names of the checks that use the top-level column `column`."""
+    """Return the names of the checks that use a column."""
     return [check.name for check in checks if column in check.columns]
 
 
@@ -135,7 +134,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
     """
     from hoodoo.readers.predicate import text as grammar
 
-    spans = [(start, end, new) for old, new in names.items() for start, end in grammar.spans_of(text, old)]
+    spans = [(start, end, new) for old, new in names.items() for start, end in grammar.find_column_spans(text, old)]
     for start, end, new in sorted(spans, reverse=True):
         text = text[:start] + grammar.quoted(new) + text[end:]
     return text

@@ -28,7 +28,6 @@ _SETTINGS = (
 
 
 def available() -> bool:
-    """Return whether DuckDB is installed."""
     try:
         import duckdb  # noqa: F401  an extra
     except ImportError:
@@ -67,14 +66,14 @@ def cursor() -> Any:
 
 
 def ask(query: str, value: str) -> str:
-    """Run a DuckDB query with one parameter, and return its only result value as a string."""
+    """Run a DuckDB query with one parameter, and return its only value."""
     with cursor() as connection:
         return str(connection.execute(query, [value]).fetchone()[0])
 
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """Return the functions of DuckDB by name, with the kind and stability of each overload."""
+    """Return the kind and stability of all DuckDB functions by name."""
     overloads: dict[str, set[tuple[str, str | None]]] = {}
     with cursor() as connection:
         rows = connection.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()

@@ -103,12 +103,12 @@ class Filter:
         )
 
     @property
-    def decided_by_tree(self) -> bool:
-        """True if the condition's syntax tree alone decides which rows match, without DuckDB or Arrow."""
+    def is_decided_by_syntax_tree(self) -> bool:
+        """True if a condition can be evaluated without DuckDB and Arrow expressions."""
         return self.rest is None and self.tree is not None and self.tree_decides
 
     def matching(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of `rows` that match the condition.
+        """Return the rows that match the condition.
 
         Raises:
             ExpressionError: DuckDB cannot evaluate the condition for one of the rows.
@@ -127,7 +127,7 @@ class Filter:
 
         Raises the errors of `matching`.
         """
-        if self.decided_by_tree:
+        if self.is_decided_by_syntax_tree:
             assert self.tree is not None
             return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
         numbered = rows.select(sorted(self.columns)).append_column(_POSITION, pa.array(np.arange(len(rows))))
@@ -187,7 +187,7 @@ def _parse_as_sql(
             **problem.details,
         )
     try:
-        parts = sql.conjuncts(sql.with_lists(sql.parsed(where, _OPTION, schema.names), params))
+        parts = sql.split_at_ands(sql.add_parentheses_to_lists(sql.parsed(where, _OPTION, schema.names), params))
     except ExpressionError as refused:
         if meant_text:
             raise problem from None
@@ -198,7 +198,7 @@ def _parse_as_sql(
     trees: list[Predicate] = []
     others = []
     for part in parts:
-        tree = _parse_or_none(sql.sql_of(part), schema, params)
+        tree = _parse_or_none(sql.syntax_tree_to_sql(part), schema, params)
         if tree is None:
             others.append(part)
         else:
@@ -231,8 +231,7 @@ def _parse_or_none(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> P
         return None
 
 
-def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
-    """Convert the column statistics of a file to values with the types of the columns."""
+def typed_column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
     ranges = {}
     names = set(schema.names)
     for name, (low, high, nulls) in stats.items():

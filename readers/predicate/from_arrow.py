@@ -213,14 +213,12 @@ def _options_dict(options: pa.StructScalar) -> Mapping[str, Any]:
 
 
 def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column op value`, or Opaque if statistics cannot evaluate it."""
     kind = schema.field(column).type
     literal = _convert_literal(value, kind)
     return Opaque() if literal is None else Compare(column, op, literal, kind)
 
 
 def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
-    """Return the predicate `column IN values`, or Opaque if statistics cannot evaluate it."""
     kind = schema.field(column).type
     literals = [_convert_literal(value, kind) for value in values if value.is_valid]
     if None in literals:
@@ -249,11 +247,10 @@ def _convert_like(column: str, name: str, options: Mapping[str, Any], schema: pa
     if options["ignore_case"] or not pa.types.is_string(schema.field(column).type):
         return Opaque()
     pattern = options["pattern"]
-    return Like(column, pattern if name == "match_like" else starting_with(pattern))
+    return Like(column, pattern if name == "match_like" else like_prefix_pattern(pattern))
 
 
-def starting_with(text: str) -> str:
-    """Return the LIKE pattern for strings that begin with `text`."""
+def like_prefix_pattern(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text) + "%"
 
 
@@ -294,4 +291,4 @@ def _convert_number(value: Any, kind: pa.DataType, literal_type: pa.DataType) ->
     return float(value) if pa.types.is_floating(kind) else value
 
 
-__all__ = ["columns_of", "comparison", "uses_column_index", "one_of", "starting_with", "tree_of"]
+__all__ = ["columns_of", "comparison", "uses_column_index", "one_of", "like_prefix_pattern", "tree_of"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.readers.predicate.from_arrow import comparison, one_of, starting_with
+from hoodoo.readers.predicate.from_arrow import comparison, like_prefix_pattern, one_of
 from hoodoo.readers.predicate.tree import FLIPPED, OPERATORS, And, Compare, IsNull, Like, Not, Opaque, Or, Predicate
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _convert_binary(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: 
         lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
         return one_of(name, values.flatten() if lists else values, schema)
     if expression.meta.eq(left.str.starts_with(right)) and pa.types.is_string(schema.field(name).type):
-        return Like(name, starting_with(_evaluate_literal(right)[0].as_py()))
+        return Like(name, like_prefix_pattern(_evaluate_literal(right)[0].as_py()))
     return Opaque()
 
 

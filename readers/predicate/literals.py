@@ -19,7 +19,7 @@ Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time
 
 
 class LiteralText(NamedTuple):
-    """Literal of a `where` condition: its kind and its text without quotes.
+    """Literal of a `where` condition.
 
     The syntax determines the kind: `DATE '…'` is a date.
     """
@@ -70,7 +70,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
-    """Return the value of a literal as a DuckDB SQL constant with the type of the column.
+    """Format a literal as a DuckDB SQL constant with the type of its column.
 
     Returns None if DuckDB itself converts the original literal to the same value.
     """

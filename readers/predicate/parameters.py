@@ -142,8 +142,7 @@ def _invalid_value_error(name: str, value: object, expected: str) -> OptionError
     )
 
 
-def literal_of(value: Any) -> LiteralText:
-    """Convert a single parameter value to a literal of a `where` condition."""
+def parameter_to_literal(value: Any) -> LiteralText:
     match value:
         case bool():
             return LiteralText("boolean", "true" if value else "false")
@@ -168,13 +167,13 @@ def convert(value: Any, type_: pa.DataType) -> Any:
     if isinstance(value, float) and pa.types.is_floating(type_) and pa.scalar(value, type_).as_py() == value:
         return value
     try:
-        return literals.convert(literal_of(value), type_)
+        return literals.convert(parameter_to_literal(value), type_)
     except ValueError as problem:
         raise ValueError(str(problem).partition(";")[0]) from None  # the rest explains how to write a literal
 
 
 def in_sql(value: Any) -> str:
-    """Return a single parameter value as a DuckDB SQL constant."""
+    """Format a parameter value as a DuckDB SQL constant."""
     match value:
         case None:
             return "NULL"
@@ -198,4 +197,4 @@ def in_sql(value: Any) -> str:
     return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
 
 
-__all__ = ["checked_parameters", "convert", "in_sql", "literal_of"]
+__all__ = ["checked_parameters", "convert", "in_sql", "parameter_to_literal"]

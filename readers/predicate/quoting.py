@@ -15,8 +15,8 @@ _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|`[^`]*`|[^\s,()'\"`;]+")
 _SHOWN = 100  # maximum length of a condition that is shown in full with the correction
 
 
-def in_quotes(text: str, at: int) -> str:
-    """Correct a condition by putting the word at index `at` in single quotes.
+def quote_word_at(text: str, at: int) -> str:
+    """Put single quotes around one word of a condition.
 
     If the text is long, the result is only the quoted word.
 
@@ -35,12 +35,11 @@ def in_quotes(text: str, at: int) -> str:
 
 
 def as_text(value: str) -> str:
-    """Format a string as an SQL literal in single quotes."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def no_column_but_text(name: str, columns: Sequence[str], instead: str) -> str:
-    """Return the error message for an unknown column name that may be a string without quotes.
+def unquoted_string_error(name: str, columns: Sequence[str], instead: str) -> str:
+    """Return the error message for an unknown column that may be an unquoted string.
 
     Args:
         name: The name.
@@ -54,13 +53,12 @@ def no_column_but_text(name: str, columns: Sequence[str], instead: str) -> str:
     )
 
 
-def written_in_quotes(kind: pa.DataType) -> bool:
-    """Return whether SQL literals of a type are in quotes."""
+def has_quoted_literals(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_temporal(kind))
 
 
-def with_quotes(text: str, names: Sequence[str]) -> str:
+def quote_column_names(text: str, names: Sequence[str]) -> str:
     """Put double quotes around column names in SQL text.
 
     Names before a parenthesis or next to a dot stay unchanged.
@@ -76,4 +74,4 @@ def with_quotes(text: str, names: Sequence[str]) -> str:
     return "".join(words)
 
 
-__all__ = ["as_text", "in_quotes", "no_column_but_text", "with_quotes", "written_in_quotes"]
+__all__ = ["as_text", "quote_word_at", "unquoted_string_error", "quote_column_names", "has_quoted_literals"]

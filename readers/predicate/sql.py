@@ -21,7 +21,13 @@ from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
 from hoodoo.nearest import by_likeness, hint, listed, nearest
 from hoodoo.readers.predicate import duckdb_engine, literals, parameters
-from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
+from hoodoo.readers.predicate.quoting import (
+    as_text,
+    has_quoted_literals,
+    quote_column_names,
+    quote_word_at,
+    unquoted_string_error,
+)
 from hoodoo.redact import printable
 
 TEXT_CAP = 1 << 20
@@ -82,12 +88,12 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """Column name if the expression is only a column, or else None."""
+        """Name of the column, or None if the expression is more than a column."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Evaluate the SQL expression for each row of `rows`.
+        """Evaluate the SQL expression for each row.
 
         Raises:
             ExpressionError: The expression cannot be evaluated, for example because a string is not a number.
@@ -139,7 +145,7 @@ def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters: expected at most {TEXT_CAP:,}.", option=option)
     tree = _serialize_sql(text)
-    if tree["error"] and (quoted := with_quotes(text, names)) != text:
+    if tree["error"] and (quoted := quote_column_names(text, names)) != text:
         quoted_tree = _serialize_sql(quoted)
         tree = tree if quoted_tree["error"] else quoted_tree
     if tree["error"]:
@@ -169,37 +175,34 @@ def _serialize_sql(text: str) -> dict[str, Any]:
     return tree
 
 
-def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split an SQL condition at its top-level ANDs into syntax trees."""
+def split_at_ands(node: dict[str, Any]) -> list[dict[str, Any]]:
     if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
-        return [part for child in _operands(node) for part in conjuncts(child)]
+        return [part for child in _operands(node) for part in split_at_ands(child)]
     return [node]
 
 
 def all_of(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Join SQL conditions with AND into one syntax tree."""
     if len(nodes) == 1:
         return nodes[0]
-    return _parse_generated_sql(" AND ".join(f"({sql_of(node)})" for node in nodes))
+    return _parse_generated_sql(" AND ".join(f"({syntax_tree_to_sql(node)})" for node in nodes))
 
 
-def sql_of(node: dict[str, Any]) -> str:
-    """Convert a syntax tree back to SQL text."""
+def syntax_tree_to_sql(node: dict[str, Any]) -> str:
     tree = json.loads(duckdb_engine.ask("SELECT json_serialize_sql(?)", _PREFIX + "1"))
     tree["statements"][0]["node"]["select_list"] = [node]
     return duckdb_engine.ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
 
 
-def with_lists(node: Any, params: Mapping[str, Any]) -> Any:
-    """Replace `x IN $name` by `x IN ($name)` for parameters that are lists.
+def add_parentheses_to_lists(node: Any, params: Mapping[str, Any]) -> Any:
+    """Add the parentheses that IN needs around parameters that are lists.
 
     DuckDB parses `x IN $name` as `contains($name, x)`.
     """
     if isinstance(node, list):
-        return [with_lists(part, params) for part in node]
+        return [add_parentheses_to_lists(part, params) for part in node]
     if not isinstance(node, dict):
         return node
-    node = {key: with_lists(value, params) for key, value in node.items()}
+    node = {key: add_parentheses_to_lists(value, params) for key, value in node.items()}
     if node.get("class") != "FUNCTION" or node["function_name"] != "contains" or len(_operands(node)) != 2:
         return node
     values, operand = _operands(node)
@@ -223,7 +226,7 @@ def expression_of(
 
     """
     reader = _ExpressionValidator(text, schema, now, option, params or {})
-    sql = sql_of(reader.checked(node, frozenset()))
+    sql = syntax_tree_to_sql(reader.checked(node, frozenset()))
     columns = tuple(sorted(reader.columns.items()))
     untyped = Expression(text, option, sql, columns)
     result_type = untyped.values(schema.empty_table()).type
@@ -333,7 +336,7 @@ class _ExpressionValidator:
         # Returns the compared column, or None. Without quotes, a string looks like an unknown column name, and a date
         # looks like a subtraction.
         field = next((match for node in nodes if (match := self._referenced_field(node, bound)) is not None), None)
-        if field is not None and not written_in_quotes(field.type):
+        if field is not None and not has_quoted_literals(field.type):
             return field
         if field is None and nodes[0].get("class") == "COLUMN_REF":
             return field  # a struct field or an unknown column, which is reported elsewhere
@@ -341,14 +344,14 @@ class _ExpressionValidator:
             if unknown := next(
                 (name for name in _first_column_references(node) if self._is_unknown_name(name, bound)), None
             ):
-                instead = in_quotes(self._text, unknown.get("query_location", 0) - len(_PREFIX))
-                reason = no_column_but_text(".".join(unknown["column_names"]), self._names, instead)
+                instead = quote_word_at(self._text, unknown.get("query_location", 0) - len(_PREFIX))
+                reason = unquoted_string_error(".".join(unknown["column_names"]), self._names, instead)
                 raise self._error_at_node(unknown, reason, instead)
             is_number = (
                 node.get("class") == "FUNCTION" and node["function_name"] == "-" and not any(_column_references(node))
             )
             if field is not None and is_number and (match := _DATE.search(self._text)):
-                instead = in_quotes(self._text, match.start())
+                instead = quote_word_at(self._text, match.start())
                 reason = f"{match[0]} is a subtraction of numbers; put dates in single quotes: {instead}"
                 raise self._error_at_node(node, reason, instead)
         return field
@@ -392,7 +395,7 @@ class _ExpressionValidator:
     def _typed_literal(self, node: Any, param: Any, field: pa.Field) -> str | None:
         # `param` is a parameter value, or None for a literal. The result is None if no SQL with an explicit type is
         # needed.
-        literal = _literal_of_node(node) if param is None else parameters.literal_of(param)
+        literal = _literal_of_node(node) if param is None else parameters.parameter_to_literal(param)
         if literal is None:
             return None
         kind, is_number = field.type, literal.kind == "number"
@@ -470,7 +473,7 @@ def _literal_of_node(node: Any) -> literals.LiteralText | None:
     if literal := node.get("literal"):  # DuckDB 2
         kind = _LITERALS.get(literal["kind"])
         return None if kind is None else literals.LiteralText(kind, str(literal["text"]))
-    written = sql_of(node)
+    written = syntax_tree_to_sql(node)
     if written[:1] == "'":
         return literals.LiteralText("text", written[1:-1].replace("''", "'"))
     if written.lower() in ("true", "false"):

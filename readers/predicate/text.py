@@ -25,7 +25,13 @@ from hoodoo.arguments import is_utf8
 from hoodoo.errors import PredicateError
 from hoodoo.nearest import hint
 from hoodoo.readers.predicate import literals, parameters
-from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, with_quotes, written_in_quotes
+from hoodoo.readers.predicate.quoting import (
+    as_text,
+    has_quoted_literals,
+    quote_column_names,
+    quote_word_at,
+    unquoted_string_error,
+)
 from hoodoo.readers.predicate.tree import FLIPPED, And, Compare, In, IsNull, Like, Not, Or, Predicate
 from hoodoo.redact import printable
 
@@ -88,7 +94,7 @@ def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | N
     try:
         return text, _parse_condition(text, schema, params or {})
     except PredicateError:
-        if (quoted := with_quotes(text, schema.names)) != text:  # a column may be named like a keyword
+        if (quoted := quote_column_names(text, schema.names)) != text:  # a column may be named like a keyword
             with suppress(PredicateError):
                 return quoted, _parse_condition(quoted, schema, params or {})
         raise
@@ -118,8 +124,8 @@ def _parse_condition(text: str, schema: pa.Schema, params: Mapping[str, Any]) ->
         raise _error_at_position(text, 0, "It has too many nested levels") from None
 
 
-def spans_of(text: str, column: str) -> list[tuple[int, int]]:
-    """Find the start and end of each occurrence of a column in a `where` condition.
+def find_column_spans(text: str, column: str) -> list[tuple[int, int]]:
+    """Find each occurrence of a column in a `where` condition.
 
     Args:
         text: A condition that `read` accepts.
@@ -137,7 +143,7 @@ def spans_of(text: str, column: str) -> list[tuple[int, int]]:
 
 
 def quoted(column: str) -> str:
-    """Format a column name for use in `where`, with double quotes if they are needed."""
+    """Add double quotes to a column name if conditions need them."""
     if _PLAIN_NAME.fullmatch(column):
         try:
             node = sqlglot.parse_one(f"{column} = 1", read=_WhereDialect).this
@@ -341,12 +347,12 @@ class _TreeConverter:
         # The unknown column is often a string without quotes. Does nothing if the column exists.
         if node.name in self._schema.names:
             return
-        if not written_in_quotes(field.type):
+        if not has_quoted_literals(field.type):
             raise self._error_at_node(
                 node, f"There is no column {printable(node.name)}; {hint(node.name, self._schema.names)}"
             )
-        instead = in_quotes(self._text, self._start_position(node))
-        raise self._error_at_node(node, no_column_but_text(node.name, self._schema.names, instead), instead)
+        instead = quote_word_at(self._text, self._start_position(node))
+        raise self._error_at_node(node, unquoted_string_error(node.name, self._schema.names, instead), instead)
 
     def _refuse_unquoted_words(self, node: Node) -> None:
         # sqlglot parses the second word of a string without quotes as an alias.
@@ -358,7 +364,7 @@ class _TreeConverter:
             return
         begin, end = self._start_position(first), last.meta["end"] + 1
         instead = self._text[:begin] + as_text(self._text[begin:end]) + self._text[end:]
-        raise self._error_at_node(first, no_column_but_text(first.name, self._schema.names, instead), instead)
+        raise self._error_at_node(first, unquoted_string_error(first.name, self._schema.names, instead), instead)
 
     def _require_supported_attributes(self, node: Node, *supported: str) -> None:
         # Unsupported attributes come from a later release of sqlglot or from another SQL dialect.

@@ -41,7 +41,7 @@ class ColumnRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Predicate:
-    """Node of a predicate tree: a condition on the columns of a row."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class In(Predicate):
-    """Condition that a column has one of several values."""
-
     column: str
     values: tuple[Any, ...]
     type: pa.DataType
@@ -68,8 +66,6 @@ class In(Predicate):
 
 @dataclass(frozen=True)
 class IsNull(Predicate):
-    """Condition that `column` is null."""
-
     column: str
 
 
@@ -86,22 +82,16 @@ class Like(Predicate):
 
 @dataclass(frozen=True)
 class And(Predicate):
-    """Condition that all of `parts` are true."""
-
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Or(Predicate):
-    """Condition that at least one of `parts` is true."""
-
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Not(Predicate):
-    """Condition that negates the condition `part`."""
-
     part: Predicate
 
 
@@ -137,7 +127,6 @@ _LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
 
 
 def columns(predicate: Predicate) -> set[str]:
-    """Return the names of the columns that a condition uses."""
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return {column}
@@ -216,7 +205,7 @@ def _build_condition(predicate: Predicate, truth: bool, values: Callable[[str], 
 
 
 def to_spark(predicate: Predicate, remote: bool = False) -> Column:
-    """Convert a condition to a Spark column whose result does not depend on session settings.
+    """Convert a condition to a Spark column that ignores session settings.
 
     `remote` is True for a Spark Connect session in a process that may also have classic sessions. False (default) uses
     the kind of session that the process has.
@@ -271,8 +260,7 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
     return _may_have_truth_value(predicate, True, stats)
 
 
-def must_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return True only if column statistics prove that every row matches the condition."""
+def statistics_prove_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
     never_null = all(stats.get(column, ColumnRange()).null_count == 0 for column in columns(predicate))
     return never_null and not _may_have_truth_value(predicate, False, stats)
 

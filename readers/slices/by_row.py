@@ -66,7 +66,7 @@ def changed_in_logs(
         return None
     if not slices.has_row_positions(before) or not slices.has_row_positions(after):
         return None
-    old_logs, new_logs = (slices.logs_in_order(group) for group in (before, after))
+    old_logs, new_logs = (slices.sort_logs_by_instant(group) for group in (before, after))
     paths = {file.path for file in old_logs} ^ {file.path for file in new_logs}
     schema = _add_merge_columns(config, wanted)
     read = _create_cached_reader(store, config, schema)

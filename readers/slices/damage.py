@@ -53,7 +53,6 @@ class Damage:
 
     @property
     def location(self) -> str:
-        """Location of the damage within the file, such as 'block 2, row 7'."""
         block = "row group" if self.file.kind == BASE else "block"
         parts = [
             f"{block} {self.block}" if self.block is not None else "",
@@ -62,14 +61,13 @@ class Damage:
         return ", ".join(filter(None, parts)) or "the whole file"
 
 
-def known_columns(config: TableConfig) -> list[list[str]]:
-    """Return the columns to read from a damaged row: key and ordering columns, then only the key."""
+def key_and_ordering_columns(config: TableConfig) -> list[list[str]]:
+    """Return the columns to read from a damaged row, preferred columns first."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
-    """Read a damaged log file, and yield its changes and its unreadable parts."""
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
@@ -79,7 +77,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
     for block, part in read_damaged_log(
         memoryview(data),
         config.resolution(file).names_of(schema.names),
-        known_columns(config),
+        key_and_ordering_columns(config),
         strict=bool(file.digest),
     ):
         if isinstance(part, Unreadable):
@@ -101,7 +99,6 @@ def _readable_keys(store: Store, config: TableConfig, file: DataFile) -> pa.Tabl
 
 
 def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
-    """Read a damaged base file, and yield its rows and its unreadable parts."""
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
@@ -129,7 +126,7 @@ def _schema_when_written(config: TableConfig, file: DataFile) -> pa.Schema:
 
 
 def _read_row_group_keys(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
-    for columns in known_columns(config):
+    for columns in key_and_ordering_columns(config):
         try:
             return base_file.RowGroups(pa.BufferReader(data), file.path, slices.schema_of(config, columns)).decode(
                 group
@@ -156,7 +153,7 @@ def _split_valid_rows(config: TableConfig, file: DataFile, group: int, rows: pa.
         if sound is not None:
             yield sound
         else:
-            columns = [name for name in known_columns(config)[0] if rows.schema.get_field_index(name) >= 0]
+            columns = [name for name in key_and_ordering_columns(config)[0] if rows.schema.get_field_index(name) >= 0]
             yield Damage(file, group, low, reasons[low], 1, _none_if_invalid(rows.select(columns).slice(low, 1)))
 
 
@@ -169,7 +166,7 @@ def _none_if_invalid(known: pa.Table) -> pa.Table | None:
 
 
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
-    """Read all columns of a file, and yield a Damage for each unreadable part."""
+    """Yield the unreadable parts of a file."""
     read = read_base if file.kind == BASE else read_log
     for part in read(store, config, file, config.stored_schema):
         if isinstance(part, Damage):

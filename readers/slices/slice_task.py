@@ -17,7 +17,7 @@ from hoodoo.format.keys import DEFAULT_PARTITION
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.predicate.filter import Filter, column_ranges
+from hoodoo.readers.predicate.filter import Filter, typed_column_ranges
 from hoodoo.readers.slices import slices
 from hoodoo.readers.slices.by_row import logged_rows
 from hoodoo.readers.task import Task
@@ -29,7 +29,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class Range:
-    """Range of commits whose changed rows are read: after `since`, up to the commit of the scan.
+    """Range of commits whose changed rows are read.
 
     `instants` are the commit times of the rows that these slots wrote. None means all rows.
     """
@@ -41,8 +41,6 @@ class Range:
 
 @dataclass(frozen=True)
 class SliceTask(Task):
-    """Task that reads the rows of one file slice, optionally with a filter."""
-
     store: Store
     config: TableConfig
     group: FileGroup
@@ -66,7 +64,7 @@ class SliceTask(Task):
         return self._filter_rows(rows)
 
     def located(self) -> tuple[pa.Table, np.ndarray | None]:
-        """Read the rows, with their positions in the base file if no log files are merged."""
+        """Read the rows, with their positions in the base file if possible."""
         if self._can_filter_early:
             return self._read_matching_rows()
         rows = self()
@@ -115,10 +113,9 @@ class SliceTask(Task):
         if self.config.folders_contain_partition_values and DEFAULT_PARTITION not in self.group.partition:
             fixed |= set(self.config.partition_by)
         identity = {name: stats[name] for name in sorted(fixed) if name in stats}
-        return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
+        return predicates.may_match(self.where.tree, typed_column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows as a sequence of tables."""
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
@@ -160,7 +157,7 @@ class SliceTask(Task):
         if not self._logged_rows_always_win(group):
             return self._may_have_keys
         tree, columns = self.where.tree, self.config.schema
-        return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
+        return lambda stats, rows: predicates.may_match(tree, typed_column_ranges(stats, rows, columns))
 
     def _logged_rows_always_win(self, group: FileGroup) -> bool:
         if group.logs and any(entry.file.external or entry.file.partial for entry in group.files()):
@@ -173,7 +170,7 @@ class SliceTask(Task):
         )
 
     def _ordering_bound(self, file: DataFile, which: int) -> Any:
-        return slices.ordering_range(self.config, file)[which]
+        return slices.first_ordering_column_range(self.config, file)[which]
 
     def _comparable(self, bound: Any) -> Any:
         name = self.config.merge_policy.bounded
@@ -202,7 +199,7 @@ class SliceTask(Task):
                 self._schema(wanted),
                 lambda rows: pc.is_in(rows[COMMIT_TIME], value_set=instants).to_numpy(),
             )
-        columns = slices.columns_for(config, wanted, merging=True)
+        columns = slices.columns_to_decode(config, wanted, merging=True)
         parts = slices.read_logs(self.store, config, self.group, self._schema(columns))
         if len(parts) != 1 or parts[0].columns is not None or parts[0].unset:
             rows = slices.read_slice(self.store, config, self.group, self._schema(wanted))

@@ -30,8 +30,8 @@ _DECODED_TOGETHER_MAX = 16 << 20  # maximum total bytes of logs that are decoded
 _REMEDY = "Restore it from a backup, or run maintenance.salvage() (hoodoo salvage), which keeps all undamaged rows."
 
 
-def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
-    """Return the columns to decode for a read of `columns`.
+def columns_to_decode(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
+    """Return the columns that a read must decode.
 
     If `merging` is True, the result also contains the record key and the ordering columns, which a merge with logs
     needs.
@@ -44,7 +44,6 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
 
 
 def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
-    """Return the Arrow schema of some table columns, which may include Hudi's meta columns."""
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
@@ -110,7 +109,7 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in tables of at most `rows` rows.
+    """Read the rows of a base file in tables of limited size.
 
     The other arguments are as in `read_base`.
     """
@@ -138,7 +137,6 @@ def _add_record_keys(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> 
 
 @contextmanager
 def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
-    """Open a base file."""
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
@@ -182,7 +180,6 @@ def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> b
 
 
 def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
-    """Read a whole data file without checks."""
     try:
         return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
     except FileNotFoundError:
@@ -221,7 +218,7 @@ def read_log(
     by_row: bool = False,
     undone: frozenset[str] = frozenset(),
 ) -> Iterator[KeyedChanges]:
-    """Read the changes in a log file block by block, with the columns of `schema`.
+    """Read the changes in a log file block by block.
 
     The schema must include record key and ordering columns. `by_row` adds the positions of the base rows that the log
     records. Blocks of the instants in `undone` are skipped, because another log rolled them back.
@@ -253,7 +250,6 @@ def _unreadable_log_error(problem: CorruptTable, file: DataFile) -> CorruptTable
 def as_changes(
     block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
 ) -> KeyedChanges:
-    """Convert a block of a log file to changes with the columns of a schema."""
     if isinstance(block, DataBlock):
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
@@ -300,7 +296,7 @@ def read_logs(
     changes of these record keys.
     """
     parts = log_parts(store, config, group, schema)
-    return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
+    return config.merge_policy.one_per_key(parts if keys is None else [changes_of_keys(part, keys) for part in parts])
 
 
 def log_parts(
@@ -310,7 +306,7 @@ def log_parts(
 
     Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """
-    files = [file for file in logs_in_order(group) if _changes_columns(config, file, schema)]
+    files = [file for file in sort_logs_by_instant(group) if _changes_columns(config, file, schema)]
     blocks = None
     have_one_schema = len(files) > 1 and len({file.schema for file in files}) == 1
     if (
@@ -342,12 +338,11 @@ def _changes_columns(config: TableConfig, file: DataFile, schema: pa.Schema) -> 
     return any(name in sets for name in schema.names)
 
 
-def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
-    """Return only the changes of the record keys in `keys`."""
+def changes_of_keys(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
     return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
 
 
-def logs_in_order(group: FileGroup) -> list[DataFile]:
+def sort_logs_by_instant(group: FileGroup) -> list[DataFile]:
     """Return the log files of a file group, sorted by instant and version."""
     return sorted((log.file for log in group.logs), key=_instant_and_version)
 
@@ -385,7 +380,7 @@ def read_slice(
         return read_base(store, config, group.base.file, wanted, may_match, verified)
     if keys is None and has_row_positions(group):
         return _read_slice_by_position(store, config, group, wanted, verified, may_match)
-    extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
+    extra = [name for name in columns_to_decode(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     logs = read_logs(store, config, group, schema, keys)
     if any(changes.columns is not None or changes.unset for changes in logs):
@@ -395,7 +390,7 @@ def read_slice(
     elif keys is None:
         base = read_base(store, config, group.base.file, schema, may_match, verified)
     else:
-        base = read_keys(store, config, group.base.file, schema, keys)
+        base = read_rows_of_keys(store, config, group.base.file, schema, keys)
     return config.merge_policy.applied(base, logs).select(wanted.names)
 
 
@@ -418,7 +413,7 @@ def _read_slice_by_position(
 ) -> pa.Table:
     # Ordering values are not decoded if statistics show that each change wins.
     assert group.base is not None
-    policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
+    policy = config.merge_policy if not last_logged_change_wins(config, group) else LATER_WINS
     needed = [name for name in policy.needed_columns if name != RECORD_KEY]
     if any(log.file.schema != config.schema_id or log.file.partial for log in group.logs):
         needed.append(RECORD_KEY)  # a log may have none of the other columns
@@ -464,25 +459,24 @@ class _RowGroupFilter:
         return np.where(read[groups], before[groups] + rows - starts[groups], -1)
 
 
-def later_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Return whether statistics prove that each logged change replaces all earlier versions of its row.
+def last_logged_change_wins(config: TableConfig, group: FileGroup) -> bool:
+    """Return whether statistics prove that each logged change replaces all earlier versions.
 
     No rows are read, only the statistics of the ordering values.
     """
     ordered = bool(config.merge_policy.order_by)
     if not ordered or group.base is None:
         return not ordered
-    files = [group.base.file, *logs_in_order(group)]
+    files = [group.base.file, *sort_logs_by_instant(group)]
     if any(file.external or file.deletes and file.kind == LOG for file in files):
         return False
-    ranges = [ordering_range(config, file) for file in files if file.rows]
+    ranges = [first_ordering_column_range(config, file) for file in files if file.rows]
     return all(
         config.merge_policy.cannot_lose([low], [high]) for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
     )
 
 
-def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
-    """Return the smallest and largest value of a file's first ordering column."""
+def first_ordering_column_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
     name = config.merge_policy.bounded
     if name is None:
         return None, None
@@ -492,8 +486,7 @@ def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
     return low, high
 
 
-def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
-    """Read the rows of a base file that have one of the given record keys."""
+def read_rows_of_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
     ordered = keys.sort()
 
     def may_hold(stats: Stats, rows: int) -> bool:
@@ -518,11 +511,9 @@ def _utf8_bytes(text: pa.Scalar) -> bytes:
 
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
-    """Return a boolean mask that is True for the values that occur in `keys`."""
     return positions_among(values, keys) >= 0
 
 
-def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Return a mask of the record keys that have a live row in the file group."""
+def mask_of_live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

@@ -13,7 +13,7 @@ import pytest
 
 import hoodoo
 from hoodoo.readers.cursor import resolve
-from hoodoo.readers.moments import moment_in, ms_of
+from hoodoo.readers.moments import ms_of, parse_moment
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -91,7 +91,7 @@ def test_how_long_ago_is_counted_by_the_clock_of_the_table(table: hoodoo.Table) 
 def test_text_without_a_zone_is_utc_and_a_date_is_its_beginning(table: hoodoo.Table) -> None:
     for written in (dt.date(2026, 1, 31), "2026-01-31", "2026-01-31 00:00", "2026-01-31T00:00:00"):
         moment = dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc)
-        known = moment_in(written) if isinstance(written, str) else written
+        known = parse_moment(written) if isinstance(written, str) else written
         assert ms_of(known, 0) == moment.timestamp() * 1000
         assert table.scan(as_of=dt.date(9999, 1, 1)).count() == 2
         with pytest.raises(hoodoo.SnapshotExpired, match="did not exist"):

@@ -14,7 +14,7 @@ import pytest
 import hoodoo
 from hoodoo.readers.predicate import from_arrow, from_polars
 from hoodoo.readers.predicate.filter import Filter
-from hoodoo.readers.predicate.tree import And, ColumnRange, Opaque, may_match, must_match
+from hoodoo.readers.predicate.tree import And, ColumnRange, Opaque, may_match, statistics_prove_match
 
 SCHEMA = pa.schema(
     [
@@ -172,15 +172,17 @@ def test_an_expression_reads_its_own_columns_alone() -> None:
 
 
 def test_what_is_not_known_is_neither_sure_to_match_nor_sure_not_to() -> None:
-    assert may_match(Opaque(), RANGES) and not must_match(Opaque(), RANGES)
-    assert not must_match(And((Opaque(), Opaque())), RANGES)
+    assert may_match(Opaque(), RANGES) and not statistics_prove_match(Opaque(), RANGES)
+    assert not statistics_prove_match(And((Opaque(), Opaque())), RANGES)
 
 
 def test_only_a_text_decides_by_its_tree() -> None:
     """A delete drops a file group, and Spark reads alone, where the tree decides."""
     by_text, by_expression = Filter.of("i > 3", SCHEMA), Filter.of(i > 3, SCHEMA)
-    assert by_text is not None and by_text.decided_by_tree
-    assert by_expression is not None and by_expression.tree == by_text.tree and not by_expression.decided_by_tree
+    assert by_text is not None and by_text.is_decided_by_syntax_tree
+    assert (
+        by_expression is not None and by_expression.tree == by_text.tree and not by_expression.is_decided_by_syntax_tree
+    )
 
 
 def test_an_expression_that_names_a_column_by_its_number_is_refused(tmp_path: Path) -> None:

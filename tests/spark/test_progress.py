@@ -9,16 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoodoo.errors import PositionError
-from hoodoo.readers.progress import IDLE_SLOTS, StreamLimits, StreamPosition, Weight, next_groups, next_slot
+from hoodoo.readers.progress import (
+    IDLE_SLOTS,
+    MicroBatchSize,
+    StreamLimits,
+    StreamPosition,
+    end_of_snapshot_batch,
+    next_slot,
+)
 
-amounts = st.builds(Weight, st.just(1), st.integers(0, 4), st.integers(0, 9))
+amounts = st.builds(MicroBatchSize, st.just(1), st.integers(0, 4), st.integers(0, 9))
 limits = st.builds(StreamLimits, *[st.none() | st.integers(1, 8)] * 3)
 
 
 @settings(max_examples=300)
 @given(st.lists(st.none() | amounts, max_size=12), limits, st.integers(0, 14))
 def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_commit_alone_exceeds_them(
-    changed: list[Weight | None], limit: StreamLimits, least: int
+    changed: list[MicroBatchSize | None], limit: StreamLimits, least: int
 ) -> None:
     head = len(changed)
     least = min(least, head)
@@ -28,7 +35,7 @@ def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_
         end = next_slot(seq, head, written, limit, least).slot
         assert seq <= end <= head
         taken = [weight for number, weight in written if max(seq, least) < number <= end]
-        total = sum(taken, Weight())
+        total = sum(taken, MicroBatchSize())
         assert limit.allow(total) or len(taken) == 1
         if end == seq:
             assert not written
@@ -40,19 +47,19 @@ def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_
 
 
 @settings(max_examples=200)
-@given(st.lists(st.builds(Weight, st.just(0), st.integers(1, 4), st.integers(0, 9)), max_size=10), limits)
+@given(st.lists(st.builds(MicroBatchSize, st.just(0), st.integers(1, 4), st.integers(0, 9)), max_size=10), limits)
 def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(
-    weights: list[Weight], limit: StreamLimits
+    weights: list[MicroBatchSize], limit: StreamLimits
 ) -> None:
     here, parts = StreamPosition(7, 0), []
     while here.groups is not None:
-        end = next_groups(7, here.groups, weights, limit)
+        end = end_of_snapshot_batch(7, here.groups, weights, limit)
         stop = len(weights) if end.groups is None else end.groups
         parts.append(weights[here.groups : stop])
         assert end == StreamPosition(7) or stop > here.groups
         here = end
     assert list(itertools.chain(*parts)) == weights
-    assert all(limit.allow(sum(part, Weight())) or len(part) == 1 for part in parts)
+    assert all(limit.allow(sum(part, MicroBatchSize())) or len(part) == 1 for part in parts)
 
 
 def test_slots_that_change_no_row_make_no_part_until_they_are_many() -> None:
@@ -66,7 +73,7 @@ def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
     def written() -> object:
         for seq in range(1, 1000):
             looked.append(seq)
-            yield seq, Weight(1, 1, 1)
+            yield seq, MicroBatchSize(1, 1, 1)
 
     assert next_slot(0, 1000, written(), StreamLimits(commits=3)) == StreamPosition(3)  # type: ignore[arg-type]
     assert looked == [1, 2, 3, 4]

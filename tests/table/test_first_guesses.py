@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 import hoodoo
-from hoodoo.readers.moments import moment_in
+from hoodoo.readers.moments import parse_moment
 from hoodoo.timeline import create_table
 
 ROWS = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
@@ -345,4 +345,4 @@ def test_latest_is_the_newest_slot(table: hoodoo.Table) -> None:
 
 
 def test_yesterday_is_an_age_of_one_day() -> None:
-    assert moment_in("yesterday") == moment_in("1 day ago") == dt.timedelta(days=1)
+    assert parse_moment("yesterday") == parse_moment("1 day ago") == dt.timedelta(days=1)

@@ -160,7 +160,7 @@ def test_equal_bounds_of_the_first_column_do_not_make_a_log_win_unseen(tmp_path:
     table.upsert(rows(("a", 10, 5, "old"), ("b", 10, 5, "old")))
     result = table.upsert(rows(("a", 10, 4, "late"), ("b", 10, 6, "new")))
     (group,) = table.handle.history.head().groups()
-    assert not slices.later_wins(table.handle.config, group) and not result.exact
+    assert not slices.last_logged_change_wins(table.handle.config, group) and not result.exact
     assert seen(table) == {"a": "old", "b": "new"}
     assert table.scan(where="v = 'old'").to_arrow()["id"].to_pylist() == ["a"]
     result = table.upsert(rows(("a", 11, 0, "newer"), ("b", 11, 0, "newer")))

@@ -145,7 +145,7 @@ def test_a_key_that_got_into_the_log_of_another_is_found_there_and_goes_to_the_b
 def test_an_append_whose_hash_has_one_match_reads_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="merge_on_read", compact_after_logs=None)
     table.insert(rows((A, 1), ("c", 1)), bulk=True)
-    monkeypatch.setattr(locate.slices, "read_keys", None)  # not even called
+    monkeypatch.setattr(locate.slices, "read_rows_of_keys", None)  # not even called
     table.upsert(rows((A, 2), ("c", 2), ("d", 1)))
     assert found(table) == {A: 2, "c": 2, "d": 1}
 

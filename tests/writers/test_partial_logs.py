@@ -195,7 +195,7 @@ def test_logs_that_set_none_of_the_columns_that_are_read_are_not_opened(
 
     monkeypatch.setattr(slices, "read_verified", noted)
     first, second = (
-        log.path for log in slices.logs_in_order(next(g for g in table.handle.history.head().groups() if g.logs))
+        log.path for log in slices.sort_logs_by_instant(next(g for g in table.handle.history.head().groups() if g.logs))
     )
     for columns, where, logged in (
         (["id", "v", "tags"], None, []),

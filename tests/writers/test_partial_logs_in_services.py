@@ -230,7 +230,9 @@ def test_salvage_of_a_damaged_partial_log_names_its_keys_and_keeps_their_rows(tm
     table.upsert([some(6, n=-6), some(8, n=-8)], columns="given")
     path = (
         Path(table.path)
-        / slices.logs_in_order(next(group for group in table.handle.history.head().groups() if group.logs))[0].path
+        / slices.sort_logs_by_instant(next(group for group in table.handle.history.head().groups() if group.logs))[
+            0
+        ].path
     )
     data = bytearray(path.read_bytes())
     data[data.rindex(b"lost")] ^= 1

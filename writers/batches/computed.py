@@ -22,7 +22,7 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.merge.modes import CustomMerge
 from hoodoo.nearest import hint
 from hoodoo.readers.predicate import checks, sql
-from hoodoo.readers.predicate.quoting import as_text, written_in_quotes
+from hoodoo.readers.predicate.quoting import as_text, has_quoted_literals
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -345,7 +345,7 @@ def _suggest_quotes(given: str, field: pa.Field, expression: Expression | None) 
     kind, text = field.type, given.strip()
     is_quoted = text[:1] == text[-1:] == "'"
     is_expression = expression is not None and expression.columns or "(" in given or _OF_A_ROW.fullmatch(text)
-    if is_expression or not written_in_quotes(kind):
+    if is_expression or not has_quoted_literals(kind):
         return "", {}
     literal = text if is_quoted else as_text(text[1:-1] if text[:1] == text[-1:] == '"' else given)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

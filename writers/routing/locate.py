@@ -87,7 +87,7 @@ def _match_keys(
 
 def _keys_in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     assert group.base is not None  # the hash was found in the base file's index entry
-    rows = slices.read_keys(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
+    rows = slices.read_rows_of_keys(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
     return slices.among(pa.chunked_array([keys]), rows[RECORD_KEY].combine_chunks())
 
 
@@ -99,8 +99,8 @@ def _keys_in_logs(store: Store, config: TableConfig, group: FileGroup, keys: pa.
 
 
 def _logged_keys(store: Store, config: TableConfig, group: FileGroup) -> Iterator[pa.Array]:
-    schema = slices.schema_of(config, slices.columns_for(config, [], merging=True))
-    for file in slices.logs_in_order(group):
+    schema = slices.schema_of(config, slices.columns_to_decode(config, [], merging=True))
+    for file in slices.sort_logs_by_instant(group):
         for part in slices.read_log(store, config, file, schema):
             yield part.rows[RECORD_KEY].combine_chunks()
 

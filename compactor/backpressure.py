@@ -28,13 +28,15 @@ def throttle(context: Context, config: TableConfig, seq: int) -> float:
 
     The writer waits, or compacts, if workers are alive and the commit added logs to file groups with too many logs.
     """
-    from hoodoo.compactor.heartbeats import worker_is_alive
+    from hoodoo.compactor.heartbeats import any_worker_sent_heartbeat
 
     bound, environment = config.options.slow_after_logs, context.timeline.environment
     if not bound:
         return 0.0
     logs = _logs(context, context.timeline.history.known_head(), seq)
-    if logs < bound or not worker_is_alive(context.store, environment.now_ms(), config.options.worker_timeout_s):
+    if logs < bound or not any_worker_sent_heartbeat(
+        context.store, environment.now_ms(), config.options.worker_timeout_s
+    ):
         return 0.0  # without a worker, compact_after_logs decides
     if logs >= HUNG * bound:
         _compact(context, bound, seq)
@@ -55,7 +57,7 @@ def _compact(context: Context, bound: int, seq: int) -> None:
     for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
         if overdue & {group.file_id for group in plan.groups}:
             plans.run(context, plan)
-    new_plan = plans.schedule(context, lambda view: plans.plan_behind(view, bound))
+    new_plan = plans.schedule(context, lambda view: plans.plan_groups_with_logs(view, bound))
     if new_plan:
         plans.run(context, new_plan)
 

@@ -68,16 +68,16 @@ class CatalogEntries:
     _asked: dict[str, _CatalogRequest] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
-        """Return the name of the task that updates an entry, or an empty list without an entry."""
+        """Return the name of the task that updates an entry, if any."""
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
     def unanswered(self) -> set[str]:
-        """Return the names of the update tasks that still wait for a response from the catalog."""
+        """Return the update tasks that still wait for a response from the catalog."""
         return set(self._asked)
 
-    def bring(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
-        """Update a catalog entry, or fetch the response of an update that is already running.
+    def update_or_await_entry(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
+        """Update a catalog entry, or fetch the response of a running update.
 
         Args:
             part: A work part from `parts`.
@@ -151,14 +151,14 @@ def _update_iceberg_entry(entries: CatalogEntries, context: Context) -> str:
     return registration.run(context.store, metadata_files.metadata_key(version)).change
 
 
-def given_entries(
+def entries_by_table(
     tables: Sequence[str],
     register: object,
     register_hudi: object,
     catalog: object,
     catalog_properties: object,
 ) -> dict[str, CatalogEntries]:
-    """Return the catalog entries of each table from the arguments of a worker.
+    """Return the catalog entries of each table of a worker.
 
     The keys are table paths. The result is empty if both `register` and `register_hudi` are None.
 

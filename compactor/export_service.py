@@ -25,7 +25,6 @@ _CLOCK = "export"
 
 
 def formats(config: TableConfig) -> tuple[str, ...]:
-    """Return the export formats, Delta or Iceberg, that the table option `export_formats` selects."""
     option = config.options.export_formats
     return {NO_FORMAT: (), BOTH_FORMATS: (DELTA, ICEBERG)}.get(option, (option,))
 
@@ -54,7 +53,7 @@ def _open_entries(turn: Turn) -> set[str]:
 
 def _is_full_export_due(turn: Turn) -> bool:
     # If no full export is due, only single catalog entries may need an update.
-    cleans = turn.has_passed(turn.view.cleaned_at_commit)
+    cleans = turn.enough_commits_since(turn.view.cleaned_at_commit)
     duty = turn.duty
     if duty is None:
         return cleans
@@ -89,7 +88,7 @@ def _update_catalog_entry(turn: Turn, duty: ServiceState, part: str, anew: bool)
     # Fetches the response of a running update. A failure is logged, and starts the backoff of the entry.
     began, name = turn.seconds(), part.partition(" ")[2]
     try:
-        change = duty.worker.entries[turn.table].bring(part, turn.context, anew, duty.worker.once)
+        change = duty.worker.entries[turn.table].update_or_await_entry(part, turn.context, anew, duty.worker.once)
     except Exception as problem:
         wait = duty.failed(problem, turn.now_ms, part)
         failure("registration_failed", problem, table=turn.table, entry=name, retry_s=wait)
@@ -106,7 +105,7 @@ def _export(turn: Turn) -> None:
     result = export(turn.context, turn.config, turn.view)
     if turn.duty:
         turn.duty.looked(turn.view)
-        turn.duty.next_in(_CLOCK, turn.config.options.export_every_s)
+        turn.duty.schedule_next_run(_CLOCK, turn.config.options.export_every_s)
     written = sum(format_result.bytes for format_result in (result.delta, result.iceberg) if format_result)
     if written:
         work = Work(1, bytes_written=written, seconds=turn.seconds())
@@ -114,7 +113,7 @@ def _export(turn: Turn) -> None:
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:
-    """Export the table in the given state to the formats that the option `export_formats` selects."""
+    """Export the table to the formats that its options select."""
     from hoodoo.exports import export as exporting
 
     timeline = context.timeline
@@ -130,7 +129,7 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
     )
 
 
-def before_clean(context: Context, config: TableConfig, view: View) -> None:
+def export_before_clean(context: Context, config: TableConfig, view: View) -> None:
     """Export the table before a user's clean operation.
 
     A failure is only logged, so that cleaning continues.

@@ -44,35 +44,32 @@ class ServiceProblem:
 
     @staticmethod
     def of(worker: str, service: str, error: Exception, now_ms: int) -> ServiceProblem:
-        """Create the description of an exception in a worker's service."""
         details = error.details if isinstance(error, HoodooError) else {}
         file = str(details.get("file") or details.get("key") or getattr(error, "filename", "") or "")
         return ServiceProblem(worker, service, type(error).__name__, redact(str(error))[:_MESSAGE], file, now_ms)
 
 
-def leave(store: Store, key: str, data: bytes) -> None:
-    """Write a hint file, unless the table was dropped or renamed."""
+def write_hint_if_table_exists(store: Store, key: str, data: bytes) -> None:
     if store.exists(PROPERTIES):
         store.put(key, data)
 
 
 def beat(store: Store, worker: str) -> None:
-    """Renew the heartbeat of a worker, which shows writers that the worker is alive."""
-    leave(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
+    write_hint_if_table_exists(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
 
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Store the current errors of a worker with the table, replacing its earlier errors."""
+    """Replace the errors of a worker that are stored with the table."""
     records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if records:
-        leave(store, key, json.dumps(records).encode())
+        write_hint_if_table_exists(store, key, json.dumps(records).encode())
     else:
         store.delete(key)
 
 
 def problems(store: Store) -> list[ServiceProblem]:
-    """Return the errors that all workers have stored with the table, newest first."""
+    """Return the stored errors of all workers, newest first."""
     stored = []
     for key, _ in store.list(HEARTBEATS + PROBLEMS):
         try:
@@ -84,31 +81,28 @@ def problems(store: Store) -> list[ServiceProblem]:
 
 
 def delete_heartbeat(store: Store, worker: str) -> None:
-    """Delete the heartbeat of a worker that stops."""
     store.delete(f"{HEARTBEATS}{WORKER}{worker}")
 
 
-def plan_hint(instant: str) -> str:
-    """Return the path of the file that shows that a worker runs a compaction plan."""
+def running_plan_hint_path(instant: str) -> str:
     return f"{HEARTBEATS}plan-{instant}"
 
 
 def holder(store: Store, instant: str) -> str:
-    """Return the name of the worker that runs a compaction plan, or '' if no worker runs it."""
+    """Return the worker that runs a compaction plan, or '' without one."""
     try:
-        return store.get(plan_hint(instant)).decode(errors="replace")
+        return store.get(running_plan_hint_path(instant)).decode(errors="replace")
     except FileNotFoundError:
         return ""
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Return whether a worker has shown within the last 30 seconds that it runs a compaction plan."""
-    renewed_ms = store.modified_ms(plan_hint(instant))
+    """Return whether a worker recently showed that it runs a compaction plan."""
+    renewed_ms = store.modified_ms(running_plan_hint_path(instant))
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 
 
-def worker_is_alive(store: Store, now_ms: int, timeout_s: float) -> bool:
-    """Return whether a worker of this table sent a heartbeat in the last `timeout_s` seconds."""
+def any_worker_sent_heartbeat(store: Store, now_ms: int, timeout_s: float) -> bool:
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
         sent_ms is not None and abs(now_ms - sent_ms) < timeout_s * 1000 for sent_ms in beats

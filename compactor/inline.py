@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
-    """Run table services and other work after the commit of slot (commit number) `seq`.
+    """Run table services and other work after a commit.
 
     Returns the seconds that the writer waited for workers.
     """

@@ -19,11 +19,10 @@ _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wai
 
 
 class Stopped(Exception):
-    """Internal exception that stops a table service between two steps of its work."""
+    """Internal exception that stops a table service between two steps."""
 
 
 def never() -> bool:
-    """Return False, for a table service that runs until no work is left."""
     return False
 
 
@@ -50,7 +49,7 @@ class Limits:
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
-        """Return how many file groups are processed at the same time by an engine with `engine` tasks."""
+        """Return how many file groups are processed at the same time."""
         return min(engine, self.groups_at_once or engine)
 
 

@@ -80,8 +80,7 @@ class FitTask:
         return Unfit(name, values[bad[0]].as_py(), key, min(len(bad), _COUNTED), len(bad) > _COUNTED)
 
 
-def run_fit(task: FitTask) -> list[Unfit]:
-    """Search one file group for values that cannot be converted to the new types."""
+def find_unconvertible_values(task: FitTask) -> list[Unfit]:
     return task()
 
 
@@ -106,7 +105,7 @@ def require_fit(
     The error contains the first such value, its key and the number of such values.
     """
     tasks = [FitTask(context.store, state.config, group, kinds) for group in groups]
-    all_unfit = [unfit for task_unfit in context.engine.map(run_fit, tasks) for unfit in task_unfit]
+    all_unfit = [unfit for task_unfit in context.engine.map(find_unconvertible_values, tasks) for unfit in task_unfit]
     if not all_unfit:
         return
     first = all_unfit[0]
@@ -124,4 +123,4 @@ def require_fit(
     )
 
 
-__all__ = ["FitTask", "Unfit", "require_fit", "retyped_columns", "run_fit"]
+__all__ = ["FitTask", "Unfit", "require_fit", "retyped_columns", "find_unconvertible_values"]

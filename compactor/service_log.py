@@ -36,6 +36,5 @@ def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None
 
 
 def failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an exception: as a warning if a retry may succeed, and as an error if not."""
     level = logging.WARNING if isinstance(problem, TryAgainError) else logging.ERROR
     say(level, event, to, **fields, error=type(problem).__name__, message=str(problem))

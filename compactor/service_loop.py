@@ -29,7 +29,7 @@ from hoodoo.compactor.service_turn import (
     Turn,
     Work,
     WorkerSettings,
-    attempt_hint,
+    change_hint_or_log_error,
 )
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import TableNotFound, TableReplaced
@@ -115,12 +115,12 @@ class ServiceLoop:
 
     @property
     def work(self) -> dict[str, Work]:
-        """Amount of work that each service has done on the table since the worker started."""
+        """Amount of work that each service has done on the table."""
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
     def failing(self) -> bool:
-        """True if a part of the work has failed and has not succeeded since."""
+        """True if a part of the work failed and has not succeeded since."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
@@ -205,11 +205,15 @@ class ServiceLoop:
         if spares and all(tried_backoff.failures < _UNFIT_FAILURES for tried_backoff in tries):
             self._hint(lambda store: heartbeats.beat(store, self.worker.name))
         for hint_key in [duty.holding for duty in self.duties.values() if duty.holding]:
-            self._hint(lambda store, hint_key=hint_key: heartbeats.leave(store, hint_key, self.worker.name.encode()))  # type: ignore[misc]
+            self._hint(
+                lambda store, hint_key=hint_key: heartbeats.write_hint_if_table_exists(  # type: ignore[misc]
+                    store, hint_key, self.worker.name.encode()
+                )
+            )
 
     def _hint(self, action: Callable[[Store], None], event: str = "beat_failed") -> None:
         assert self._store is not None
-        attempt_hint(self.table.path, self._store, action, event)
+        change_hint_or_log_error(self.table.path, self._store, action, event)
 
     # ---- one round
     def round(self) -> bool:
@@ -264,13 +268,13 @@ class ServiceLoop:
 
     def _is_due(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
         # A failed service is due as soon as its backoff is over.
-        return not duty.backoff.waiting and (duty.backoff.failures > 0 or service.due(turn))
+        return not duty.backoff.is_before_next_attempt and (duty.backoff.failures > 0 or service.due(turn))
 
     def _serve(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
         try:
             busy = service.run(turn)
         except Exception as problem:
-            duty.look_again()  # otherwise the next check would skip the unchanged table
+            duty.require_table_check()  # otherwise the next check would skip the unchanged table
             wait = duty.failed(problem, self._now_ms())
             failure("service_failed", problem, table=self.table.path, service=service.name, retry_s=wait)
             return False

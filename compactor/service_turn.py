@@ -39,7 +39,7 @@ class Service:
     Attributes:
         name: The name that the argument `services` of a worker accepts.
         due: Function that returns whether the service should run. It does not access the store, except to check for a
-            live worker (`Turn.any_worker_alive`).
+            live worker (`Turn.has_live_worker`).
         run: Function that runs the service for one turn. It returns True if there may be more work.
         spares_writers: True if a worker's heartbeat means that the worker runs this service. A worker sends heartbeats
             only if it runs such a service, and stops sending them while such a service keeps failing. Writers that see
@@ -75,7 +75,6 @@ class Work:
     failures: int = 0
 
     def add(self, done: Work) -> None:
-        """Add the counters of another run, except its failures."""
         self.runs += done.runs
         self.groups += done.groups
         self.bytes_read += done.bytes_read
@@ -85,7 +84,7 @@ class Work:
 
 
 class Backoff:
-    """Exponential backoff, which counts consecutive failures and determines the time of the next attempt."""
+    """Exponential backoff, whose delay grows with consecutive failures."""
 
     def __init__(self, base_s: float) -> None:
         self.base_s, self.failures, self.at = base_s, 0, 0.0
@@ -98,12 +97,10 @@ class Backoff:
         return wait
 
     def forget(self) -> None:
-        """Forget all failures, so that the next attempt may be made immediately."""
         self.failures, self.at = 0, 0.0
 
     @property
-    def waiting(self) -> bool:
-        """True if it is too early for the next attempt."""
+    def is_before_next_attempt(self) -> bool:
         return time.monotonic() < self.at
 
 
@@ -152,7 +149,7 @@ class ServiceState:
         self.problems.clear()
         self.clocks.clear()
         self.done_at_commit = 0
-        self.look_again()
+        self.require_table_check()
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
@@ -167,18 +164,16 @@ class ServiceState:
         """Record that the service has just checked the table."""
         self._looked_at = view.seq, time.monotonic()
 
-    def look_again(self) -> None:
-        """Make `changed` return True the next time, even if the table is unchanged."""
+    def require_table_check(self) -> None:
         self._looked_at = (0, 0.0)
 
     # ---- periodic tasks
     def is_time(self, what: str, first_s: float = 0.0) -> bool:
-        """Return whether a periodic task is due, at first `first_s` seconds after this call."""
+        """Return whether a periodic task is due."""
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_s)
 
-    def next_in(self, what: str, seconds: float) -> None:
-        """Schedule the next run of a periodic task in `seconds` seconds."""
+    def schedule_next_run(self, what: str, seconds: float) -> None:
         self.clocks[what] = time.monotonic() + seconds
 
     # ---- failures
@@ -194,7 +189,7 @@ class ServiceState:
         return backoff.failed()
 
     def succeeded(self, part: str = "") -> None:
-        """Clear the failures of a part of the work, or of the service if `part` is empty."""
+        """Clear the failures of the service or of a part of its work."""
         self.problems.pop(part or self.service, None)
         if part:
             self.parts.pop(part, None)
@@ -202,8 +197,8 @@ class ServiceState:
             self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
-        """Return whether it is too early to retry a part of the work that failed."""
-        return part in self.parts and self.parts[part].waiting
+        """Return whether it is too early to retry a failed part."""
+        return part in self.parts and self.parts[part].is_before_next_attempt
 
 
 @dataclass(frozen=True)
@@ -226,15 +221,15 @@ class Turn:
 
     @property
     def now_ms(self) -> int:
-        """The current time, in ms since 1970."""
         return self.context.timeline.environment.now_ms()
 
-    def any_worker_alive(self) -> bool:
-        """Return whether a worker of this table has recently sent a heartbeat."""
-        return heartbeats.worker_is_alive(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
+    def has_live_worker(self) -> bool:
+        return heartbeats.any_worker_sent_heartbeat(
+            self.context.store, self.now_ms, self.config.options.worker_timeout_s
+        )
 
-    def has_passed(self, commit: int) -> bool:
-        """Return whether at least `clean_every` commits followed commit number `commit`, so that cleaning is due.
+    def enough_commits_since(self, commit: int) -> bool:
+        """Return whether enough commits followed a commit for cleaning to be due.
 
         Returns False if the option `clean_every` is not set.
         """
@@ -242,12 +237,12 @@ class Turn:
         return bool(every) and self.view.commits - commit >= (every or 0)
 
     def seconds(self) -> float:
-        """Return how many seconds this run of the service has taken so far."""
+        """Return how many seconds this run of the service has taken."""
         return round(time.monotonic() - self.began, 3)
 
     # ---- log records and counters of a worker
     def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
-        """Log an event of the service, and add `done` to its counters.
+        """Log an event of the service, and update its counters.
 
         Does nothing in a writer.
         """
@@ -259,7 +254,7 @@ class Turn:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[bool]:
-        """Claim a part of the work by writing the file `key`.
+        """Claim a part of the work by writing a file.
 
         Yields False if another worker holds the claim.
 
@@ -273,7 +268,7 @@ class Turn:
         finally:
             self.duty.holding = ""
             if is_holder:
-                attempt_hint(self.table, self.context.store, lambda store: store.delete(key))
+                change_hint_or_log_error(self.table, self.context.store, lambda store: store.delete(key))
 
     def _take(self, duty: ServiceState, key: str) -> bool:
         store, modified_ms = self.context.store, self.context.store.modified_ms(key)
@@ -289,8 +284,9 @@ class Turn:
         return True
 
 
-def attempt_hint(table: str, store: Store, action: Callable[[Store], None], event: str = "beat_failed") -> None:
-    """Write or delete a hint file with `action`, and only log exceptions."""
+def change_hint_or_log_error(
+    table: str, store: Store, action: Callable[[Store], None], event: str = "beat_failed"
+) -> None:
     try:
         action(store)
     except Exception as problem:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hoodoo.arguments import LOOPBACK, address, flag, names, number_from, port
-from hoodoo.compactor.catalog_entries import CatalogEntries, given_entries
+from hoodoo.compactor.catalog_entries import CatalogEntries, entries_by_table
 from hoodoo.compactor.export_service import EXPORT
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_list import SERVICES
@@ -191,7 +191,7 @@ class Worker:
                 f"{','.join(self.services)}. Add it.",
                 option="services",
             )
-        self.entries: Mapping[str, CatalogEntries] = given_entries(
+        self.entries: Mapping[str, CatalogEntries] = entries_by_table(
             [target.path for target in served], register, register_hudi, catalog, catalog_properties
         )
         limits = limits or Limits()
@@ -250,11 +250,11 @@ class Worker:
             yield {}
             return
         from hoodoo.compactor.status.metrics import (
-            Endpoint,
+            PrometheusEndpoint,
             TableCollector,
         )  # imports prometheus_client only if metrics are served
 
-        endpoint = Endpoint(TableCollector(self.loops), self.metrics_port, self.metrics_address)
+        endpoint = PrometheusEndpoint(TableCollector(self.loops), self.metrics_port, self.metrics_address)
         try:
             yield {"metrics": endpoint.url}
         finally:

@@ -29,10 +29,10 @@ def metrics_of(jobs: Sequence[Running], number: int | None, address: str = LOOPB
     if number is None:
         yield ""
         return
-    from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
+    from hoodoo.compactor.status.metrics import PrometheusEndpoint  # its package is only loaded where it is used
     from hoodoo.ingestion.metrics import JobCollector
 
-    endpoint = Endpoint(JobCollector(jobs), number, address)
+    endpoint = PrometheusEndpoint(JobCollector(jobs), number, address)
     say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
     try:
         yield endpoint.url

@@ -116,7 +116,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
 
 
 def draft_of(view: View, oldest: int, leased: Iterable[int], forgets: bool = False) -> SlotDraft | None:
-    """Return the content of the commit that makes snapshots before slot `oldest` unreadable.
+    """Return the content of a commit that makes older snapshots unreadable.
 
     Files that the slots in `leased` need stay. Returns None if no file can be deleted, unless `forgets` is True and the
     oldest readable slot advances.

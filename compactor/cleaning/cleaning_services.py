@@ -15,14 +15,14 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 
 # ---- cleaning
-def clean_due(turn: Turn) -> bool:
+def is_clean_service_due(turn: Turn) -> bool:
     """Return whether the clean service should run now.
 
     In a worker, partition expiry and orphan removal also make it due.
     """
     duty = turn.duty
     if duty is None:
-        return turn.has_passed(turn.view.cleaned_at_commit)
+        return turn.enough_commits_since(turn.view.cleaned_at_commit)
     return _expires(turn, duty) or duty.is_time(_SWEEP, _HOUR_S) or _cleans(turn, duty)
 
 
@@ -31,7 +31,7 @@ def _expires(turn: Turn, duty: ServiceState) -> bool:
 
 
 def _cleans(turn: Turn, duty: ServiceState) -> bool:
-    is_time = turn.has_passed(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
+    is_time = turn.enough_commits_since(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
     return is_time and duty.changed(turn.view)
 
 
@@ -54,7 +54,7 @@ def run_clean(turn: Turn) -> bool:
         duty.looked(turn.view)
     result = clean(turn.context.timeline, turn.config)
     if duty:
-        duty.next_in(_CLEAN, _HOUR_S)
+        duty.schedule_next_run(_CLEAN, _HOUR_S)
     if result.files:
         work = Work(1, bytes_deleted=result.bytes, seconds=turn.seconds())
         turn.tell("cleaned", work, instant=result.instant, files=result.files, bytes=result.bytes)
@@ -67,7 +67,7 @@ def _expire(turn: Turn, duty: ServiceState) -> None:
     hours = turn.config.options.partition_ttl_hours
     assert hours is not None
     expired, _ = retention.expire(turn.context, hours)
-    duty.next_in(_EXPIRE, _EXPIRE_EVERY_S)
+    duty.schedule_next_run(_EXPIRE, _EXPIRE_EVERY_S)
     if expired.instant:
         turn.tell("expired", instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
 
@@ -76,7 +76,7 @@ def _sweep(turn: Turn, duty: ServiceState) -> None:
     from hoodoo.compactor.cleaning.sweep import sweep
 
     swept = sweep(turn.context.timeline, _ORPHAN_HOURS)
-    duty.next_in(_SWEEP, _HOUR_S)
+    duty.schedule_next_run(_SWEEP, _HOUR_S)
     if swept.rolled_back or swept.files:
         turn.tell("swept", rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
     if swept.external:
@@ -84,11 +84,10 @@ def _sweep(turn: Turn, duty: ServiceState) -> None:
 
 
 # ---- archiving, as often as the table is cleaned
-def archive_due(turn: Turn) -> bool:
-    """Return whether the archive service should run now: after `clean_every` commits, in a worker also hourly."""
+def is_archive_service_due(turn: Turn) -> bool:
     if turn.duty is None:
-        return turn.has_passed(turn.view.cleaned_at_commit)
-    return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
+        return turn.enough_commits_since(turn.view.cleaned_at_commit)
+    return turn.enough_commits_since(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
 def run_archive(turn: Turn) -> bool:
@@ -101,11 +100,11 @@ def run_archive(turn: Turn) -> bool:
     result = archive(turn.context.timeline, turn.config)
     if turn.duty:
         turn.duty.done_at_commit = turn.view.commits
-        turn.duty.next_in(_ARCHIVE, _HOUR_S)
+        turn.duty.schedule_next_run(_ARCHIVE, _HOUR_S)
     if result.slots or result.instants:
         turn.tell("archived", Work(1, seconds=turn.seconds()), slots=result.slots, instants=result.instants)
     return False
 
 
-CLEAN = Service("clean", clean_due, run_clean)
-ARCHIVE = Service("archive", archive_due, run_archive)
+CLEAN = Service("clean", is_clean_service_due, run_clean)
+ARCHIVE = Service("archive", is_archive_service_due, run_archive)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, oldest_retained
+from hoodoo.compactor.cleaning.retention import (
+    Retention,
+    consumers_with_kept_files,
+    oldest_kept,
+    oldest_within_retention,
+)
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import Superseded, View
 
 
-def why_kept(timeline: TableTimeline, keep: Retention) -> str:
-    """Explain why cleaning keeps the replaced files of a table."""
+def explain_kept_files(timeline: TableTimeline, keep: Retention) -> str:
     view = timeline.history.head()
     if not view.superseded:
         return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"
@@ -45,15 +49,15 @@ def _describe_retention(
 ) -> list[str]:
     first = min(entry.dropped for entry in replaced)
     reasons = []
-    if oldest_retained(timeline, view, keep.hours, 1) < first:
+    if oldest_within_retention(timeline, view, keep.hours, 1) < first:
         reasons.append(f"retain_hours={keep.hours:g} keeps the snapshots of that time")
-    if oldest_retained(timeline, view, 0, keep.commits) < first:
+    if oldest_within_retention(timeline, view, 0, keep.commits) < first:
         reasons.append(
             f"retain_commits={keep.commits} keeps the snapshots of the newest {keep.commits} commits, however old"
         )
     reasons += [
         f"consumer {consumer.name!r} has only read up to slot {consumer.position}"
-        for consumer in awaited(timeline, view, keep)
+        for consumer in consumers_with_kept_files(timeline, view, keep)
         if consumer.position < first
     ]
     return reasons

@@ -39,14 +39,14 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Record keys of one partition to search for, with their hashes in ascending order."""
+    """Record keys of one partition to search for, with sorted hashes."""
 
     keys: pa.Array
     hashes: np.ndarray
 
 
 def wanted(batch: Batch) -> dict[str, Wanted]:
-    """Return the record keys of a batch by partition path."""
+    """Group the record keys of a batch by partition path."""
     keys_by_partition = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
@@ -93,7 +93,7 @@ class KeySearch:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Read all keys of a file, and return whether a wanted key is among them."""
+        """Read all keys of a file, and return whether it contains a wanted key."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(chunk, value_set=keys), min_count=0).as_py() for chunk in self._keys_of(path))
@@ -102,8 +102,7 @@ class KeySearch:
         except (CorruptTable, UnsupportedTable):
             return self.store.exists(path)
 
-    def knows(self, path: str) -> bool | None:
-        """Return whether a searched file contained a wanted key, or None if it was not searched."""
+    def cached_result(self, path: str) -> bool | None:
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
@@ -149,7 +148,7 @@ class KeySearch:
     def _keys_in_bytes(self, data: bytes) -> pa.Array:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
-    def in_staging(self, path: str) -> bool:
+    def staged_file_has_wanted_key(self, path: str) -> bool:
         """Return whether a temporary file of a writer contains a wanted key.
 
         An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow contains a key if its
@@ -186,7 +185,7 @@ class KeySearch:
     def _texts(self) -> pa.Array:
         return pa.concat_arrays([wanted_keys.keys for wanted_keys in self.keys.values()])
 
-    def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
+    def index_entries_with_wanted_keys(self, file_ids: Mapping[str, str]) -> set[str]:
         """Return the index entries that contain a wanted key of their partition as text.
 
         The same text in another partition is a different key. `file_ids` maps file ids to partitions.

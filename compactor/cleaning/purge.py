@@ -21,8 +21,8 @@ from hoodoo.compactor.cleaning.key_search import KeySearch, wanted
 from hoodoo.compactor.cleaning.purge_bounds import BoundSearch
 from hoodoo.compactor.cleaning.purge_proof import Findings, PurgeProof
 from hoodoo.compactor.cleaning.purge_report import PurgeReport, Removed
-from hoodoo.compactor.cleaning.retention import awaited, retention
-from hoodoo.compactor.cleaning.sweep import begun_before, sweep
+from hoodoo.compactor.cleaning.retention import consumers_with_kept_files, retention
+from hoodoo.compactor.cleaning.sweep import first_instant_to_keep, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
@@ -153,7 +153,7 @@ class _Purge:
         oldest = max(last for _, last in needed)  # the oldest slot that can stay readable
         savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
         leased = sorted(seq for seq in leases.held(self.context.store) if held(seq))
-        waiting = awaited(self.context.timeline, view, retention(self.config.options))
+        waiting = consumers_with_kept_files(self.context.timeline, view, retention(self.config.options))
         readers = sorted(consumer.name for consumer in waiting if consumer.position < oldest)
         if savepoints or leased or readers:
             raise PurgeBlocked(
@@ -271,7 +271,7 @@ class _Purge:
         running = proof.wait_for_writes()
         findings = proof.look(timeline.heal().view, running, self.removed)
         unfinished = [*running, *(file.instant for file in findings.unfinished())]
-        before = begun_before(timeline, older_than_hours, unfinished)
+        before = first_instant_to_keep(timeline, older_than_hours, unfinished)
         if not any(instant < before for instant in unfinished):
             return findings
         sweep(timeline, older_than_hours)

@@ -47,7 +47,7 @@ class RemainingBounds:
 
 
 class BoundSearch:
-    """Search for values of purged rows in the minimum and maximum of each column of deleted files.
+    """Search for values of purged rows in column minima and maxima.
 
     If the purge could not read the rows of a file before the file was deleted, every bound of the file counts, unless a
     live file has an equal bound.
@@ -78,7 +78,6 @@ class BoundSearch:
                 yield key
 
     def remaining(self) -> RemainingBounds:
-        """Return the timeline files and export files that still contain a purged value."""
         history = self.timeline.history
         paths, last, leaking, harmless = [], 0, set[str](), set[str]()
         for seq in range(history.oldest_slot(), self.view.seq + 1):
@@ -115,7 +114,7 @@ class BoundSearch:
         # export file counts too. `clear` contains the paths of files whose bounds contain no purged value.
         def leaks(path: str) -> bool:
             folder = path.rpartition("/")[0]
-            return folder in self.search.keys and path not in clear and self.search.knows(path) is not False
+            return folder in self.search.keys and path not in clear and self.search.cached_result(path) is not False
 
         described = described_files(self.store)
         return tuple(sorted(key for key, paths in described if paths is None or any(map(leaks, paths))))
@@ -123,7 +122,7 @@ class BoundSearch:
     def _may_contain_purged_value(self, file: DataFile) -> bool:
         if file.partition not in self.search.keys or file.path in self._there:
             return False
-        was_found = self.search.knows(file.path)
+        was_found = self.search.cached_result(file.path)
         if was_found is None and not self._may_hold(file):
             return False
         return any(

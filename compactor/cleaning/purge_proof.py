@@ -81,7 +81,7 @@ class PurgeProof:
         return running
 
     def still(self, running: dict[str, str]) -> dict[str, str]:
-        """Return the writes in `running` that have not ended yet, with the paths of their timeline files."""
+        """Return which of the given writes have not ended yet."""
         return {instant: key for instant, key in self._pending_writes().items() if instant in running}
 
     def look(self, view: View, running: dict[str, str], removed: Removed) -> Findings:
@@ -104,15 +104,16 @@ class PurgeProof:
                 holders.append(Holder(path, size, path in referenced, name.instant))
         for path, size in [*self.store.list(STAGING), *self.store.list(SCRATCH)]:
             checked += 1
-            if self.search.in_staging(path):
+            if self.search.staged_file_has_wanted_key(path):
                 holders.append(Holder(path, size, False, instant_of_ms(self.store.modified_ms(path) or 0)))
         overlays = [(path, size) for path, size in self.store.list(OVERLAYS) if path.endswith(".parquet")]
         for path, size in [*self.store.list(SALVAGED), *overlays]:  # no process deletes these files at this point
             checked += 1
-            if self.search.in_staging(path):
+            if self.search.staged_file_has_wanted_key(path):
                 holders.append(Holder(path, size, True, ""))
         holders += [
-            Holder(key, 0, key in referenced, key.rpartition("_")[2]) for key in self.search.in_entries(file_ids)
+            Holder(key, 0, key in referenced, key.rpartition("_")[2])
+            for key in self.search.index_entries_with_wanted_keys(file_ids)
         ]
         return Findings(view, running, checked, tuple(holders))
 
@@ -169,8 +170,8 @@ class PurgeProof:
 
     def _hints_of_completed_plans(self, view: View) -> Iterator[str]:
         # Another process has already completed these plans.
-        for key, _ in self.store.list(heartbeats.plan_hint("")):
-            instant = key.removeprefix(heartbeats.plan_hint(""))
+        for key, _ in self.store.list(heartbeats.running_plan_hint_path("")):
+            instant = key.removeprefix(heartbeats.running_plan_hint_path(""))
             if instant not in view.plans and heartbeats.held(self.store, instant, self.timeline.environment.now_ms()):
                 yield key
 

@@ -48,7 +48,6 @@ class Retention:
 def retention(
     options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
 ) -> Retention:
-    """Return the retention of a table from its options, which the arguments override."""
     return Retention(
         options.retain_hours if hours is None else hours,
         max(1, options.retain_commits if commits is None else commits),
@@ -58,18 +57,21 @@ def retention(
 
 
 def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
-    """Return the oldest slot (commit number) whose snapshot cleaning keeps readable.
+    """Return the oldest commit number whose snapshot cleaning keeps readable.
 
     The slot follows from the retained hours and commits. It is newer if a file group would need too many versions, and
     older if a consumer still has to read from an older slot.
     """
-    oldest = max(oldest_retained(timeline, view, keep.hours, keep.commits), oldest_by_versions(view, keep.versions))
-    waiting = [consumer.position for consumer in awaited(timeline, view, keep)]
+    oldest = max(
+        oldest_within_retention(timeline, view, keep.hours, keep.commits),
+        oldest_within_version_limit(view, keep.versions),
+    )
+    waiting = [consumer.position for consumer in consumers_with_kept_files(timeline, view, keep)]
     return max(view.min_readable, min([oldest, *waiting]))
 
 
-def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """Return the oldest slot (commit number) that the retained hours and commits keep readable.
+def oldest_within_retention(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
+    """Return the oldest commit number within the retained hours and commits.
 
     If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
     ahead of it.
@@ -92,8 +94,8 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
     return history.last_completed_by(since) if history.slot(first).completed_at <= since else first
 
 
-def oldest_by_versions(view: View, versions: int | None) -> int:
-    """Return the oldest slot (commit number) that leaves at most `versions` versions per file group.
+def oldest_within_version_limit(view: View, versions: int | None) -> int:
+    """Return the oldest commit number within the limit of versions per file group.
 
     A version is a base file with its logs. The files of a file group that one slot superseded count as one version.
     """
@@ -112,7 +114,7 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
     return oldest
 
 
-def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
+def consumers_with_kept_files(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
     """Return the consumers whose unread files cleaning keeps.
 
     These consumers have read at least one slot, and lag by no more than `keep.hours + keep.consumer_hours`.
@@ -179,7 +181,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
     dropped: list[str] = []
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
-        dropped[:] = expired_partitions(context.timeline, view, hours)
+        dropped[:] = find_expired_partitions(context.timeline, view, hours)
         groups = list(view.groups(dropped))
         if not groups:
             return None
@@ -194,14 +196,13 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
     return (Expired(tuple(dropped), result.deleted, result.instant) if result.instant else Expired()), result
 
 
-def expired_partitions(timeline: TableTimeline, view: View, hours: float) -> list[str]:
-    """Return the partitions that have received no rows for `hours`, sorted by path."""
+def find_expired_partitions(timeline: TableTimeline, view: View, hours: float) -> list[str]:
     since = timeline.environment.now_ms() - int(hours * _HOUR_MS)
     old = [
         partition
         for partition, groups in sorted(view.partitions.items())
         if not any(
-            last_written_ms(timeline.history, entry, since) > since
+            newest_row_time_ms(timeline.history, entry, since) > since
             for group in groups.values()
             for entry in group.files()
             if _may_contain_rows(entry.file)
@@ -232,7 +233,7 @@ def _partitions_of_late_commits(history: History, view: View, since: int) -> set
     return late
 
 
-def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
+def newest_row_time_ms(history: History, entry: AddedFile, enough: int) -> int:
     """Return when the newest row of a data file was written, in milliseconds since 1970.
 
     For rows that the commit of the file wrote, this is the completion time of that commit. Without statistics, it is

@@ -70,11 +70,11 @@ class SweepResult:
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
-    """Roll back pending writes and delete unreferenced files that are older than `older_than_hours`."""
+    """Roll back old pending writes and delete old unreferenced files."""
     store = timeline.store
     timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
     all_instants = instants(store)
-    before = begun_before(timeline, older_than_hours, (entry.time for entry in all_instants))
+    before = first_instant_to_keep(timeline, older_than_hours, (entry.time for entry in all_instants))
     result = SweepResult()
     for instant in _pending(all_instants, before):
         result.rolled_back += _roll_back_pending_write(timeline, instant)
@@ -97,8 +97,8 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     return result
 
 
-def begun_before(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return an instant that is later than every write that began more than `hours` ago.
+def first_instant_to_keep(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
+    """Return an instant that is later than the start of every old write.
 
     If `hours` is 0, it is also after every instant in `begun`. Writes in quick succession get instants ahead of the
     clock, and a sweep without a minimum age must include them.
@@ -160,8 +160,7 @@ def _delete_pending(store: Store, instant: str) -> None:
             store.delete(leftover.key)
 
 
-def pending_writes(store: Store, before: str) -> list[str]:
-    """Return the instants of pending writes that began before the instant `before`."""
+def pending_writes_before(store: Store, before: str) -> list[str]:
     return _pending(instants(store), before)
 
 

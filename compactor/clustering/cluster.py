@@ -16,7 +16,7 @@ from hoodoo.arguments import one_of
 from hoodoo.compactor.clustering import curve
 from hoodoo.compactor.clustering.cluster_tasks import ClusteredFiles, ClusterTask, run_task
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
-from hoodoo.compactor.clustering.units import Unit, packing, sorting
+from hoodoo.compactor.clustering.units import Unit, plan_packing, sorting
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable, Fenced
 from hoodoo.timeline.commits.draft import Conflict
@@ -109,7 +109,7 @@ def pack(
     The call is cheap if there is nothing to pack. See `cluster` for the arguments.
     """
     state = context.timeline.look()
-    if not packing(state.view, state.config.options.target_file_bytes):
+    if not plan_packing(state.view, state.config.options.target_file_bytes):
         return ClusterResult()
     return cluster(context, limits=limits, stopped=stopped, units=units)
 
@@ -164,7 +164,7 @@ class _ClusterCall:
         by = [config.columns.by_id[number].name for number in self._ids if number in config.columns.by_id]
         if len(by) < len(self._by):
             return []  # a column to sort by was dropped
-        units = sorting(view, config, by, self._order, chosen) if by else packing(view, target, chosen)
+        units = sorting(view, config, by, self._order, chosen) if by else plan_packing(view, target, chosen)
         return [unit for unit in units if not unit.ids & self._tried and self._is_due(unit)]
 
     def _is_due(self, unit: Unit) -> bool:

@@ -72,7 +72,6 @@ class ClusteredFiles:
 
     @property
     def bytes_written(self) -> int:
-        """The total size of the new files, in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -93,7 +92,7 @@ class ClusterTask:
 
     @property
     def leftovers(self) -> list[str]:
-        """Paths of all files and index entries that a failed task may leave in the table."""
+        """Paths of all files that a failed task may leave in the table."""
         paths = [self.path(file_id) for file_id in self.file_ids]
         return paths + [entry_name(file_id, self.instant) for file_id in self.file_ids]
 

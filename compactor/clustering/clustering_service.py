@@ -19,11 +19,11 @@ def due(turn: Turn) -> bool:
     if turn.duty:
         return turn.duty.changed(turn.view)
     every = turn.config.options.clean_every
-    return bool(every) and turn.view.commits % (every or 1) == 0 and not turn.any_worker_alive()
+    return bool(every) and turn.view.commits % (every or 1) == 0 and not turn.has_live_worker()
 
 
 def run(turn: Turn) -> bool:
-    """Pack small files in a few steps, and return whether more small files may be left."""
+    """Pack some small files, and return whether more may be left."""
     from hoodoo.compactor.clustering.cluster import pack
 
     if turn.duty:

@@ -16,7 +16,7 @@ _BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64
 
 
 def positions(columns: pa.Table, order: str) -> np.ndarray:
-    """Return an int64 sort value for each row of `columns`.
+    """Return a sort value for each row.
 
     A stable sort by this value gives the requested order.
 

@@ -33,7 +33,7 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class LogRebaser:
-    """Log rebase of one clustering task with the new base files `outputs`."""
+    """Copy of newly logged changes to the new files of a clustering."""
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index

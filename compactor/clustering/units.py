@@ -23,7 +23,7 @@ _FEW = 4  # at least this many small groups are packed even if they do not fill 
 
 @dataclass(frozen=True)
 class Unit:
-    """Set of file groups in one partition that a transaction rewrites into `outputs` new file groups.
+    """Set of file groups in one partition that one transaction rewrites.
 
     The rows are sorted by the columns `by`, if any, in the order `order`.
     """
@@ -36,7 +36,7 @@ class Unit:
 
     @property
     def mark(self) -> str:
-        """Sort order to record for the new base files, such as 'zorder:a,b', or '' for unsorted files."""
+        """Name of the sort order of the new base files, or ''."""
         return mark(self.by, self.order) if self.by else ""
 
     @property
@@ -56,8 +56,7 @@ def _clusterable_groups(view: View, partition: str) -> list[FileGroup]:
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]
 
 
-def packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
-    """Plan how to pack small file groups into files of at most the target size."""
+def plan_packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
     units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
@@ -113,7 +112,7 @@ def sorting(
     order: str,
     partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
-    """Plan how to sort the rows of partitions with more than a tenth of unsorted bytes.
+    """Plan how to sort the rows of partitions with many unsorted bytes.
 
     A partition that fits into one unit is sorted as a whole. In a larger partition, only unsorted and small files are
     sorted, in units of files with adjacent values.

@@ -30,7 +30,7 @@ def due(turn: Turn) -> bool:
     duty, limit = turn.duty, turn.config.options.compact_after_logs
     if duty:
         return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
-    return bool(limit and _overdue(turn.view, limit)) and not turn.any_worker_alive()
+    return bool(limit and _overdue(turn.view, limit)) and not turn.has_live_worker()
 
 
 def run(turn: Turn) -> bool:
@@ -44,7 +44,6 @@ def run(turn: Turn) -> bool:
 
 
 def postponed(duty: ServiceState | None) -> dict[str, Backoff]:
-    """Return the backoff of each failed compaction plan by its instant."""
     parts = list(duty.parts.items()) if duty else []  # a copy, because metrics call this from another thread
     return {name.removeprefix(_PLAN): backoff for name, backoff in parts if name.startswith(_PLAN)}
 
@@ -67,7 +66,7 @@ def _compact_overdue(turn: Turn, limit: int) -> bool:
         is_held = held(context.store, plan.instant, turn.now_ms)
         if overdue & {group.file_id for group in plan.groups} and not is_held:
             plans.run(context, plan)
-    if new_plan := plans.schedule(context, lambda view: plans.plan_behind(view, limit)):
+    if new_plan := plans.schedule(context, lambda view: plans.plan_groups_with_logs(view, limit)):
         plans.run(context, new_plan)
     return False
 
@@ -91,10 +90,10 @@ def _run_open(turn: Turn, duty: ServiceState) -> bool:
 def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
     # Skips a plan that another worker is running. Returns False if the plan was skipped or failed.
     from hoodoo.compactor.compaction import plans
-    from hoodoo.compactor.heartbeats import plan_hint
+    from hoodoo.compactor.heartbeats import running_plan_hint_path
 
     start = turn.seconds()
-    with turn.holding(plan_hint(plan.instant)) as is_ours:
+    with turn.holding(running_plan_hint_path(plan.instant)) as is_ours:
         if not is_ours:
             return False
         try:
@@ -142,7 +141,7 @@ def _compact_due(turn: Turn, duty: ServiceState) -> bool:
     plan = plans.schedule(context, heavy)
     if plan:
         turn.tell("planned", instant=plan.instant, groups=len(plan.groups))
-        duty.look_again()  # more groups may be due than one plan takes
+        duty.require_table_check()  # more groups may be due than one plan takes
         _run_plan(turn, duty, plan)
     if problem:
         raise problem

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.compaction.triggers import costly, log_bytes
+from hoodoo.compactor.compaction.triggers import is_base_rewrite_costly, log_bytes
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
@@ -62,7 +62,7 @@ class LogCompactionResult:
 
 
 def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Divide file groups into those for log compaction and those for full compaction."""
+    """Separate file groups for log compaction from those for full compaction."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -73,7 +73,7 @@ def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[Fi
 def _pays(group: FileGroup, limits: Limits) -> bool:
     return (
         _has_only_own_logs(group)
-        and costly(group)
+        and is_base_rewrite_costly(group)
         and len(group.logs) >= _LOGS_MIN
         and log_bytes(group) * _MEMORY_SHARE <= limits.memory_bytes
     )
@@ -85,8 +85,8 @@ def _has_only_own_logs(group: FileGroup) -> bool:
 
 
 @dataclass(frozen=True)
-class MergeLogs:
-    """Picklable task that merges the logs of one file group into a new log."""
+class MergeLogsTask:
+    """Task that merges the logs of one file group into one log."""
 
     store: Store
     config: TableConfig
@@ -128,7 +128,7 @@ class MergeLogs:
         return [part for part in remaining_parts if len(part)]
 
 
-def _run(task: MergeLogs) -> DataFile | CorruptTable:
+def _run(task: MergeLogsTask) -> DataFile | CorruptTable:
     # CorruptTable is returned instead of raised, so that other groups continue.
     try:
         return task()
@@ -217,7 +217,7 @@ def _merged(
         limits.groups_at_once or len(groups),
         max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))),
     )
-    tasks = [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups]
+    tasks = [MergeLogsTask(context.store, attempt.config, attempt.instant, group, pace) for group in groups]
     return context.engine.map(_run, tasks, at_once)
 
 

@@ -84,7 +84,7 @@ class MergeTask:
         # Unchanged row groups are copied. Returns None if this is not possible.
         if self.group.base is None or not self.group.logs or _may_mix_commits(self.group):
             return None
-        changes = merging.held_changes()
+        changes = merging.changes_in_memory()
         if changes is None:
             return None
         base, max_bytes = self.group.base.file, self.memory_bytes // _SHARE
@@ -106,7 +106,7 @@ class MergeTask:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the current rows of the file group in batches, in their order."""
+        """Yield the current rows of the file group in batches."""
         return GroupMerge(self).rows()
 
     def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
@@ -148,7 +148,7 @@ class GroupMerge:
         self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the current rows of the file group: rows of the base file first, then changed rows."""
+        """Yield the current rows: rows of the base file first, then changed rows."""
         if _may_mix_commits(self.group) or (
             any(log.file.origin or not log.file.digest for log in self.group.logs) and self._has_partial_updates()
         ):
@@ -169,7 +169,7 @@ class GroupMerge:
     def _has_partial_updates(self) -> bool:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
-    def held_changes(self) -> KeyedChanges | None:
+    def changes_in_memory(self) -> KeyedChanges | None:
         """Read the changes of all logs into memory, with one change per key.
 
         Returns None if the logs are empty, do not fit into memory, or come from another engine.

@@ -44,8 +44,7 @@ class CompactionResult:
     instants: tuple[str, ...] = ()
 
 
-def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
-    """Plan a compaction of the file groups with at least `logs_min` logs."""
+def plan_groups_with_logs(view: View, logs_min: int = 1) -> CompactionPlan:
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
@@ -176,10 +175,10 @@ def _file_group_of_plan(view: View, plan: Plan, planned: PlannedGroup) -> FileGr
     )
 
 
-def run_open(
+def run_open_plans(
     context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run all open compaction plans, oldest first, until `stopped` returns True."""
+    """Run all open compaction plans, oldest first, until asked to stop."""
     results = [
         run(context, plan, stopped, limits)
         for plan in sorted(view.plans.values(), key=lambda plan: plan.seq)
@@ -197,7 +196,7 @@ def compact(
 
     `strategy` divides the file groups into plans.
     """
-    results = [run_open(context, context.timeline.heal().view, limits=limits)]
+    results = [run_open_plans(context, context.timeline.heal().view, limits=limits)]
     remaining_ids = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
 
     def choose(view: View) -> CompactionPlan:

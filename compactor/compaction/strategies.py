@@ -21,8 +21,6 @@ _PLAN_IO_BYTES = 16 << 30
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """File groups that one compaction should merge."""
-
     groups: tuple[FileGroup, ...]
 
     def __bool__(self) -> bool:
@@ -41,7 +39,6 @@ class CompactionPlan:
 
 
 def io_bytes(group: FileGroup) -> int:
-    """Estimate the bytes that the compaction of a file group reads and writes."""
     return 2 * group.base_bytes + log_bytes(group)
 
 
@@ -98,7 +95,7 @@ class Strategy:
             )
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
-        """Return a compaction plan with the first file groups in `due`, up to the limits of a plan."""
+        """Plan a compaction of the first file groups, within the plan's limits."""
         chosen: list[FileGroup] = []
         remaining_bytes = self.io_bytes
         for group in STRATEGIES[self.order](view, list(due))[: self.groups]:

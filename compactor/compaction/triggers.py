@@ -62,34 +62,36 @@ class Triggers:
 
 
 def log_bytes(group: FileGroup) -> int:
-    """Return the total size of the log files in a file group, in bytes."""
     return sum(log.file.size for log in group.logs)
 
 
-def costly(group: FileGroup) -> bool:
-    """Return whether a full compaction would rewrite a large base file for few log bytes."""
+def is_base_rewrite_costly(group: FileGroup) -> bool:
     return group.base_bytes > max(_BASE_MIN, _PAYS * log_bytes(group))
 
 
 def read_amplification(view: View) -> float:
-    """Return the bytes that a snapshot read needs per byte of base files, 1.0 without logs."""
+    """Return the bytes that a read needs per byte of base files."""
     totals = view.totals
     return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """Return the file groups with at least `logs_min` logs that no open plan will compact."""
+    """Return the file groups with enough logs that no open plan will compact."""
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
-    """Return the file groups that a worker should compact now because of a trigger."""
+    """Return the file groups that a worker should compact now."""
     waiting = behind(view)
     old, very_old = (
         _newest_slot_of_age(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
     )
-    due_ids = {group.file_id for group in waiting if _is_due(group, triggers, very_old if costly(group) else old)}
+    due_ids = {
+        group.file_id
+        for group in waiting
+        if _is_due(group, triggers, very_old if is_base_rewrite_costly(group) else old)
+    }
     if triggers.read_amplification is not None:
         due_ids |= set(_to_bring_below(view, waiting, triggers.read_amplification))
     return [group for group in waiting if group.file_id in due_ids]

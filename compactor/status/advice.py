@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
-from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, retention
-from hoodoo.compactor.cleaning.sweep import pending_writes
-from hoodoo.compactor.clustering.units import packing
+from hoodoo.compactor.cleaning.retention import Retention, consumers_with_kept_files, oldest_kept, retention
+from hoodoo.compactor.cleaning.sweep import pending_writes_before
+from hoodoo.compactor.clustering.units import plan_packing
 from hoodoo.compactor.compaction.triggers import Triggers
-from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, ServiceProblem, plan_hint
+from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, ServiceProblem, running_plan_hint_path
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
@@ -81,7 +81,7 @@ class _StateOfServices:
     def all(self) -> Services:
         workers = {key[len(HEARTBEATS + WORKER) :]: self._age(key) for key, _ in self.store.list(HEARTBEATS + WORKER)}
         seen_workers = {name: age for name, age in workers.items() if age is not None}
-        plans = {instant: self._age(plan_hint(instant)) for instant in self.view.plans}
+        plans = {instant: self._age(running_plan_hint_path(instant)) for instant in self.view.plans}
         owners = {instant: heartbeats.holder(self.store, instant) for instant in plans}
         ages = {instant: max(0.0, (self.now - plan.planned_at) / 1000) for instant, plan in self.view.plans.items()}
         dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_s)
@@ -212,7 +212,7 @@ class _StateOfServices:
         bytes_by_holder = {
             name: sum(entry.size for entry in kept_files if entry.is_needed_at(seq)) for name, seq in holders.items()
         }
-        for awaited_consumer in awaited(self.timeline, self.view, self.keep):
+        for awaited_consumer in consumers_with_kept_files(self.timeline, self.view, self.keep):
             bytes_by_holder[f"consumer {awaited_consumer.name}"] = sum(
                 entry.size for entry in kept_files if entry.dropped > awaited_consumer.position
             )
@@ -239,7 +239,7 @@ class _StateOfServices:
                 f"{_several(since, 'commit')}"
             )
             yield f"{unclean}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
-        if dead := pending_writes(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
+        if dead := pending_writes_before(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
             yield (
                 f"{_several(len(dead), 'write')} began more than a day ago and never finished, the first "
                 f"{dead[0]}: `hoodoo sweep {self.path}` rolls them back and deletes their files."
@@ -247,7 +247,9 @@ class _StateOfServices:
 
     # ---- consumers and layout
     def _about_consumers(self) -> Iterator[str]:
-        awaited_names = {awaited_consumer.name for awaited_consumer in awaited(self.timeline, self.view, self.keep)}
+        awaited_names = {
+            awaited_consumer.name for awaited_consumer in consumers_with_kept_files(self.timeline, self.view, self.keep)
+        }
         for awaited_consumer in consumers.all_of(self.store):
             behind = self.view.seq - awaited_consumer.position
             if awaited_consumer.position and awaited_consumer.name not in awaited_names:
@@ -257,7 +259,7 @@ class _StateOfServices:
                 )
 
     def _about_layout(self, workers: set[str]) -> Iterator[str]:
-        units = packing(self.view, self.config.options.target_file_bytes)
+        units = plan_packing(self.view, self.config.options.target_file_bytes)
         groups = sum(len(unit.groups) for unit in units)
         if groups and not workers:
             yield (
@@ -280,7 +282,6 @@ def _several(number: int, noun: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Format a duration in its largest unit, such as '5 min'."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -288,7 +289,6 @@ def span(seconds: float) -> str:
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes with a unit, such as '1.5 GB'."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"

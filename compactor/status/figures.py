@@ -71,7 +71,7 @@ class Figures:
 
     @property
     def groups_behind(self) -> int:
-        """The number of file groups with log files."""
+        """Number of file groups with log files."""
         return sum(1 for count in self.logs if count)
 
 
@@ -93,7 +93,7 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
         number for number, groups in sorted(totals.by_logs.items()) for _ in range(groups)
     )
     pending = lag.measure(timeline, view, config)
-    oldest = lag.oldest_log(view)
+    oldest = lag.oldest_log_commit_number(view)
     first = max(oldest, timeline.history.oldest_slot())
     states = dict.fromkeys((OPEN, RUNNING, POSTPONED), 0)
     for instant in view.plans:

@@ -51,7 +51,7 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
     """
     totals = view.totals
     now = timeline.environment.now_ms()
-    oldest = max(oldest_log(view), timeline.history.oldest_slot()) if totals.behind else 0
+    oldest = max(oldest_log_commit_number(view), timeline.history.oldest_slot()) if totals.behind else 0
     retained = oldest_kept(timeline, view, retention(config.options))
     return Lag(
         log_files_max=totals.logs_max,
@@ -65,6 +65,5 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
     )
 
 
-def oldest_log(view: View) -> int:
-    """Return the slot (commit number) of the oldest log file that waits for compaction, or 0."""
+def oldest_log_commit_number(view: View) -> int:
     return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -121,9 +121,7 @@ class TableCollector(Collector):
         return self._last[path], not loop.failing
 
 
-class Endpoint:
-    """HTTP endpoint that serves Prometheus metrics until it is closed."""
-
+class PrometheusEndpoint:
     def __init__(self, collector: Collector, port: int, address: str = LOOPBACK) -> None:
         """Start to serve metrics on a port, where 0 selects any free port.
 

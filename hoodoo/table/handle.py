@@ -237,7 +237,7 @@ class TableHandle:
         def run_plans(view: View) -> None:
             from hoodoo.compactor.compaction import plans
 
-            plans.run_open(context, view)
+            plans.run_open_plans(context, view)
 
         def change(alterations: Sequence[Alteration]) -> None:
             from hoodoo.compactor.alter import alter

@@ -220,7 +220,7 @@ class Maintenance:
         from hoodoo.compactor import export_service
         from hoodoo.compactor.cleaning import clean as cleaning
         from hoodoo.compactor.cleaning import retention as retaining
-        from hoodoo.compactor.cleaning.kept import why_kept
+        from hoodoo.compactor.cleaning.kept import explain_kept_files
 
         hours, commits = (
             number_from("retain_hours", retain_hours, 0),
@@ -230,12 +230,13 @@ class Maintenance:
         context = self._handle.context()
         state = context.timeline.look()
         config = state.config
-        export_service.before_clean(context, config, state.view)
+        export_service.export_before_clean(context, config, state.view)
         done = cleaning.clean(context.timeline, config, hours, commits, versions)
         if done.instant:
             return done
         return replace(
-            done, why=why_kept(context.timeline, retaining.retention(config.options, hours, commits, versions))
+            done,
+            why=explain_kept_files(context.timeline, retaining.retention(config.options, hours, commits, versions)),
         )
 
     def expire(self, older_than_hours: float | None = None) -> Expired:

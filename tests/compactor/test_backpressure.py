@@ -100,9 +100,9 @@ def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp
     table = make(tmp_path / "t", slow_after_logs=2)
     heartbeats.beat(table.handle.store, "hung worker")
     table.upsert(rows())
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
-    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"hung worker")
+    table.handle.store.put(heartbeats.running_plan_hint_path(plan.instant), b"hung worker")
     for _ in range(12):
         table.upsert(rows())
         assert logs(table) < 4 + 1

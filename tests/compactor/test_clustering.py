@@ -364,7 +364,7 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
             for n, size in enumerate(sizes)
         }
         placed = {name: FileGroup("", name, AddedFile(n + 1, file)) for n, (name, file) in enumerate(files.items())}
-        found = units.packing(View(seq=99, partitions={"": placed}), 1000)
+        found = units.plan_packing(View(seq=99, partitions={"": placed}), 1000)
         assert sum(len(unit.groups) for unit in found) == len(
             {group.file_id for unit in found for group in unit.groups}
         )

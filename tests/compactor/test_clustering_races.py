@@ -231,7 +231,7 @@ def compact(table: Table) -> None:
 
 def plan(table: Table) -> None:
     table.upsert(ids(0, 20, 30))
-    plans.schedule(table.handle.context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
 
 
 def come_back(table: Table) -> None:

@@ -124,15 +124,15 @@ def test_a_log_that_came_meanwhile_wins_and_nothing_of_the_attempt_is_left(
 ) -> None:
     table = make(tmp_path / "t")
     alive = [int(row["id"]) for row in content(table)]
-    run = log_compaction.MergeLogs.__call__
+    run = log_compaction.MergeLogsTask.__call__
 
-    def slow(self: log_compaction.MergeLogs) -> Any:
+    def slow(self: log_compaction.MergeLogsTask) -> Any:
         done = run(self)
         monkeypatch.undo()
         hoodoo.open(table.path).upsert(rows(alive[:3], 1000))
         return done
 
-    monkeypatch.setattr(log_compaction.MergeLogs, "__call__", slow)
+    monkeypatch.setattr(log_compaction.MergeLogsTask, "__call__", slow)
     assert compact_logs(table.handle.context(), everything).groups == 0
     assert logs_of(table) == 7
     assert [row["ts"] for row in content(table)][:3] == [1000] * 3
@@ -148,16 +148,16 @@ def test_of_several_groups_only_those_that_nobody_touched_are_merged(
     table.insert(rows(list(range(100, 200)), 0), bulk=True)
     for ts in range(3):
         table.upsert(rows([1, 101], ts))
-    run, calls = log_compaction.MergeLogs.__call__, []
+    run, calls = log_compaction.MergeLogsTask.__call__, []
 
-    def slow(self: log_compaction.MergeLogs) -> Any:
+    def slow(self: log_compaction.MergeLogsTask) -> Any:
         done = run(self)
         calls.append(self)
         if len(calls) == 1:
             hoodoo.open(table.path).upsert(rows([101], 9))
         return done
 
-    monkeypatch.setattr(log_compaction.MergeLogs, "__call__", slow)
+    monkeypatch.setattr(log_compaction.MergeLogsTask, "__call__", slow)
     result = compact_logs(table.handle.context(), everything)
     assert (result.groups, sorted(len(group.logs) for group in table.handle.history.head().groups())) == (1, [1, 4])
     assert [row["ts"] for row in content(table) if row["id"] == "0101"] == [9]
@@ -167,9 +167,9 @@ def test_of_several_groups_only_those_that_nobody_touched_are_merged(
 
 def test_a_group_under_a_plan_is_left_alone_and_a_writer_rebases_over_a_newer_log(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    plans.schedule(table.handle.context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert compact_logs(table.handle.context(), lambda view: list(view.groups())).groups == 0
-    plans.run_open(table.handle.context(), table.handle.history.head())
+    plans.run_open_plans(table.handle.context(), table.handle.history.head())
     for ts in range(3):
         table.upsert(rows([int(content(table)[0]["id"])], 200 + ts))
     assert compact_logs(table.handle.context(), everything).groups == 1

@@ -184,9 +184,9 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
     for part in "ab":
         for ts in range(2):
             table.upsert(batch(range(10), part, ts))
-        assert plans.schedule(table.handle.context(), plans.plan_behind)
+        assert plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     running = min(table.handle.history.head().plans)
-    table.handle.store.put(heartbeats.plan_hint(running), b"another")
+    table.handle.store.put(heartbeats.running_plan_hint_path(running), b"another")
     aged = later(table, 10 / 3600)  # a hint that is older than 30 s would be that of a dead worker
     with serving(Worker([aged], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
@@ -249,15 +249,15 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     table = make(tmp_path / "t")
     for ts in range(2):
         table.upsert(batch(range(10), "a", ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan and re.search(rf"Plan {plan.instant} has been waiting for \d+ s: `hoodoo compact", advice(table))
     ahead = later(table, 2)
     assert f"Plan {plan.instant} has been open for 2 h, but no worker runs it" in advice(
         ahead
     ) and f"`hoodoo compact {table.path}`" in advice(ahead)
-    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w1")
+    table.handle.store.put(heartbeats.running_plan_hint_path(plan.instant), b"w1")
     soon = time.time() + 2 * 3600
-    os.utime(Path(table.path, heartbeats.plan_hint(plan.instant)), (soon, soon))
+    os.utime(Path(table.path, heartbeats.running_plan_hint_path(plan.instant)), (soon, soon))
     assert f"Plan {plan.instant} has been run by w1 for 2 h: it may hang" in advice(ahead)
     table.compact()
     assert "Plan" not in advice(ahead)

@@ -25,7 +25,7 @@ def test_three_workers_that_run_one_plan_at_once_end_in_one_completion(tmp_path:
     rounds = 15
     for turn in range(1, rounds + 1):
         table.upsert(rows(range(turn), turn))
-        plan = plans.schedule(table.handle.context(), plans.plan_behind)
+        plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
         assert plan is not None
         barrier, results = threading.Barrier(3), list[Any]()
 

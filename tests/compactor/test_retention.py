@@ -13,7 +13,7 @@ from tables import later
 from tiers import sized
 
 import hoodoo
-from hoodoo.compactor.cleaning.retention import expired_partitions
+from hoodoo.compactor.cleaning.retention import find_expired_partitions
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
@@ -206,7 +206,7 @@ def test_a_partition_under_an_open_plan_expires_and_the_plan_still_runs(tmp_path
     table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=24)
     table.upsert(batch([1], "old", 0))
     table.upsert(batch([1], "old", 1))
-    assert plans.schedule(table.handle.context(), plans.plan_behind)
+    assert plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert later(table, 25).maintenance.expire().partitions == ("city=old",)
     later(table, 25).compact()
     assert table.scan().count() == 0 and table.verify().problems == []
@@ -287,11 +287,11 @@ def test_a_delete_is_no_write_neither_before_nor_after_its_log_is_merged(tmp_pat
     ahead = later(table, 20)
     ahead.delete(batch([1], "x", 1))
     ahead.delete(batch([2], "x", 1))
-    assert expired_partitions(later(table, 25).handle.timeline, table.handle.history.head(), 24) == ["city=x"]
+    assert find_expired_partitions(later(table, 25).handle.timeline, table.handle.history.head(), 24) == ["city=x"]
     assert compact_logs(later(table, 24).handle.context(), lambda view: behind(view, 2)).groups == 1
-    assert expired_partitions(later(table, 25).handle.timeline, table.handle.history.head(), 24) == ["city=x"]
+    assert find_expired_partitions(later(table, 25).handle.timeline, table.handle.history.head(), 24) == ["city=x"]
     later(table, 25).upsert(batch([3], "x", 2))
-    assert expired_partitions(later(table, 25).handle.timeline, table.handle.history.head(), 24) == []
+    assert find_expired_partitions(later(table, 25).handle.timeline, table.handle.history.head(), 24) == []
 
 
 def test_a_time_to_live_is_refused_where_there_are_no_partitions_or_where_it_is_nothing(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_clean_takes_no_file_that_an_open_plan_needs(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     table.insert_overwrite(rows(("b", 1)), whole_table=True)  # supersedes what the plan names
     planned = {path for group in plan.groups for path in (group.base, *group.logs)}
@@ -94,7 +94,7 @@ def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> N
         lag = table.upsert(rows(("a", 2 + number))).lag
     assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
     assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_s >= 0
-    plans.schedule(table.handle.context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert table.maintenance.lag().open_plans == 1
     table.compact()
     assert set(vars(table.maintenance.lag()).values()) == {0}
@@ -118,11 +118,11 @@ def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(
     table = make(tmp_path / "t", "merge_on_read", compact_after_logs=3)
     table.upsert(rows(("a", 0)))
     table.upsert(rows(("a", 1)))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
-    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"another worker")  # it lives, so far
+    table.handle.store.put(heartbeats.running_plan_hint_path(plan.instant), b"another worker")  # it lives, so far
     assert [table.upsert(rows(("a", 2 + number))).lag.open_plans for number in range(3)] == [1, 1, 1]
-    table.handle.store.delete(heartbeats.plan_hint(plan.instant))
+    table.handle.store.delete(heartbeats.running_plan_hint_path(plan.instant))
     lag = table.upsert(rows(("a", 9))).lag
     assert (lag.open_plans, lag.log_files_max < 3) == (0, True)
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 9}]
@@ -192,7 +192,7 @@ def test_a_checkpoint_holds_the_whole_view(tmp_path: Path) -> None:
     table.upsert(rows(("a", 2)))
     table.insert_overwrite(rows(("c", 1)))
     table.upsert(rows(("c", 2)))
-    plans.schedule(table.handle.context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     view = table.handle.history.head()
     assert checkpoint.decode(checkpoint.encode(view), checkpoint_key(view.seq)) == view
 
@@ -236,7 +236,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1), ("b", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     late, merge = hoodoo.open(table.path), merge_group.MergeTask.__call__
 

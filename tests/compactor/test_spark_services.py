@@ -50,7 +50,7 @@ def digests(table: hoodoo.Table) -> dict[str, str]:
 
 def test_a_plan_gives_the_same_files_on_spark_as_in_this_process(tmp_path: Path, spark: Any) -> None:
     table = make(tmp_path / "here")
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     shutil.copytree(tmp_path / "here", tmp_path / "there")
     there = hoodoo.open(tmp_path / "there")
@@ -76,7 +76,7 @@ def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_ar
     tmp_path: Path, spark: Any
 ) -> None:
     table = make(tmp_path / "t")
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     log = Path(table.path, plan.groups[0].logs[0])
     whole = log.read_bytes()

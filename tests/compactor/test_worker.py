@@ -32,7 +32,7 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     hint = f"{HEARTBEATS}plan-{plan.instant}"
     table.handle.store.put(hint, b"another")
@@ -51,7 +51,7 @@ def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     table.handle.store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
     serving = Worker([table.handle.services()], poll_s=0.05)
@@ -121,7 +121,7 @@ def test_workers_that_run_the_same_plan_at_once_complete_it_once(
         "hoodoo.compactor.heartbeats.PLAN_FRESH_S", 0.0
     )  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     threads = [
         threading.Thread(target=Worker([hoodoo.open(table.path).handle.services()], once=True).run) for _ in range(3)
@@ -206,7 +206,7 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     table = table_of(tmp_path / "t", compact_after_logs=4)
     for ts in range(2):
         table.upsert(batch(np.arange(0, 20, 2), ts))  # partition 0
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
     for ts in range(4):
@@ -223,7 +223,7 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
     table = table_of(tmp_path / "t", compact_after_logs=None)
     for ts in range(2):
         table.upsert(batch(np.arange(10), ts, 1))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
 

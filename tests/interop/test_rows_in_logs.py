@@ -125,7 +125,7 @@ def test_logs_over_an_older_base_beside_logs_over_the_newest_are_read_alike(
     table = make(tmp_path / "t", log_format, order_by)
     table.delete([{"id": "k000", "city": "sf"}, {"id": "k050", "city": "sf"}])
     context = table.handle.context()
-    plan = plans.schedule(context, plans.plan_behind)
+    plan = plans.schedule(context, plans.plan_groups_with_logs)
     assert plan is not None
     table.upsert(batch(range(41, 71, 2), 20, 1000.0))
     plans.run(context, plan)

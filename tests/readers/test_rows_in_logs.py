@@ -149,7 +149,7 @@ def test_a_base_that_lost_rows_makes_older_logs_be_read_by_keys(tmp_path: Path) 
     table.delete([{"id": 0}])
     context = table.handle.context()
 
-    plan = plans.schedule(context, plans.plan_behind)
+    plan = plans.schedule(context, plans.plan_groups_with_logs)
     assert plan
     table.upsert(batch([5, 6], 9, random.Random(2)))
     plans.run(context, plan)

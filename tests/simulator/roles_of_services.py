@@ -41,10 +41,12 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
             if what == "both":
                 table.compact(logs_min=least)
             elif what == "schedule":
-                plans.schedule(table.handle.context(), lambda view, least=least: plans.plan_behind(view, least))
+                plans.schedule(
+                    table.handle.context(), lambda view, least=least: plans.plan_groups_with_logs(view, least)
+                )
             else:
                 context = table.handle.context()
-                plans.run_open(context, context.timeline.history.head())
+                plans.run_open_plans(context, context.timeline.history.head())
         except (CommitUnknown, StoreUnavailable):
             pass
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)

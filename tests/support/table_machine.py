@@ -330,7 +330,7 @@ class Machine:
 
     def plan(self) -> None:
         """Decide a compaction and leave it to others."""
-        plans.schedule(self.table.handle.context(), plans.plan_behind)
+        plans.schedule(self.table.handle.context(), plans.plan_groups_with_logs)
 
     def clean(self) -> None:
         self.table.maintenance.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))

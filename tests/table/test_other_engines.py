@@ -99,7 +99,7 @@ def test_a_handle_that_was_open_before_takes_up_another_engines_commit_before_it
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     assert plans.run(table.handle.context(), plan).groups == 1
@@ -243,7 +243,7 @@ def test_a_plan_that_was_open_through_an_undo_compacts_exactly_what_it_planned(
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     undone(store, clock, opened(store, clock), rows(("a", "p", 5)))
     table = opened(store, clock)

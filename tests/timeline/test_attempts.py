@@ -87,7 +87,7 @@ def test_what_a_plans_attempt_wrote_stays_for_whoever_runs_the_plan_next(tmp_pat
     table = table_of(tmp_path / "t")
     for ts in range(2):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     with pytest.raises(RuntimeError), table.handle.timeline.resume(plan):
         table.handle.store.put("part=0/output", b"...")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from slots import make_slot
 
-from hoodoo.compactor.clustering.units import packing
+from hoodoo.compactor.clustering.units import plan_packing
 from hoodoo.timeline.slots.slot import BASE, COMPLETED, LOG, PLANNED, ROLLED_BACK, DataFile, Slot
 from hoodoo.timeline.views.file_group import FileGroup
 from hoodoo.timeline.views.totals import Totals, count
@@ -149,5 +149,5 @@ def test_what_follows_a_commit_does_not_look_at_partitions_that_it_did_not_touch
     counted = view._totals()
     view = replace(view, partitions=watched, _counted=replace(counted, partitions=watched))
     assert [group.partition for group in view.groups_behind()] == ["p=7"] and looked == 1
-    assert packing(view, target) == [] and view.bases_below(target // 2) == 0 and view.totals.logs_max == 1
+    assert plan_packing(view, target) == [] and view.bases_below(target // 2) == 0 and view.totals.logs_max == 1
     assert looked == 1

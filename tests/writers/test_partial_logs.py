@@ -285,7 +285,7 @@ def test_any_grouping_of_logs_gives_one_answer(
         elif service == "compact":
             served.compact()
         elif service == "plan":
-            plans.schedule(context, plans.plan_behind)
+            plans.schedule(context, plans.plan_groups_with_logs)
         elif service == "cluster":
             assert cluster(context, by=rng.choice([(), ("n",)])).yielded == 0
         assert found(served) == model

@@ -183,11 +183,11 @@ def entries_by_table(
                 option="register",
             )
         return {}
-    from hoodoo.exports.catalogs.hudi_registration import HUDI_KINDS, require_hudi_identifier
-    from hoodoo.exports.catalogs.opening import opener, require_identifier
+    from hoodoo.exports.catalogs.hudi_registration import HUDI_KINDS, require_namespace_and_name
+    from hoodoo.exports.catalogs.opening import opener, require_dotted_identifier
 
-    iceberg = _require_one_per_table("register", register, tables, require_identifier)
-    hudi = _require_one_per_table("register_hudi", register_hudi, tables, require_hudi_identifier)
+    iceberg = _require_one_per_table("register", register, tables, require_dotted_identifier)
+    hudi = _require_one_per_table("register_hudi", register_hudi, tables, require_namespace_and_name)
     if common := set(iceberg) & set(hudi) - {""}:
         raise OptionError(
             f"Options register and register_hudi both name {printable(min(common))}. Use different names for the "

@@ -16,7 +16,7 @@ Done = TypeVar("Done")
 
 
 def attempted(request: Request, format: str, folder: str, remedy: str, run: Callable[[int], Done]) -> Done:
-    """Run an export to one format, and repeat it if concurrent changes interrupt it.
+    """Run an export, and repeat it if concurrent changes interrupt it.
 
     If the requested slot expires during the export, the next attempt exports the newest slot.
 

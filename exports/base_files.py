@@ -58,7 +58,7 @@ NOTHING = BaseChanges()
 
 @dataclass(frozen=True)
 class Step:
-    """Commit to export, with the state of the table after it and its changes of base files."""
+    """Commit to export, with its changes of base files."""
 
     slot: Slot
     view: View
@@ -123,8 +123,7 @@ def unchanged(history: History, after: int, until: int) -> bool:
         return False
 
 
-def first_slot(history: History) -> int:
-    """Return the slot (commit number) where a first export begins: the oldest with a readable snapshot."""
+def first_commit_to_export(history: History) -> int:
     head = history.known_head()
     seq = max(head.min_readable, history.oldest_slot(), 1)
     while seq < head.seq and head.is_rolled_back_by_other_engine(seq):
@@ -132,8 +131,8 @@ def first_slot(history: History) -> int:
     return seq
 
 
-def continues_from(history: History, seq: int, instant: str) -> bool:
-    """Return whether a new export can continue from an earlier export, which ended at slot `seq`.
+def can_continue_export(history: History, seq: int, instant: str) -> bool:
+    """Return whether an export can continue from an earlier export.
 
     It cannot continue if the slots since then were archived. It also cannot continue if the table was restored from a
     backup, because other slots now have these numbers.
@@ -146,8 +145,7 @@ def continues_from(history: History, seq: int, instant: str) -> bool:
         return False
 
 
-def require_no_partition(view: View, folder: str) -> None:
-    """Raise PartitionValueError if a partition has the folder that an export needs for its metadata."""
+def require_no_partition_at(view: View, folder: str) -> None:
     if any(partition.split("/")[0] == folder for partition in view.partitions):
         raise PartitionValueError(
             f"The table has a partition {folder!r}, but an export needs this folder for its metadata. Write the rows "

@@ -15,7 +15,7 @@ import fastavro
 
 from hoodoo.exports.delta import log
 from hoodoo.exports.iceberg import metadata_files
-from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.exports.iceberg.manifest_files import table_location_uri
 from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store
 
@@ -26,7 +26,7 @@ def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
     These are Delta versions, Delta checkpoints and Iceberg manifests. Paths are relative to the table. The second value
     is None for a metadata file that cannot be read.
     """
-    base = location_of(store) + "/"
+    base = table_location_uri(store) + "/"
     for folder in (log.FOLDER, metadata_files.FOLDER):
         for key, _ in list(store.list(folder)):
             if not key.endswith((".json", ".parquet") if folder == log.FOLDER else ".avro"):

@@ -22,11 +22,11 @@ def exported_files(store: Store, keys: Collection[str]) -> set[str]:
     """
     own_files = {key for key in keys if key.startswith(VECTORS)}
     if any(key.startswith(log.FOLDER) for key in keys) and not log.newest(store).external:
-        own_files |= _named(keys, log.FOLDER, log.is_log_file)
+        own_files |= _named(keys, log.FOLDER, log.is_delta_log_file_name)
     if any(key.startswith(metadata_files.FOLDER) for key in keys):
         version, metadata = metadata_files.newest(store)
         if not version or table_metadata.is_ours(metadata, version):
-            own_files |= _named(keys, metadata_files.FOLDER, metadata_files.is_metadata_file)
+            own_files |= _named(keys, metadata_files.FOLDER, metadata_files.is_iceberg_metadata_name)
     return own_files
 
 

@@ -56,4 +56,4 @@ def _iceberg(store: Store) -> tuple[int, bool]:
     version, metadata = metadata_files.newest(store)
     if metadata is None or not table_metadata.is_ours(metadata, version):
         return 0, False
-    return int(metadata["properties"][table_metadata.SLOT]), bool(table_metadata.overlays_of(metadata))
+    return int(metadata["properties"][table_metadata.SLOT]), bool(table_metadata.merged_logs_digest(metadata))

@@ -40,7 +40,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True)
 class Overlay:
-    """Effect of the logs of one file group on its base file: rows to skip, and rows to add.
+    """Changes in the logs of one file group, for readers of its base file.
 
     Attributes:
         name: The name, which identifies the files of the file group and the columns of the table.
@@ -75,7 +75,6 @@ def _newest_slot(group: FileGroup) -> int:
 
 
 def covered(view: View) -> list[FileGroup]:
-    """Return the file groups with logs, sorted by id."""
     with_logs = [group for group in view.groups() if group.logs]
     return sorted(with_logs, key=lambda group: (group.file_id, group.partition))
 
@@ -111,8 +110,7 @@ class Overlays:
         return [self._made[name] for name in groups_by_name]
 
     @staticmethod
-    def whole_key(config: TableConfig, group: FileGroup) -> str:
-        """Return the path of the file with all merged rows of a file group."""
+    def merged_rows_path(config: TableConfig, group: FileGroup) -> str:
         return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
 
     def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
@@ -124,7 +122,7 @@ class Overlays:
         """
         names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
         rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
-        self._keys.add(key := self.whole_key(config, group))
+        self._keys.add(key := self.merged_rows_path(config, group))
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
     def forget_passed(self, history: History) -> None:
@@ -134,7 +132,7 @@ class Overlays:
         """
         if self._keys:
             history.head()
-            for key, _ in passed_files(self._store, passed_overlays(history)):
+            for key, _ in unused_overlay_files(self._store, overlay_expiry_test(history)):
                 if key in self._keys:
                     self._store.delete(key)
 
@@ -213,12 +211,12 @@ def _write_overlay_file(
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    """Return a digest that changes whenever an overlay of the file groups changes."""
+    """Return a digest of the log changes that an export shows."""
     return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
-def passed_overlays(history: History) -> Callable[[str], bool]:
-    """Return a function that tests whether an overlay name is no longer used by an export.
+def overlay_expiry_test(history: History) -> Callable[[str], bool]:
+    """Return a function that tests whether an overlay name is unused.
 
     An export uses the overlay of a file group at the exported slot. An overlay is therefore unused if it is older than
     the overlay of its file group at the oldest readable slot.
@@ -233,15 +231,13 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
     return passed
 
 
-def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete files of unused overlays that are older than a day."""
-    for key, _ in passed_files(store, passed):
+def delete_old_unused_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
+    for key, _ in unused_overlay_files(store, passed):
         if (store.modified_ms(key) or now_ms) < now_ms - _DAY_MS:
             store.delete(key)
 
 
-def passed_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
-    """Return the path and size of each file of an unused overlay."""
+def unused_overlay_files(store: Store, passed: Callable[[str], bool]) -> list[tuple[str, int]]:
     return [
         (key, size)
         for key, size in (*store.list(OVERLAYS), *store.list(VECTORS))

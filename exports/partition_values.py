@@ -25,7 +25,7 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
-    """Return the partition values of a base file, or None if its rows have different values.
+    """Return the common partition values of a file's rows, or None.
 
     A null value is None. Nulls and empty strings are both in the default partition. The statistics of the file show
     which of them it contains.
@@ -46,7 +46,7 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
     return values
 
 
-def bounded_columns(config: TableConfig) -> tuple[str, ...]:
+def columns_with_exported_bounds(config: TableConfig) -> tuple[str, ...]:
     """Return the columns whose bounds are exported, such as key and ordering columns.
 
     Bounds make up most of an export's size, and filters on a late column of a wide table are rare.
@@ -62,5 +62,5 @@ def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
     only for their fields.
     """
     stats, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
-    exported = (name for name in bounded_columns(config) if name in stats and name in columns)
+    exported = (name for name in columns_with_exported_bounds(config) if name in stats and name in columns)
     return {name: stats[name] for name in exported if not pa.types.is_nested(columns[name].arrow)}

@@ -30,7 +30,7 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create a metadata file unless an equivalent file exists, and return its size in bytes."""
+        """Create a metadata file unless an equivalent file exists, and return its size."""
         try:
             self.store.create(key, data)
         except FileExistsError:
@@ -39,7 +39,6 @@ class Writing:
         return len(data)
 
     def replace(self, key: str, data: bytes) -> None:
-        """Create or replace a metadata file."""
         self.store.put(key, data)
         self._count(data)
 

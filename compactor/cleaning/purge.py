@@ -27,7 +27,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import PurgeBlocked
-from hoodoo.exports.overlays import passed_files, passed_overlays
+from hoodoo.exports.overlays import overlay_expiry_test, unused_overlay_files
 from hoodoo.format.names import RECORD_KEY, parse_data_file
 from hoodoo.format.parquet.statistics import bound, has_bounds
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
@@ -260,7 +260,7 @@ class _Purge:
         # Overlay files contain whole rows.
         history, store = self.context.timeline.history, self.context.store
         history.head()
-        for key, size in passed_files(store, passed_overlays(history)):
+        for key, size in unused_overlay_files(store, overlay_expiry_test(history)):
             store.delete(key)
             self.removed.deleted += 1
             self.removed.bytes += size

@@ -38,7 +38,7 @@ _OF_SPARK = {
 }
 
 
-def hive_columns(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
+def hive_types_by_column(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
     """Return the lower-case name and the Hive type of each column.
 
     Raises SchemaError if two columns, or two fields of a struct, differ only in case.
@@ -76,7 +76,7 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
     return _OF_HIVE[kind]
 
 
-def spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
+def spark_entry_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
     """Return the parameters of a metastore entry that Spark reads.
 
     `schema` contains the meta columns, then the table's columns, with the partition columns last.

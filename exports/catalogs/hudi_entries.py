@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.exports.catalogs.hive_schema import hive_columns, spark_parameters
+from hoodoo.exports.catalogs.hive_schema import hive_types_by_column, spark_entry_parameters
 from hoodoo.format.keys import partition_texts
 from hoodoo.format.names import instant_of_ms
 from hoodoo.timeline.properties.config import TableConfig
@@ -68,11 +68,11 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
         )
     inner = [field for field in config.file_schema if field.name not in config.partition_by]
     outer = [config.schema.field(name) for name in config.partition_by]
-    all_columns = hive_columns([*inner, *outer])
+    all_columns = hive_types_by_column([*inner, *outer])
     columns, keys = all_columns[: len(inner)], all_columns[len(inner) :]
     parameters = {
         "EXTERNAL": "TRUE",
-        **spark_parameters(pa.schema([*inner, *outer]), config.partition_by),
+        **spark_entry_parameters(pa.schema([*inner, *outer]), config.partition_by),
         REQUESTED: view.told or view.instant,
         COMPLETED: instant_of_ms(view.completed_at),
     }

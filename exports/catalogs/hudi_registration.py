@@ -23,11 +23,11 @@ from hoodoo.exports.catalogs.hudi_entries import (
     entries_of,
     partitions_of,
 )
-from hoodoo.exports.catalogs.in_glue import GlueEntries
+from hoodoo.exports.catalogs.in_glue import GlueMetastore
 from hoodoo.exports.catalogs.in_hive import HiveEntries
 from hoodoo.exports.catalogs.metastore import FoundEntry, Metastore
-from hoodoo.exports.catalogs.opening import require_identifier, require_namespace
-from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.exports.catalogs.opening import require_dotted_identifier, require_existing_namespace
+from hoodoo.exports.iceberg.manifest_files import table_location_uri
 from hoodoo.exports.results import RegisteredEntry, RegisterResult
 from hoodoo.redact import printable
 from hoodoo.storage.store import Store
@@ -43,9 +43,8 @@ Look = Callable[[], tuple[TableConfig, View]]
 """Function that returns the table's current configuration and state."""
 
 
-def require_hudi_identifier(option: str, identifier: object) -> str:
-    """Check that the name of a metastore table consists of one namespace and a name, and return it."""
-    name = require_identifier(option, identifier)
+def require_namespace_and_name(option: str, identifier: object) -> str:
+    name = require_dotted_identifier(option, identifier)
     if name.count(".") > 1:
         raise OptionError(
             f"Option {option} is invalid: expected one namespace and a table, such as 'lake.rides', got "
@@ -65,7 +64,7 @@ def metastore_of(catalog: Any, identifier: str) -> Metastore:
     if "HiveCatalog" in kinds:
         return HiveEntries(catalog, namespace)
     if "GlueCatalog" in kinds:
-        return GlueEntries(catalog, namespace)
+        return GlueMetastore(catalog, namespace)
     raise CatalogRefused(
         f"A {type(catalog).__name__} cannot store Hudi tables: expected a catalog of type {' or '.join(HUDI_KINDS)}. "
         "To register the table as Iceberg, call export(iceberg=True, register=...).",
@@ -104,8 +103,8 @@ class HudiRegistration:
         """
         try:
             metastore = metastore_of(self.catalog, self.identifier)
-            require_namespace(self.catalog, self.identifier)
-            return self._run(metastore, location_of(store), look)
+            require_existing_namespace(self.catalog, self.identifier)
+            return self._run(metastore, table_location_uri(store), look)
         except HoodooError:
             raise
         except Exception as problem:  # each catalog raises its own errors

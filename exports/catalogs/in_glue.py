@@ -15,9 +15,7 @@ _KEPT = ("Description", "Owner", "Retention", "PartitionKeys")
 # Fields of an entry that an update sends back to Glue unchanged.
 
 
-class GlueEntries:
-    """Implementation of `Metastore` for the AWS Glue data catalog."""
-
+class GlueMetastore:
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._glue, self._namespace = catalog.glue, namespace
 

@@ -18,8 +18,6 @@ _OF_COLUMNS = re.compile(r"incompatible", re.IGNORECASE)
 
 
 class HiveEntries:
-    """Implementation of `Metastore` for a Hive metastore, over Thrift."""
-
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._client, self._namespace = catalog._client, namespace
 

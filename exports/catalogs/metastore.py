@@ -38,8 +38,7 @@ class Metastore(Protocol):
     Each method raises CatalogRefused if the catalog rejects the request.
     """
 
-    def find(self, name: str) -> FoundEntry | None:
-        """Return the entry of a table, or None if it does not exist."""
+    def find(self, name: str) -> FoundEntry | None: ...
 
     def create(self, name: str, entry: WantedEntry) -> bool:
         """Create an entry without partitions, and return whether this succeeded.
@@ -48,7 +47,7 @@ class Metastore(Protocol):
         """
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
-        """Update an existing entry and its partitions to the content of `entry`.
+        """Update an existing entry and its partitions.
 
         Returns False if the entry was changed since it was read.
         """
@@ -63,17 +62,16 @@ class Metastore(Protocol):
         """
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
-        """Remove partitions from an entry, except missing partitions."""
+        """Remove partitions from an entry, if they exist."""
 
 
 def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Split a sequence into slices of at most `size` items, for requests of limited size."""
     for start in range(0, len(given), size):
         yield given[start : start + size]
 
 
 def owner() -> str:
-    """Return the user of this process as the owner of a new entry, or '' if the user is unknown."""
+    """Return the user of this process, or '' if unknown."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # the system does not know the user

@@ -12,8 +12,7 @@ from hoodoo.errors import CatalogRefused, EngineError, OptionError
 from hoodoo.redact import printable
 
 
-def require_identifier(option: str, identifier: object) -> str:
-    """Check that the name of a catalog table has the form 'namespace.table', and return it."""
+def require_dotted_identifier(option: str, identifier: object) -> str:
     if not isinstance(identifier, str) or not all(identifier.split(".")) or "." not in identifier:
         raise OptionError(
             f"Option {option} is invalid: expected the table in the catalog as 'namespace.table', got "
@@ -74,8 +73,7 @@ def opener(catalog: object, properties: object) -> Callable[[], Any]:
     return opened
 
 
-def require_namespace(catalog: Any, identifier: str) -> None:
-    """Raise CatalogRefused if the catalog does not contain the namespace of the entry."""
+def require_existing_namespace(catalog: Any, identifier: str) -> None:
     namespace = identifier.rpartition(".")[0]
     try:
         exists = catalog.namespace_exists(namespace)

@@ -33,8 +33,7 @@ def mover_of(catalog: Any) -> Mover:
     )
 
 
-def writes_own_metadata(catalog: Any) -> bool:
-    """Return whether the catalog writes metadata files of its own."""
+def catalog_writes_metadata(catalog: Any) -> bool:
     return mover_of(catalog) is _move_in_rest
 
 

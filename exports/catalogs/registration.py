@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hoodoo.errors import CatalogRefused, HoodooError, TryAgainError
-from hoodoo.exports.catalogs.opening import require_namespace
-from hoodoo.exports.catalogs.pointers import mover_of, writes_own_metadata
+from hoodoo.exports.catalogs.opening import require_existing_namespace
+from hoodoo.exports.catalogs.pointers import catalog_writes_metadata, mover_of
 from hoodoo.exports.iceberg.iceberg_schema import Json
-from hoodoo.exports.iceberg.manifest_files import location_of
+from hoodoo.exports.iceberg.manifest_files import table_location_uri
 from hoodoo.exports.iceberg.metadata_files import HINT
 from hoodoo.exports.iceberg.table_metadata import VERSION
 from hoodoo.exports.results import CatalogEntry
@@ -65,13 +65,13 @@ class Registration:
         from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
         ours: Json = json.loads(store.get(metadata_key))
-        location = f"{location_of(store)}/{metadata_key}"
+        location = f"{table_location_uri(store)}/{metadata_key}"
         move = mover_of(self.catalog)
         for _ in range(_ATTEMPTS):
             try:
                 entry = self.catalog.load_table(self.identifier)
             except NoSuchTableError:
-                require_namespace(self.catalog, self.identifier)
+                require_existing_namespace(self.catalog, self.identifier)
                 try:
                     self.catalog.register_table(self.identifier, location)
                 except TableAlreadyExistsError:  # another process was faster
@@ -94,7 +94,7 @@ class Registration:
             return True
         schema = next(one for one in ours["schemas"] if one["schema-id"] == ours["current-schema-id"])
         return (
-            writes_own_metadata(self.catalog)
+            catalog_writes_metadata(self.catalog)
             and entry.metadata.current_snapshot_id == ours["current-snapshot-id"]
             and [field.name for field in entry.schema().fields] == [field["name"] for field in schema["fields"]]
         )

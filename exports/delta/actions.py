@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from hoodoo.exports.base_files import AS_OF_COMPACTION
-from hoodoo.exports.delta.delta_schema import Json, has_local_times, partition_texts, schema_text
+from hoodoo.exports.delta.delta_schema import Json, has_timestamps_without_zone, partition_texts, schema_text
 from hoodoo.exports.partition_values import bounds_of, partition_columns
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
@@ -31,7 +31,6 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 
 def encode(actions: Sequence[Json]) -> bytes:
-    """Encode the actions of one Delta version as the bytes of its commit file."""
     return b"".join(_json_text(action).encode() + b"\n" for action in actions)
 
 
@@ -41,12 +40,12 @@ def _json_text(value: Any) -> str:
 
 
 def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
-    """Return the Delta action `protocol`, which lists the features that readers and writers must support.
+    """Return the Delta action `protocol`, which lists required features.
 
     `merges` is True if files have deletion vectors, and `feed` if the change data feed is enabled.
     """
     reader_features = ["deletionVectors"] if merges else []
-    reader_features += ["timestampNtz"] if has_local_times(config.columns) else []
+    reader_features += ["timestampNtz"] if has_timestamps_without_zone(config.columns) else []
     feed_feature = ["changeDataFeed"] if feed else []
     writer_features = ["appendOnly", "invariants", "inCommitTimestamp", *feed_feature, *reader_features, _GUARD]
     if not reader_features:
@@ -107,24 +106,22 @@ def transaction(slot: int, at_ms: int) -> Json:
 
 
 def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
-    """Return the Delta action `add` for a base file."""
     return {
         "add": {
-            "path": path_text(file.path),
+            "path": encode_delta_path(file.path),
             "partitionValues": _partition(config, file, partitioned),
             "size": file.size,
             "modificationTime": at_ms,
             "dataChange": changes_rows,
-            "stats": statistics_text(config, file, partition_columns(config) if partitioned else ()),
+            "stats": delta_statistics_json(config, file, partition_columns(config) if partitioned else ()),
         }
     }
 
 
 def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
-    """Return the Delta action `remove` for a base file."""
     return {
         "remove": {
-            "path": path_text(file.path),
+            "path": encode_delta_path(file.path),
             "deletionTimestamp": at_ms,
             "dataChange": changes_rows,
             "extendedFileMetadata": True,
@@ -134,8 +131,8 @@ def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, c
     }
 
 
-def with_vector(added: Json, vector: Json) -> Json:
-    """Add a deletion vector to an `add` action.
+def add_deletion_vector(added: Json, vector: Json) -> Json:
+    """Add a deletion vector to a Delta `add` action.
 
     The column bounds in the action still cover all rows of the file, so they are marked as not tight.
     """
@@ -163,7 +160,7 @@ def removal(added: Json, at_ms: int) -> Json:
     }
 
 
-def path_text(path: str) -> str:
+def encode_delta_path(path: str) -> str:
     """Encode a file path for a Delta log.
 
     Delta paths are URIs, so characters that are already encoded in a folder name are encoded again.
@@ -175,7 +172,7 @@ def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[s
     return (partition_texts(config, file) or {}) if partitioned else {}
 
 
-def statistics_text(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
+def delta_statistics_json(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
     """Return the statistics of a file as JSON text for an `add` action.
 
     Columns in `without` are left out. Decimals are JSON numbers with all digits.

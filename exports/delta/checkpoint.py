@@ -83,7 +83,7 @@ _SCHEMA = pa.schema(
 
 
 class Checkpoint(NamedTuple):
-    """Content of a Delta checkpoint file, and the number of data files in it."""
+    """Content of a Delta checkpoint file, and its number of data files."""
 
     data: bytes
     files: int
@@ -97,10 +97,10 @@ def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
     return _bytes(_rows([*heads, *adds]))
 
 
-def checkpoint_after(
+def extend_checkpoint(
     before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
 ) -> Checkpoint:
-    """Build a Delta checkpoint from an older one, without encoding unchanged files again.
+    """Build a Delta checkpoint from an older one and newer changes.
 
     Args:
         before: The bytes of a checkpoint written by hoodoo, or None for an empty one.
@@ -151,6 +151,5 @@ def _maps_to_pairs(action: Json) -> Json:
     return action
 
 
-def last_checkpoint(version: int, adds: int, heads: int) -> bytes:
-    """Return the content of the file `_last_checkpoint` for the newest Delta checkpoint."""
+def last_checkpoint_content(version: int, adds: int, heads: int) -> bytes:
     return json.dumps({"version": version, "size": adds + heads, "numOfAddFiles": adds}).encode()

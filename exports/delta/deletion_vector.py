@@ -33,7 +33,7 @@ def file_of(positions: np.ndarray) -> bytes:
 
 
 def key_of(number: uuid.UUID) -> str:
-    """Return the path of a deletion vector file, which Delta readers derive from its UUID."""
+    """Return the path of a deletion vector file, derived from its UUID."""
     return f"{VECTORS}{number}.bin"
 
 

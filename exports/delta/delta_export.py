@@ -19,15 +19,15 @@ from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     BaseChanges,
     Step,
-    continues_from,
-    first_slot,
+    can_continue_export,
+    first_commit_to_export,
     live,
-    require_no_partition,
+    require_no_partition_at,
     steps,
     unchanged,
 )
 from hoodoo.exports.delta import actions
-from hoodoo.exports.delta.checkpoint import Checkpoint, checkpoint, checkpoint_after, last_checkpoint
+from hoodoo.exports.delta.checkpoint import Checkpoint, checkpoint, extend_checkpoint, last_checkpoint_content
 from hoodoo.exports.delta.delta_schema import Json, may_declare_partitions, partition_texts, require_holdable
 from hoodoo.exports.delta.log import (
     FOLDER,
@@ -36,16 +36,16 @@ from hoodoo.exports.delta.log import (
     LogState,
     changed_files,
     checkpoint_key,
-    checkpoints_among,
+    complete_checkpoint_files,
+    delta_commit_file_path,
+    delta_versions_in_files,
     identity,
     live_files,
     newest,
     state_of,
-    version_key,
-    versions_among,
 )
 from hoodoo.exports.delta.overlaid import overlaid_adds
-from hoodoo.exports.overlays import Overlays, covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.overlays import Overlays, covered, delete_old_unused_overlays, digest_of, overlay_expiry_test
 from hoodoo.exports.request import Request
 from hoodoo.exports.results import DeltaExport
 from hoodoo.exports.writing import Writing
@@ -69,9 +69,9 @@ _WHOLE = "EXPORT"
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError if the table cannot be exported to Delta."""
+    """Raise SchemaError or PartitionValueError if Delta cannot represent the table."""
     require_holdable(config.columns)
-    require_no_partition(view, FOLDER.rstrip("/"))
+    require_no_partition_at(view, FOLDER.rstrip("/"))
 
 
 def export(request: Request) -> tuple[DeltaExport, int]:
@@ -101,11 +101,11 @@ class _Exporter:
             self.store.delete(NEWEST_CHECKPOINT)
         if existing.version >= 0 and not self.rebuild:
             _require_ours(existing, self.history.known_head().table)
-            can_continue = continues_from(self.history, existing.slot, existing.instant)
+            can_continue = can_continue_export(self.history, existing.slot, existing.instant)
             # another exporter has exported newer slots, or slots that are now archived
             if existing.slot > until or not can_continue:
                 until = self.history.head().seq
-                can_continue = continues_from(self.history, existing.slot, existing.instant)
+                can_continue = can_continue_export(self.history, existing.slot, existing.instant)
         head = self.history.state(until)
         state = existing
         if self.overlays:
@@ -123,12 +123,12 @@ class _Exporter:
                 state = self._write_slot(state, step)
         if head.min_readable > 1:
             self._delete_old_versions(head.min_readable)
-            sweep_overlays(self.store, passed_overlays(self.history), self.now_ms)
+            delete_old_unused_overlays(self.store, overlay_expiry_test(self.history), self.now_ms)
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
     def _first_slot_to_export(self, until: int) -> int:
         # The oldest readable slot after which Delta supports all columns.
-        first = min(first_slot(self.history), until)
+        first = min(first_commit_to_export(self.history), until)
         entries = self.config.schemas.entries
         for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
             columns = self.config.schemas.schema(number)
@@ -266,7 +266,7 @@ class _Exporter:
         )
 
     def _commit(self, state: LogState, version_actions: Sequence[Json]) -> None:
-        self.writing.once(version_key(state.version), actions.encode(version_actions))
+        self.writing.once(delta_commit_file_path(state.version), actions.encode(version_actions))
         self.versions += 1
 
     # ---- checkpoints, and deletion of old versions
@@ -291,14 +291,14 @@ class _Exporter:
         )
         self.writing.replace(checkpoint_key(state.version), content.data)
         if is_newest:
-            self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, content.files, len(heads)))
+            self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint_content(state.version, content.files, len(heads)))
 
     def _checkpoint_from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
         # Returns None if the previous checkpoint or a later version is missing or has unexpected contents.
         with suppress(FileNotFoundError, pa.ArrowException, OSError):
             before = self.store.get(checkpoint_key(state.checkpoint)) if state.checkpoint >= 0 else None
             changed = changed_files(self.store, state.checkpoint + 1, state.version + 1)
-            content = checkpoint_after(before, heads, changed)
+            content = extend_checkpoint(before, heads, changed)
             return content if state.overlays or content.files == len(live(view)) else None
         return None
 
@@ -314,7 +314,7 @@ class _Exporter:
         # The oldest remaining version is the one that shows slot `readable`, or else the first later version. It gets a
         # checkpoint first.
         names = self.store.names(FOLDER)
-        versions, checkpoints = versions_among(names), checkpoints_among(names)
+        versions, checkpoints = delta_versions_in_files(names), complete_checkpoint_files(names)
         kept: LogState | None = None
         for version in versions:
             try:
@@ -344,7 +344,7 @@ class _Exporter:
             )
         for version in versions:
             if version < kept.version:
-                self.store.delete(version_key(version))
+                self.store.delete(delta_commit_file_path(version))
         for version, files in checkpoints.items():
             if version < kept.version:
                 for name in files:

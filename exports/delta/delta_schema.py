@@ -54,8 +54,7 @@ def require_holdable(columns: TableSchema) -> None:
             )
 
 
-def has_local_times(columns: TableSchema) -> bool:
-    """Return whether a column has timestamps without a time zone."""
+def has_timestamps_without_zone(columns: TableSchema) -> bool:
     kinds = [column.kind for column in columns.by_id.values() if not isinstance(column.kind, str)]
     return any(pa.types.is_timestamp(kind) and kind.tz is None for kind in kinds)
 
@@ -72,7 +71,7 @@ def may_declare_partitions(config: TableConfig) -> bool:
 
 
 def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """Return the partition values of a file as text, or None if Delta cannot represent a value.
+    """Return the partition values of a file as text, or None.
 
     Delta treats an empty string as null, so an empty string cannot be represented.
     """

@@ -28,8 +28,7 @@ _OPTIONAL = ("overlays", "feed")
 # Fields that the log contains only if their value differs from the default.
 
 
-def version_key(version: int) -> str:
-    """Return the path of the commit file of a Delta version."""
+def delta_commit_file_path(version: int) -> str:
     return f"{FOLDER}{version:020d}.json"
 
 
@@ -38,8 +37,7 @@ def checkpoint_key(version: int) -> str:
     return f"{FOLDER}{version:020d}.checkpoint.parquet"
 
 
-def is_log_file(name: str) -> bool:
-    """Return whether a file has a name that is used in the folder of a Delta log."""
+def is_delta_log_file_name(name: str) -> bool:
     return bool(_VERSION.fullmatch(name) or _CHECKPOINT.fullmatch(name)) or FOLDER + name == NEWEST_CHECKPOINT
 
 
@@ -76,21 +74,21 @@ class LogState:
     external: bool = False
 
     def said(self) -> Json:
-        """Return the fields of the action `commitInfo` that store this state in the Delta log."""
+        """Return this state as fields of a Delta `commitInfo` action."""
         said = {name: getattr(self, name) for name in _COLUMNS}
         return {f"hoodoo{name.capitalize()}": value for name, value in said.items() if value or name not in _OPTIONAL}
 
 
 def newest(store: Store) -> LogState:
-    """Return the state of the newest Delta version, with version -1 if there is no Delta log."""
+    """Return the state of the newest Delta version."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
-    checkpoints = checkpoints_among(names)
+    checkpoints = complete_checkpoint_files(names)
     misled = hint >= 0 and hint not in checkpoints
     if misled:
         names = store.names(FOLDER)
-        checkpoints = checkpoints_among(names)
-    version = max(versions_among(names), default=-1)
+        checkpoints = complete_checkpoint_files(names)
+    version = max(delta_versions_in_files(names), default=-1)
     checkpoint = max(
         (checkpoint_version for checkpoint_version in checkpoints if checkpoint_version <= version), default=-1
     )
@@ -103,13 +101,11 @@ def _hinted(store: Store) -> int:
     return -1
 
 
-def versions_among(names: Sequence[str]) -> list[int]:
-    """Return the Delta versions whose commit files are in a list of file names, ascending."""
+def delta_versions_in_files(names: Sequence[str]) -> list[int]:
     return [int(match[1]) for name in names if (match := _VERSION.fullmatch(name))]
 
 
-def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
-    """Return the file names of each complete Delta checkpoint by its version."""
+def complete_checkpoint_files(names: Sequence[str]) -> dict[int, list[str]]:
     files: dict[int, list[str]] = {}
     parts: dict[int, int] = {}
     for name in names:
@@ -120,7 +116,7 @@ def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
-    """Read the commit file of a Delta version, and return the export state in it."""
+    """Read the state of the export from the commit file of a Delta version."""
     actions = _read_commit_actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
@@ -146,7 +142,7 @@ def _said(action: Json, name: str) -> Json:
 def _read_commit_actions(store: Store, version: int) -> list[Json]:
     # [] if the commit file does not contain valid JSON lines.
     with suppress(ValueError):
-        return [json.loads(line) for line in store.get(version_key(version)).splitlines() if line.strip()]
+        return [json.loads(line) for line in store.get(delta_commit_file_path(version)).splitlines() if line.strip()]
     return []
 
 
@@ -155,17 +151,17 @@ Identity = tuple[str, str]
 
 
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
-    """Return the files of the table at a Delta version, with the contents of their `add` actions.
+    """Return the files at a Delta version, with their `add` actions.
 
     Raises ForeignExport if the Delta log cannot be read, and FileNotFoundError if one of its files is missing.
     """
     names = store.names(FOLDER)
-    checkpoints, versions = checkpoints_among(names), set(versions_among(names))
+    checkpoints, versions = complete_checkpoint_files(names), set(delta_versions_in_files(names))
     start = max((candidate for candidate in checkpoints if candidate <= version), default=-1)
     missing = sorted(set(range(start + 1, version + 1)) - versions)
     files: dict[Identity, Json] = {}
     if missing:
-        raise FileNotFoundError(version_key(missing[0]))
+        raise FileNotFoundError(delta_commit_file_path(missing[0]))
     try:
         for name in checkpoints.get(start, ()):
             files |= {identity(candidate): candidate for candidate in _read_checkpoint_adds(store, FOLDER + name)}
@@ -186,7 +182,7 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
 
 
 def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
-    """Return the files that Delta versions changed, with the contents of their last `add` actions.
+    """Return the files that Delta versions changed, with their last `add` actions.
 
     The value is None for a removed file. The range starts with `first` and ends before `end`.
     """
@@ -203,13 +199,12 @@ def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | N
 
 
 def identity(content: Json) -> Identity:
-    """Return the identity of a data file from the contents of its `add` or `remove` action."""
+    """Return the identity of a data file in a Delta log."""
     vector = content.get("deletionVector")
-    return str(content.get("path", "")), named_vector(vector) if isinstance(vector, dict) else ""
+    return str(content.get("path", "")), deletion_vector_identity(vector) if isinstance(vector, dict) else ""
 
 
-def named_vector(vector: Json) -> str:
-    """Return the identity of a deletion vector from its description in an action."""
+def deletion_vector_identity(vector: Json) -> str:
     return f"{vector.get('storageType')} {vector.get('pathOrInlineDv')} {vector.get('offset')}"
 
 
@@ -228,12 +223,12 @@ __all__ = [
     "LogState",
     "changed_files",
     "checkpoint_key",
-    "checkpoints_among",
+    "complete_checkpoint_files",
     "identity",
     "live_files",
-    "named_vector",
+    "deletion_vector_identity",
     "newest",
     "state_of",
-    "version_key",
-    "versions_among",
+    "delta_commit_file_path",
+    "delta_versions_in_files",
 ]

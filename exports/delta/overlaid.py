@@ -12,7 +12,7 @@ from hoodoo.exports.base_files import live
 from hoodoo.exports.delta import actions
 from hoodoo.exports.delta import deletion_vector as vectors
 from hoodoo.exports.delta.delta_schema import Json
-from hoodoo.exports.delta.log import Identity, identity, named_vector
+from hoodoo.exports.delta.log import Identity, deletion_vector_identity, identity
 from hoodoo.exports.overlays import Overlays, name_of
 from hoodoo.exports.writing import Writing
 from hoodoo.timeline.layout import OVERLAYS
@@ -35,7 +35,7 @@ def overlaid_adds(
     """
     adds = {}
     for path, (_, file) in sorted(live(view).items()):
-        add_action = log_files.get((actions.path_text(path), ""))
+        add_action = log_files.get((actions.encode_delta_path(path), ""))
         adds[path] = {"add": add_action} if add_action else actions.add(config, file, False, at_ms, True)
     by_path: dict[str, Json] = {path: log_action for (path, _), log_action in log_files.items()}
     missing_overlays = []
@@ -43,7 +43,7 @@ def overlaid_adds(
     for group in groups:
         if not _can_all_readers_find_vector(group):
             del adds[group.base_path]
-            overlay_action = by_path.get(overlays.whole_key(config, group))
+            overlay_action = by_path.get(overlays.merged_rows_path(config, group))
             written = None if overlay_action else overlays.whole(writing, config, group)
             rows += (
                 [{"add": overlay_action}]
@@ -54,7 +54,10 @@ def overlaid_adds(
             )
             continue
         name = name_of(config, group)
-        base, overlay_action = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{OVERLAYS}{name}.parquet")
+        base, overlay_action = (
+            by_path.get(actions.encode_delta_path(group.base_path)),
+            by_path.get(f"{OVERLAYS}{name}.parquet"),
+        )
         overlaid = base is not None and identity(base)[1] == _deletion_vector_id(name)
         if not overlaid and overlay_action is None:
             missing_overlays.append(group)
@@ -71,15 +74,15 @@ def overlaid_adds(
             writing.first(vectors.key_of(number), data)
             vector = vectors.descriptor(number, len(data), len(overlay.dead))
             path = overlay.base.file.path
-            adds[path] = actions.with_vector(adds[path], vector)
+            adds[path] = actions.add_deletion_vector(adds[path], vector)
     return [*adds.values(), *rows]
 
 
 def _can_all_readers_find_vector(group: FileGroup) -> bool:
     # polars 2.1 does not find the deletion vector if the log encodes the path differently from the store, for example a
     # blank in a folder name. It then shows the dead rows without an error.
-    return actions.path_text(group.base_path) == group.base_path
+    return actions.encode_delta_path(group.base_path) == group.base_path
 
 
 def _deletion_vector_id(overlay: str) -> str:
-    return named_vector(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))
+    return deletion_vector_identity(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hoodoo.exports.base_files import BaseChanges
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
-from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in
+from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, file_path_of_entry
 
 _SMALL_MANIFESTS = 20
 # Manifests that are less than half full are merged if there are more than this number.
@@ -25,7 +25,7 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChang
     for manifest in before:
         if any(_may_hold(manifest, path, seq) for path, seq in removed.items()):
             entries = writer.files.read(manifest)
-            if any(path_in(entry) in removed_paths for entry in entries if entry["status"] != avro.DELETED):
+            if any(file_path_of_entry(entry) in removed_paths for entry in entries if entry["status"] != avro.DELETED):
                 kept.append(_without(writer, manifest, entries, removed_paths))
                 continue
         if avro.files_in(manifest):  # otherwise it only lists files that the previous snapshot removed
@@ -34,8 +34,8 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChang
 
 
 def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], removed_paths: set[str]) -> Json:
-    alive = avro.live_entries(entries, manifest)
-    marked = [writer.deleted(entry) if path_in(entry) in removed_paths else entry for entry in alive]
+    alive = avro.entries_of_live_files(entries, manifest)
+    marked = [writer.deleted(entry) if file_path_of_entry(entry) in removed_paths else entry for entry in alive]
     return writer.write(manifest["partition_spec_id"], marked, manifest["range"][:2])
 
 
@@ -76,8 +76,8 @@ def _together(writer: ManifestWriter, spec: int, small: Sequence[Json]) -> list[
     for manifest in small:
         read = writer.files.read(manifest)
         is_new = manifest["added_snapshot_id"] == writer.number  # files that this snapshot adds keep their status
-        entries += read if is_new else avro.live_entries(read, manifest)
-    entries.sort(key=path_in)
+        entries += read if is_new else avro.entries_of_live_files(read, manifest)
+    entries.sort(key=file_path_of_entry)
     slots = [min(manifest["range"][0] for manifest in small), max(manifest["range"][1] for manifest in small)]
     return [
         writer.write(spec, entries[start : start + ENTRIES_MAX], slots) for start in range(0, len(entries), ENTRIES_MAX)

@@ -20,10 +20,10 @@ from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     NOTHING,
     BaseChanges,
-    continues_from,
-    first_slot,
+    can_continue_export,
+    first_commit_to_export,
     live,
-    require_no_partition,
+    require_no_partition_at,
     steps,
     unchanged,
 )
@@ -32,8 +32,8 @@ from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
 from hoodoo.exports.iceberg.iceberg_schema import Json, require_holdable, require_promotable
-from hoodoo.exports.iceberg.manifest_files import ManifestFiles, ManifestWriter, location_of, short
-from hoodoo.exports.overlays import covered, digest_of, passed_overlays, sweep_overlays
+from hoodoo.exports.iceberg.manifest_files import ManifestReader, ManifestWriter, short, table_location_uri
+from hoodoo.exports.overlays import covered, delete_old_unused_overlays, digest_of, overlay_expiry_test
 from hoodoo.exports.request import ICEBERG_VERSIONS, Request
 from hoodoo.exports.results import IcebergExport
 from hoodoo.exports.writing import Writing
@@ -48,9 +48,9 @@ _SNAPSHOTS_AT_ONCE = 100
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError if the table cannot be exported to Iceberg."""
+    """Raise SchemaError or PartitionValueError if Iceberg cannot represent the table."""
     _require_types(config, view)
-    require_no_partition(view, files.FOLDER.rstrip("/"))
+    require_no_partition_at(view, files.FOLDER.rstrip("/"))
 
 
 def _require_types(config: TableConfig, view: View) -> None:
@@ -97,9 +97,9 @@ class _Exporter:
         self.writing, self.store = Writing(request.store), request.store
         self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays = request.now_ms, request.rebuild, request.overlays
-        self.each_slot, self.location = request.each_slot, location_of(self.store)
+        self.each_slot, self.location = request.each_slot, table_location_uri(self.store)
         self.asked_version = request.iceberg_version
-        self.manifests = ManifestFiles(self.writing, self.config)
+        self.manifests = ManifestReader(self.writing, self.config)
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
         version, existing = files.newest(self.store)
@@ -118,7 +118,7 @@ class _Exporter:
         overlay_digest = digest_of(self.config, groups) if self.overlays else ""
         overlaid = (
             previous is not None
-            and documents.overlays_of(previous) == overlay_digest
+            and documents.merged_logs_digest(previous) == overlay_digest
             and (previous["format-version"] == format_version)  # an upgrade writes a snapshot
         )
         if previous is not None and overlaid and self._at(previous) == until:
@@ -178,7 +178,9 @@ class _Exporter:
     def _can_continue(self, previous: Json) -> bool:
         # An export cannot continue after the table was moved, because Iceberg paths are absolute.
         instant = previous["properties"].get(documents.INSTANT, "")
-        return previous.get("location") == self.location and continues_from(self.history, self._at(previous), instant)
+        return previous.get("location") == self.location and can_continue_export(
+            self.history, self._at(previous), instant
+        )
 
     def _require_own_metadata(self, version: int, existing: Any) -> Json:
         # Raises ForeignExport if an export of another table wrote the metadata.
@@ -222,7 +224,7 @@ class _Exporter:
             yield view, NOTHING
 
     def _first_view(self, view: View) -> View:
-        for seq in range(first_slot(self.history), view.seq) if self.each_slot else ():
+        for seq in range(first_commit_to_export(self.history), view.seq) if self.each_slot else ():
             if self._holds(first := self.history.state(seq)):
                 return first
         return view
@@ -242,8 +244,8 @@ class _Exporter:
         number = self._new_snapshot_id(metadata, view, overlaid)
         files_of = self.manifests = self.manifests.after(self.config)
         writer = ManifestWriter(files_of, metadata, view.seq, number, sequence)
-        before = files_of.read_list(metadata["snapshots"][-1]) if metadata["snapshots"] else []
-        of_overlays = [manifest for manifest in before if overlay_manifests.is_of_overlays(manifest)]
+        before = files_of.read_manifest_list(metadata["snapshots"][-1]) if metadata["snapshots"] else []
+        of_overlays = [manifest for manifest in before if overlay_manifests.is_overlay_manifest(manifest)]
         manifests = [
             *base_manifests.manifests(
                 writer, [manifest for manifest in before if manifest not in of_overlays], changes
@@ -268,7 +270,7 @@ class _Exporter:
             "schema-id": metadata["current-schema-id"],
             **lineage,
         }
-        return documents.with_snapshot(metadata, snapshot)
+        return documents.add_current_snapshot(metadata, snapshot)
 
     @staticmethod
     def _new_snapshot_id(metadata: Json, view: View, overlaid: str) -> int:
@@ -281,17 +283,17 @@ class _Exporter:
 
     # ---- deletion of unused files
     def _sweep(self, version: int, metadata: Json) -> None:
-        reader = ManifestFiles(self.writing, self.config)
+        reader = ManifestReader(self.writing, self.config)
         needed_keys: set[str] = set()
         for snapshot in metadata["snapshots"]:
-            manifests = reader.read_list(snapshot)
+            manifests = reader.read_manifest_list(snapshot)
             needed_keys |= {
                 reader.key(snapshot["manifest-list"]),
                 *(reader.key(manifest["manifest_path"]) for manifest in manifests),
             }
-        passed = passed_overlays(self.history)
+        passed = overlay_expiry_test(self.history)
         files.sweep(self.store, version, documents.METADATA_KEPT, needed_keys, passed, self.now_ms)
-        sweep_overlays(self.store, passed, self.now_ms)
+        delete_old_unused_overlays(self.store, passed, self.now_ms)
 
 
 def _integer_or_zero(value: Any) -> int:

@@ -29,7 +29,6 @@ def schema_of(columns: TableSchema) -> Json:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError if Iceberg does not support the type of a column."""
     require_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
@@ -134,7 +133,6 @@ def _type(column: Column) -> Any:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return the name of a primitive type in an Iceberg schema."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     if pa.types.is_timestamp(kind):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.metadata_files import FOLDER
-from hoodoo.exports.iceberg.single_values import bound_bytes, partition_datum
+from hoodoo.exports.iceberg.single_values import bound_bytes, partition_value_to_avro
 from hoodoo.exports.iceberg.table_metadata import BY_COLUMNS, UNPARTITIONED
 from hoodoo.exports.partition_values import bounds_of, partition_columns, values_of
 from hoodoo.exports.writing import Writing
@@ -23,37 +23,36 @@ It is small so that rewriting a manifest to remove a file is cheap.
 """
 
 
-def location_of(store: Store) -> str:
-    """Return the location of the table as a URI, with which Iceberg paths start."""
+def table_location_uri(store: Store) -> str:
     return store.uri if "://" in store.uri else f"file://{store.uri}"
 
 
-class ManifestFiles:
+class ManifestReader:
     """Cached reader of the Iceberg manifests of one table."""
 
     def __init__(self, writing: Writing, config: TableConfig) -> None:
         self.writing, self.store, self.config = writing, writing.store, config
-        self.location = location_of(self.store)
+        self.location = table_location_uri(self.store)
         self.columns = [(name, config.columns.by_name[name].arrow) for name in partition_columns(config)]
         self._entries: dict[str, list[Json]] = {}  # manifests that were read or written, by path
         self._before: dict[str, list[Json]] = {}  # manifests of the previous snapshot
 
-    def after(self, config: TableConfig) -> ManifestFiles:
-        """Return a reader for the next snapshot, which reuses the cached manifests."""
-        next_files = ManifestFiles(self.writing, config)
+    def after(self, config: TableConfig) -> ManifestReader:
+        """Return a reader for the next snapshot, which reuses cached manifests."""
+        next_files = ManifestReader(self.writing, config)
         next_files._before = self._entries
         return next_files
 
     def path_of(self, key: str) -> str:
-        """Convert a path relative to the table to an absolute Iceberg path."""
+        """Convert a path relative to the table to an absolute path."""
         return f"{self.location}/{key}"
 
     def key(self, path: str) -> str:
-        """Convert an absolute Iceberg path to a path relative to the table."""
+        """Convert an absolute path to a path relative to the table."""
         return path.removeprefix(self.location + "/")
 
     def read(self, manifest: Json) -> list[Json]:
-        """Return the entries of an Iceberg manifest, as stored."""
+        """Return the entries of an Iceberg manifest."""
         path = manifest["manifest_path"]
         if path not in self._entries:
             cached = self._before.get(path)
@@ -64,12 +63,11 @@ class ManifestFiles:
         """Cache the entries of an Iceberg manifest that was just written."""
         self._entries[path] = list(entries)
 
-    def read_list(self, snapshot: Json) -> list[Json]:
-        """Read the manifest list of an Iceberg snapshot."""
-        return avro.decode_list(self.store.get(self.key(snapshot["manifest-list"])))
+    def read_manifest_list(self, snapshot: Json) -> list[Json]:
+        return avro.decode_manifest_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """Return the partition spec id of a base file, and its description for a manifest entry."""
+        """Return the partition spec id and manifest description of a base file."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []
@@ -97,10 +95,10 @@ class ManifestFiles:
         }
 
     def partition(self, file: DataFile) -> tuple[int, Json]:
-        """Return the id of the partition spec of a base file, and its partition values."""
+        """Return the partition spec id and partition values of a base file."""
         values = values_of(self.config, file)
         spec = UNPARTITIONED if values is None else BY_COLUMNS
-        return spec, {name: partition_datum(value) for name, value in (values or {}).items()}
+        return spec, {name: partition_value_to_avro(value) for name, value in (values or {}).items()}
 
 
 class ManifestWriter:
@@ -114,7 +112,7 @@ class ManifestWriter:
         sequence: The sequence number of the snapshot.
     """
 
-    def __init__(self, files: ManifestFiles, metadata: Json, slot: int, number: int, sequence: int) -> None:
+    def __init__(self, files: ManifestReader, metadata: Json, slot: int, number: int, sequence: int) -> None:
         self.files, self.slot, self.number, self.sequence = files, slot, number, sequence
         self.version: int = metadata["format-version"]
         self.schema = next(
@@ -161,17 +159,15 @@ class ManifestWriter:
         files.writing.once(key, data)
         path = files.path_of(key)
         files.remember(path, entries)
-        alive = [files.key(path_in(entry)) for entry in entries if entry["status"] != avro.DELETED]
+        alive = [files.key(file_path_of_entry(entry)) for entry in entries if entry["status"] != avro.DELETED]
         span = [*slots, min(alive, default=""), max(alive, default="")]
         return avro.listed(path, len(data), entries, spec, columns, self.number, self.sequence, span, content)
 
 
-def path_in(entry: Json) -> str:
-    """Return the file path in a manifest entry."""
+def file_path_of_entry(entry: Json) -> str:
     path: str = entry["data_file"]["file_path"]
     return path
 
 
 def short(data: bytes) -> str:
-    """Return a short hash of a file's bytes, for the name of the file."""
     return hashlib.sha256(data).hexdigest()[:12]

@@ -15,7 +15,7 @@ import fastavro
 import pyarrow as pa
 
 from hoodoo.exports.iceberg.iceberg_schema import Json
-from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
+from hoodoo.exports.iceberg.single_values import encode_partition_bound, partition_type
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
@@ -185,18 +185,17 @@ def _encode_avro_file(schema: Json, records: Iterable[Json], header: dict[str, s
 
 
 def decode(data: bytes) -> list[Any]:
-    """Decode the records of an Avro file, such as an Iceberg manifest."""
     return list(fastavro.reader(io.BytesIO(data)))
 
 
-def decode_list(data: bytes) -> list[Json]:
-    """Decode an Iceberg manifest list that hoodoo wrote, with the ranges in its header."""
+def decode_manifest_list(data: bytes) -> list[Json]:
+    """Decode an Iceberg manifest list of hoodoo, with the ranges in its header."""
     reader = fastavro.reader(io.BytesIO(data))
     ranges = json.loads(reader.metadata[RANGES])
     return [{**manifest, "range": span} for manifest, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
-def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
+def entries_of_live_files(entries: Iterable[Json], manifest: Json) -> list[Json]:
     """Return the manifest entries of files that are still live.
 
     Inherited sequence numbers and row ids are filled in.
@@ -283,13 +282,12 @@ def _summary(values: list[Any], kind: pa.DataType) -> Json:
     return {
         "contains_null": len(filled) < len(values),
         "contains_nan": False,
-        "lower_bound": partition_bytes(min(filled), kind) if filled else None,
-        "upper_bound": partition_bytes(max(filled), kind) if filled else None,
+        "lower_bound": encode_partition_bound(min(filled), kind) if filled else None,
+        "upper_bound": encode_partition_bound(max(filled), kind) if filled else None,
     }
 
 
 def files_in(manifest: Json) -> int:
-    """Return the number of live files in an Iceberg manifest."""
     count: int = manifest["added_files_count"] + manifest["existing_files_count"]
     return count
 

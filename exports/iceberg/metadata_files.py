@@ -22,12 +22,10 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def metadata_key(version: int) -> str:
-    """Return the path of the Iceberg metadata file with a given number."""
     return f"{FOLDER}v{version}.metadata.json"
 
 
-def is_metadata_file(name: str) -> bool:
-    """Return whether an Iceberg export of hoodoo uses a file name for metadata."""
+def is_iceberg_metadata_name(name: str) -> bool:
     return FOLDER + name == HINT or any(pattern.fullmatch(name) for pattern in (_METADATA, _AVRO, _DELETES))
 
 
@@ -52,7 +50,6 @@ def newest(store: Store) -> tuple[int, Json | None]:
 
 
 def hinted(store: Store) -> int:
-    """Return the number in Iceberg's version hint file, or 0 without a valid hint."""
     with suppress(FileNotFoundError, ValueError):
         return int(store.get(HINT))
     return 0

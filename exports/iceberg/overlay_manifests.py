@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
-from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in, short
+from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, file_path_of_entry, short
 from hoodoo.exports.iceberg.metadata_files import FOLDER
 from hoodoo.exports.iceberg.puffin import puffin_file
 from hoodoo.exports.overlays import Overlay, Overlays, name_of
@@ -35,8 +35,7 @@ _POSITIONS = pa.schema(
 _OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]{12})?\.(?:parquet|puffin)", re.DOTALL)
 
 
-def is_of_overlays(manifest: Json) -> bool:
-    """Return whether a manifest contains overlays, according to its file name."""
+def is_overlay_manifest(manifest: Json) -> bool:
     return bool(manifest["manifest_path"].rpartition("/")[2].startswith(KIND + "-"))
 
 
@@ -51,11 +50,11 @@ def manifests(
     files = writer.files
     entries_by_overlay: dict[str, list[tuple[int, Json]]] = {}
     for manifest in before:
-        for entry in avro.live_entries(files.read(manifest), manifest):
+        for entry in avro.entries_of_live_files(files.read(manifest), manifest):
             entries_by_overlay.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
     groups_by_overlay = {name_of(files.config, group): group for group in groups} if overlays else {}
     usable = {
-        path_in(entry)
+        file_path_of_entry(entry)
         for name in groups_by_overlay.keys() & entries_by_overlay.keys()
         for _, entry in entries_by_overlay[name]
         if entry["data_file"]["content"] == avro.DATA
@@ -64,7 +63,8 @@ def manifests(
     rebuilt = [
         group
         for name, group in groups_by_overlay.items()
-        if name not in entries_by_overlay or any(path_in(entry) not in usable for _, entry in entries_by_overlay[name])
+        if name not in entries_by_overlay
+        or any(file_path_of_entry(entry) not in usable for _, entry in entries_by_overlay[name])
     ]
     built = overlays.of(files.writing, files.config, rebuilt) if overlays else []
     new_files = [
@@ -75,7 +75,7 @@ def manifests(
     ]
     before_entries = [pair for _, pairs in sorted(entries_by_overlay.items()) for pair in pairs]
     entries = [
-        (spec, described_file if path_in(described_file) in usable else writer.deleted(described_file))
+        (spec, described_file if file_path_of_entry(described_file) in usable else writer.deleted(described_file))
         for spec, described_file in before_entries
     ]
     entries += [(spec, writer.added(data_file)) for spec, data_file in new_files]
@@ -94,7 +94,7 @@ def _delete_file_format(writer: ManifestWriter) -> str:
 
 
 def _overlay_of(entry: Json) -> str:
-    match = _OF_AN_OVERLAY.fullmatch(path_in(entry))
+    match = _OF_AN_OVERLAY.fullmatch(file_path_of_entry(entry))
     assert match is not None  # hoodoo wrote the path
     return match[1]
 

@@ -39,8 +39,8 @@ def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
     return str(value).encode() if types.is_string(kind) else None
 
 
-def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a partition value from `partition_datum` as a bound for the manifest list."""
+def encode_partition_bound(value: Any, kind: pa.DataType) -> bytes | None:
+    """Encode a partition value as a bound for an Iceberg manifest list."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, dt.datetime):
@@ -50,8 +50,7 @@ def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
     return bound_bytes(value, kind)
 
 
-def partition_datum(value: Any) -> Any:
-    """Convert a partition value to the form that the Avro library accepts."""
+def partition_value_to_avro(value: Any) -> Any:
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=dt.timezone.utc)
     return value

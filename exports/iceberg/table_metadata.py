@@ -128,8 +128,7 @@ def _specs(config: TableConfig, names: tuple[str, ...]) -> list[Json]:
     return [{"spec-id": BY_COLUMNS, "fields": fields}, *unpartitioned]
 
 
-def with_snapshot(metadata: Json, snapshot: Json) -> Json:
-    """Add a snapshot to Iceberg table metadata, and make it the current snapshot."""
+def add_current_snapshot(metadata: Json, snapshot: Json) -> Json:
     number, at_ms = snapshot["snapshot-id"], snapshot["timestamp-ms"]
     parent = {"parent-snapshot-id": metadata["current-snapshot-id"]} if metadata["snapshots"] else {}
     lineage = {"next-row-id": snapshot["first-row-id"] + snapshot["added-rows"]} if "added-rows" in snapshot else {}
@@ -168,8 +167,7 @@ def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: s
     }
 
 
-def overlays_of(metadata: Json) -> str:
-    """Return the digest of the merged log files in the Iceberg snapshot, or '' without merged log files."""
+def merged_logs_digest(metadata: Json) -> str:
     return str(metadata["properties"].get(OVERLAYS, ""))
 
 
@@ -195,12 +193,12 @@ def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int,
 
 
 def slot_of(snapshot: Json) -> int:
-    """Return the slot (commit number) that an exported Iceberg snapshot shows."""
+    """Return the commit number that an exported Iceberg snapshot shows."""
     return int(snapshot["summary"][SLOT])
 
 
 def is_ours(metadata: Any, version: int) -> bool:
-    """Return whether hoodoo wrote the Iceberg metadata file with this number.
+    """Return whether hoodoo wrote an Iceberg metadata file.
 
     Other writers copy the properties, but with the old version number.
     """

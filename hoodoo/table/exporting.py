@@ -126,7 +126,7 @@ class Exportable:
                 option="register",
             )
         if register is not None:
-            from hoodoo.exports.catalogs.opening import opener, require_identifier, require_namespace
+            from hoodoo.exports.catalogs.opening import opener, require_dotted_identifier, require_existing_namespace
             from hoodoo.exports.catalogs.registration import Registration
 
             if not iceberg:
@@ -135,9 +135,9 @@ class Exportable:
                     "(--iceberg).",
                     option="register",
                 )
-            identifier = require_identifier("register", register)
+            identifier = require_dotted_identifier("register", register)
             registration = Registration(identifier, opener(catalog, catalog_properties)())
-            require_namespace(registration.catalog, register)
+            require_existing_namespace(registration.catalog, register)
         _, (config, slots, view) = self.handle.context_at(None)
         done = exporting.export(
             self.handle.store,
@@ -188,10 +188,10 @@ class Exportable:
                 written.
             TryAgainError: Other processes repeatedly changed the entry at the same time.
         """
-        from hoodoo.exports.catalogs.hudi_registration import HudiRegistration, require_hudi_identifier
+        from hoodoo.exports.catalogs.hudi_registration import HudiRegistration, require_namespace_and_name
         from hoodoo.exports.catalogs.opening import opener
 
-        identifier = require_hudi_identifier("name", name)
+        identifier = require_namespace_and_name("name", name)
         registration = HudiRegistration(identifier, opener(catalog, catalog_properties)())
 
         def look() -> tuple[TableConfig, View]:

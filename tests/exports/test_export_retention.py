@@ -244,14 +244,14 @@ def test_versions_that_another_exporter_deletes_meanwhile_are_passed_over(
         upsert(table, number)
     table.export(delta=True)
     table.maintenance.clean(retain_hours=0, retain_commits=2)
-    listed = delta_export.versions_among
+    listed = delta_export.delta_versions_in_files
 
     def gone_since(names: Sequence[str]) -> list[int]:
         for version in (0, 1, 2):
             (path / f"_delta_log/{version:020d}.json").unlink(missing_ok=True)
         return listed(names)
 
-    monkeypatch.setattr(delta_export, "versions_among", gone_since)
+    monkeypatch.setattr(delta_export, "delta_versions_in_files", gone_since)
     table.export(delta=True)
     exported.check_delta(path)
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable, QueryBuilder
 from exported_tables import EVERY, ODD_FOLDERS, make, plain, rows
 
 import hoodoo
-from hoodoo.exports.base_files import require_no_partition
+from hoodoo.exports.base_files import require_no_partition_at
 from hoodoo.timeline.views.view import View
 
 
@@ -258,8 +258,8 @@ def test_a_time_of_day_is_refused_by_delta_before_anything_is_written_and_held_b
 @pytest.mark.parametrize("folder", ["metadata", "_delta_log"])
 def test_a_partition_in_the_way_of_an_export_is_named(folder: str) -> None:
     with pytest.raises(hoodoo.PartitionValueError, match=folder):
-        require_no_partition(View(partitions={f"{folder}/x": {}}), folder)
-    require_no_partition(View(partitions={f"part={folder}": {}}), folder)
+        require_no_partition_at(View(partitions={f"{folder}/x": {}}), folder)
+    require_no_partition_at(View(partitions={f"part={folder}": {}}), folder)
 
 
 def test_of_a_merge_on_read_table_base_files_show(tmp_path: Path) -> None:

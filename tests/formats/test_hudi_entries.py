@@ -21,7 +21,7 @@ import hoodoo
 from hoodoo.cli.examples import EXAMPLES
 from hoodoo.cli.main import main
 from hoodoo.exports.catalogs import hudi_registration
-from hoodoo.exports.catalogs.hive_schema import hive_columns
+from hoodoo.exports.catalogs.hive_schema import hive_types_by_column
 from hoodoo.format.names import META_COLUMNS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())])
@@ -289,7 +289,7 @@ def test_an_entry_keeps_the_scheme_by_which_its_readers_know_s3(
     with mock_aws():
         catalog = _emptied(load_catalog("of_glue", type="glue", **{"glue.region": "us-east-1"}))
         spelled = "s3://lake/rides"
-        monkeypatch.setattr(hudi_registration, "location_of", lambda store: spelled)
+        monkeypatch.setattr(hudi_registration, "table_location_uri", lambda store: spelled)
         table.register("lake.rides", catalog=catalog)
         found = catalog.glue.get_table(DatabaseName="lake", Name="rides")["Table"]
         kept = {key: found[key] for key in ("Name", "StorageDescriptor", "PartitionKeys", "Parameters", "TableType")}
@@ -407,7 +407,7 @@ def test_names_that_differ_in_case_only_are_refused() -> None:
     inner = pa.struct([("x", pa.int64()), ("X", pa.int64())])
     for more, said in ((("V", pa.string()), "'v' and 'V'"), (("s", inner), r"'s\.x' and 's\.X'")):
         with pytest.raises(hoodoo.SchemaError, match=said):
-            hive_columns(pa.schema([*SCHEMA, more]))
+            hive_types_by_column(pa.schema([*SCHEMA, more]))
 
 
 def test_names_in_capitals_are_in_small_letters_to_hive_and_as_they_are_to_spark(

@@ -15,7 +15,7 @@ from hoodoo.exports.base_files import Step, live, steps
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.delta.actions import encode
 from hoodoo.exports.delta.delta_schema import Json
-from hoodoo.exports.delta.log import LogState, version_key
+from hoodoo.exports.delta.log import LogState, delta_commit_file_path
 from hoodoo.exports.iceberg import iceberg_export
 from hoodoo.exports.iceberg.metadata_files import HINT
 from hoodoo.exports.request import Request
@@ -46,7 +46,7 @@ def memory_gone_on_from(patch: Patch) -> None:
         version = state.version
         while version < state.version + 5:
             try:
-                self.writing.once(version_key(version), encode(said))
+                self.writing.once(delta_commit_file_path(version), encode(said))
                 break
             except FileExistsError:
                 version += 1
@@ -97,8 +97,8 @@ def overlays_swept_by_the_newest_view(patch: Patch) -> None:
 
         return is_older
 
-    patch(delta_export, "passed_overlays", passed)
-    patch(iceberg_export, "passed_overlays", passed)
+    patch(delta_export, "overlay_expiry_test", passed)
+    patch(iceberg_export, "overlay_expiry_test", passed)
 
 
 @bug("exports: retention", "versions are deleted before a checkpoint stands for them", _EXPORTED)

@@ -336,7 +336,7 @@ class _GroupSalvage:
         schema = self._narrow_schema()
         rows = rows.select([name for name in rows.schema.names if schema.get_field_index(name) >= 0])
         rows = rows.append_column(_GHOST, pa.array(np.full(len(rows), number, np.int32)))
-        return NO_CHANGES.conform(rows, list(schema))
+        return NO_CHANGES.to_requested_columns(rows, list(schema))
 
     def _narrow_changes(self, changes: KeyedChanges, number: int) -> KeyedChanges:
         columns = None if changes.columns is None else (*changes.columns, *([_GHOST] if number >= 0 else []))

@@ -21,7 +21,7 @@ from hoodoo.compactor.limits import Limits
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import properties as java
-from hoodoo.format.names import RECORD_KEY, BaseName, LogName, instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.format.names import RECORD_KEY, BaseFileName, LogFileName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
@@ -170,7 +170,7 @@ class _Upgrade:
         groups = [self._known(config, _logs_before_plan(group, plan.instant)) for group in current_groups if group]
         names = {f"{group.file_id}_0-0-0_{plan.instant}.parquet" for group in groups}
         for _, key in list(data_files_of(self.store, plan.instant)):  # left by an earlier run of the plan
-            if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseName) and name not in names:
+            if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseFileName) and name not in names:
                 self.store.delete(key)
         at_once = max(1, min(self.engine.threads, len(groups)))
         memory = Limits.memory_bytes if self.engine.remote else Limits.memory_bytes // at_once
@@ -232,7 +232,7 @@ def _log_paths(group: FileGroup) -> Iterator[str]:
 def _logs_before_plan(group: FileGroup, instant: str) -> FileGroup:
     def precedes(file: DataFile) -> bool:
         parsed = parse_data_file(file.name)
-        return isinstance(parsed, LogName) and parsed.instant < instant
+        return isinstance(parsed, LogFileName) and parsed.instant < instant
 
     return replace(group, logs=tuple(log for log in group.logs if precedes(log.file)))
 

@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 
-from hoodoo.format.position_bitmap import bitmap
+from hoodoo.format.position_bitmap import encode_roaring64
 
 _MAGIC = struct.pack("<I", 1681511377)
 
@@ -21,5 +21,5 @@ def vector_bytes(positions: np.ndarray) -> bytes:
 
     Positions are int64, ascending and below 2^32.
     """
-    vector = _MAGIC + bitmap(positions)
+    vector = _MAGIC + encode_roaring64(positions)
     return b"".join([struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])

@@ -189,7 +189,7 @@ def _write_overlay_file(
     # None if there are no rows.
     if not len(rows):
         return None
-    schema = pa.schema([config.columns.file_fields[name] for name in rows.schema.names])
+    schema = pa.schema([config.columns.arrow_fields_with_ids[name] for name in rows.schema.names])
     sink = pa.BufferOutputStream()
     collected: list[pq.FileMetaData] = []
     with pq.ParquetWriter(
@@ -203,7 +203,7 @@ def _write_overlay_file(
         writer.write_table(rows.cast(schema))
     size = writing.first(key, sink.getvalue())
     table_columns = pa.schema([field for field in schema if field.name not in META_COLUMNS])
-    stats = statistics.of_parquet(collected[0], table_columns)
+    stats = statistics.statistics_from_footer(collected[0], table_columns)
     file = DataFile(
         key, group.partition, group.file_id, BASE, size, "", len(rows), stats=stats, schema=config.schema_id
     )

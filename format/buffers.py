@@ -14,13 +14,12 @@ SLACK = 8
 """Number of padding bytes at the end of a buffer."""
 
 
-def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """Return the chunks of an Arrow column as a list of arrays."""
+def chunks_of_column(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets and the bytes of an Arrow string or binary array as numpy arrays.
+def offsets_and_bytes(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets and the bytes of an Arrow string or binary array.
 
     The bytes are not copied. Offsets are indexes into the returned bytes, even if the array is a slice. The length of a
     null is arbitrary.
@@ -35,8 +34,8 @@ def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a view of a byte array whose element i is the value that starts at byte i.
+def overlapping_words(data: np.ndarray, dtype: str) -> np.ndarray:
+    """Return a view of a byte array with one value per start byte.
 
     The view is writable if `data` is.
     """
@@ -44,7 +43,7 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
     return np.ndarray((max(len(data) - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
 
-class Words:
+class WordReader:
     """Reader of fixed-size values at the same distance from several start positions.
 
     If the start positions are evenly spaced, as for keys of one length, the values are a view. Otherwise they are a
@@ -62,18 +61,16 @@ class Words:
         All values must be within the data.
         """
         if self._stride is None:
-            return words_at(self._data, dtype)[self._starts + distance]
+            return overlapping_words(self._data, dtype)[self._starts + distance]
         first = int(self._starts[0]) + distance
         return np.ndarray((len(self._starts),), dtype, self._data, first, (self._stride,))
 
 
 def padded(data: np.ndarray) -> np.ndarray:
-    """Pad a byte array of less than eight bytes, so that `words_at` can read it."""
     return data if len(data) >= SLACK else np.concatenate([data, np.zeros(SLACK, np.uint8)])
 
 
-def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Group the positions of `sizes` by value, and yield each value with its positions."""
+def group_positions_by_value(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     if len(sizes) == 0:
         return
     least, most = int(sizes.min()), int(sizes.max())

@@ -35,8 +35,7 @@ class Misnamed(NamedTuple):
     suggested: str
 
 
-def is_allowed(name: str) -> bool:
-    """Return whether the name is valid in Avro."""
+def is_valid_avro_name(name: str) -> bool:
     return NAME.match(name) is not None
 
 
@@ -50,9 +49,9 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
         beside: Other existing names at this level.
     """
     suggested = dict[str, str]()
-    taken = {name.lower() for name in (*names, *beside) if is_allowed(name)}
+    taken = {name.lower() for name in (*names, *beside) if is_valid_avro_name(name)}
     for number, name in enumerate(names, 1):
-        if is_allowed(name) or name in suggested:
+        if is_valid_avro_name(name) or name in suggested:
             continue
         plain = unique = _to_snake_case(name) or f"column_{number}"
         repeats = 1
@@ -78,10 +77,10 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
         path = around + field.name
         if field.name in suggested:
             yield Misnamed(path, suggested[field.name])
-        yield from misnamed_within(field.type, path)
+        yield from misnamed_struct_fields(field.type, path)
 
 
-def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
+def misnamed_struct_fields(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
     """Yield the struct fields inside a type whose names are invalid in Avro.
 
     `path` is the path of the column that has the type.
@@ -89,15 +88,14 @@ def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
     if pa.types.is_struct(kind):
         yield from misnamed(kind, f"{path}.")
     elif pa.types.is_map(kind):
-        yield from misnamed_within(kind.item_type, f"{path}{{}}")
+        yield from misnamed_struct_fields(kind.item_type, f"{path}{{}}")
     elif pa.types.is_dictionary(kind):
-        yield from misnamed_within(kind.value_type, path)
+        yield from misnamed_struct_fields(kind.value_type, path)
     elif pa.types.is_nested(kind) and kind.num_fields == 1:  # a list of any layout
-        yield from misnamed_within(kind.field(0).type, f"{path}[]")
+        yield from misnamed_struct_fields(kind.field(0).type, f"{path}[]")
 
 
-def require_allowed(found: Iterable[Misnamed]) -> None:
-    """Raise SchemaError if there are invalid column names."""
+def require_valid_names(found: Iterable[Misnamed]) -> None:
     invalid = list(found)
     if not invalid:
         return
@@ -137,9 +135,9 @@ __all__ = [
     "NAME",
     "RESERVED",
     "Misnamed",
-    "is_allowed",
+    "is_valid_avro_name",
     "misnamed",
-    "misnamed_within",
-    "require_allowed",
+    "misnamed_struct_fields",
+    "require_valid_names",
     "suggestions",
 ]

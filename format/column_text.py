@@ -66,12 +66,10 @@ def parse_columns(text: str) -> pa.Schema:
 
 
 def column_text(schema: pa.Schema) -> str:
-    """Format a schema as text."""
     return ", ".join(_field_text(field) for field in schema)
 
 
-def parse_type(text: str, column: str) -> pa.DataType:
-    """Parse the type of a column from text such as 'list<string>'."""
+def parse_column_type(text: str, column: str) -> pa.DataType:
     return _type(text.strip(), column)
 
 

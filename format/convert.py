@@ -71,16 +71,16 @@ _EXTERNAL = {
 }
 
 
-def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether a batch with type `new` automatically widens a column of type `old`.
+def is_automatic_widening(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return whether a batch automatically widens a column.
 
     This requires an exact change that does not convert a number to a string or a float to a double.
     """
     return is_exact(old, new) and not pa.types.is_string(new) and not pa.types.is_float32(old)
 
 
-def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether values that a file stores as type `old` can be read as type `new`.
+def is_readable_as(old: pa.DataType, new: pa.DataType) -> bool:
+    """Return whether values of one type can be read as another type.
 
     Some of these changes are only made by other engines. After a restore to a narrower type, values within its range
     can be read.
@@ -128,4 +128,4 @@ def _is_float(kind: pa.DataType) -> bool:
     return bool(pa.types.is_float32(kind))
 
 
-__all__ = ["convert", "convert_bounds", "is_automatic", "is_exact", "is_readable"]
+__all__ = ["convert", "convert_bounds", "is_automatic_widening", "is_exact", "is_readable_as"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import KeyValueError
-from hoodoo.format.buffers import Words, byte_strings, chunks_of, groups_by, padded
+from hoodoo.format.buffers import WordReader, chunks_of_column, group_positions_by_value, offsets_and_bytes, padded
 
 SEED = 42
 
@@ -34,12 +34,12 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """
     if keys.null_count:
         raise KeyValueError(f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows.")
-    parts = [_hash_array(chunk) for chunk in chunks_of(keys)]
+    parts = [_hash_array(chunk) for chunk in chunks_of_column(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def hash64_of_words(words: np.ndarray) -> np.ndarray:
-    """Return the XXH64 hash (seed 42) of each integer (int32 or int64), as uint64[n].
+    """Return the XXH64 hash (seed 42) of each integer.
 
     The hash covers the little-endian bytes, and equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
     """
@@ -47,21 +47,21 @@ def hash64_of_words(words: np.ndarray) -> np.ndarray:
     data = padded(np.ascontiguousarray(words).view(np.uint8))
     starts = np.arange(len(words)) * width
     pieces = [starts[at : at + _ROWS] for at in range(0, len(words), _ROWS)]
-    parts = [_hash_equal_lengths(Words(data, piece), len(piece), width) for piece in pieces]
+    parts = [_hash_equal_lengths(WordReader(data, piece), len(piece), width) for piece in pieces]
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def _hash_array(array: pa.Array) -> np.ndarray:
-    offsets, data = byte_strings(array)
+    offsets, data = offsets_and_bytes(array)
     hashes = np.empty(len(array), np.uint64)
     data = padded(data)
-    for length, rows in groups_by(np.diff(offsets)):
+    for length, rows in group_positions_by_value(np.diff(offsets)):
         if len(rows) < _FEW or length > _LONG:
             hashes[rows] = _one_by_one(data, offsets[rows], length)
             continue
         for first in range(0, len(rows), _ROWS):
             part = rows[first : first + _ROWS]
-            hashes[part] = _hash_equal_lengths(Words(data, offsets[part]), len(part), length)
+            hashes[part] = _hash_equal_lengths(WordReader(data, offsets[part]), len(part), length)
     return hashes
 
 
@@ -70,7 +70,7 @@ def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
     return [xxhash.xxh64_intdigest(view[s : s + length], SEED) for s in starts.tolist()]
 
 
-def _hash_equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
+def _hash_equal_lengths(words: WordReader, keys: int, length: int) -> np.ndarray:
     with np.errstate(over="ignore"):
         acc = _hash_stripes(words, keys, length) + np.uint64(length)
         for at in range(length & ~31, length - 7, 8):
@@ -83,7 +83,7 @@ def _hash_equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
         return _avalanche(acc)
 
 
-def _hash_stripes(words: Words, keys: int, length: int) -> np.ndarray:
+def _hash_stripes(words: WordReader, keys: int, length: int) -> np.ndarray:
     seed = np.uint64(SEED)
     if length < 32:
         return np.full(keys, seed + _P5)

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.buffers import Words, byte_strings, chunks_of
+from hoodoo.format.buffers import WordReader, chunks_of_column, offsets_and_bytes
 
 SECRET_BYTES = 16
 BITS = 33
@@ -31,12 +31,12 @@ def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
 
     `keys` are strings without nulls.
     """
-    parts = [_checked(chunk, secret) for chunk in chunks_of(keys)]
+    parts = [_checked(chunk, secret) for chunk in chunks_of_column(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def _checked(array: pa.Array, secret: bytes) -> np.ndarray:
-    offsets, data = byte_strings(array)
+    offsets, data = offsets_and_bytes(array)
     checks = np.empty(len(array), np.uint64)
     for first in range(0, len(array), _ROWS):
         part = slice(first, min(len(array), first + _ROWS))
@@ -56,12 +56,12 @@ def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: byte
     equal = len(short) == len(sizes) and longest == int(sizes.min(initial=0))
     order = short if equal else short[np.argsort(-sizes[short], kind="stable")]
     lengths, begins = sizes[order], starts if equal else starts[order]
-    words = Words(data, begins)
+    words = WordReader(data, begins)
     # number of keys with a word at this position
     left = np.searchsorted(-lengths, -np.arange(0, longest, 8), side="left")
     sums = np.zeros(len(order), np.uint64)
     for at, count in zip(range(0, longest, 8), left.tolist(), strict=True):
-        word = (words if count == len(order) else Words(data, begins[:count])).at(at, "<u8")
+        word = (words if count == len(order) else WordReader(data, begins[:count])).at(at, "<u8")
         if (beyond := at + 8 - lengths[:count]).max() > 0:
             word = word & np.uint64(0xFFFFFFFFFFFFFFFF) >> (8 * np.maximum(beyond, 0)).astype(np.uint64)
         sums[:count] += (word & _LOW) * factors[2 + at // 4] + (word >> _HIGH) * factors[3 + at // 4]

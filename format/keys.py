@@ -62,8 +62,9 @@ def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
     return record_keys(rows, key_columns, ())
 
 
-def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows without a valid record key."""
+def rows_without_valid_key(
+    rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]
+) -> npt.NDArray[np.bool_]:
     invalid = np.zeros(len(rows), bool)
 
     def note(mask: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
@@ -114,10 +115,9 @@ def partition_paths(
     return pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(tuples)), distinct.dictionary)
 
 
-def unfit_partitions(
+def rows_without_valid_partition(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows without a valid partition path."""
     invalid = np.zeros(len(rows), bool)
     for name in partition_columns:
         column = _flat_column(rows, name).dictionary_encode(null_encoding="encode")

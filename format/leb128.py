@@ -7,7 +7,6 @@ from __future__ import annotations
 
 
 def write(out: bytearray, number: int) -> None:
-    """Append a non-negative integer to `out` in LEB128 encoding."""
     while number > 127:
         out.append(number & 127 | 128)
         number >>= 7
@@ -15,7 +14,6 @@ def write(out: bytearray, number: int) -> None:
 
 
 def encoded(number: int) -> bytes:
-    """Return a non-negative integer in LEB128 encoding."""
     out = bytearray()
     write(out, number)
     return bytes(out)

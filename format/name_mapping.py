@@ -44,7 +44,6 @@ class Level:
 
     @staticmethod
     def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
-        """Create the mapping of column names on one level."""
         by_name = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
@@ -53,7 +52,6 @@ class Level:
         return Level(by_name, {column.id: column.name for column in columns}, originals, False)
 
     def within(self, column: Column | None) -> Level | None:
-        """Return the mapping for the fields of a struct column, or None."""
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
@@ -88,7 +86,7 @@ class Level:
 
     # ---- Arrow
     def changes(self, kind: pa.DataType) -> bool:
-        """Return whether the mapping renames any struct field in an Arrow type."""
+        """Return whether the mapping renames any struct field of a type."""
         if not pa.types.is_struct(kind):
             return pa.types.is_nested(kind) and any(self.changes(kind.field(n).type) for n in range(kind.num_fields))
         for field in kind:
@@ -195,13 +193,13 @@ class NameMapping:
         return Level.of(self.columns, self.originals, False)
 
     @cached_property
-    def given_back(self) -> Level:
+    def to_original_names(self) -> Level:
         """Mapping from the table's current names to the original names."""
         return Level.of(self.columns, self.originals, True)
 
     # ---- names
     def names(self, given: T) -> T:
-        """Convert column names in a list or tuple to the table's current names."""
+        """Convert column names to the table's current names."""
         mapped: Any = given
         if not self or not isinstance(given, (list, tuple)):
             return mapped
@@ -209,8 +207,7 @@ class NameMapping:
         return mapped
 
     def original_names(self, given: Iterable[str]) -> list[str]:
-        """Return the original names of some columns."""
-        return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
+        return [self.to_original_names.name(name) for name in given if self.to_original_names.name(name) != name]
 
     def keys(self, given: T) -> T:
         """Convert the keys of a dict to the table's current column names.
@@ -293,8 +290,8 @@ class NameMapping:
 
     # ---- rows
     def hints(self, schema: pa.Schema) -> pa.Schema:
-        """Add a copy of each renamed column to a schema, under its original name."""
-        level = self.given_back
+        """Add a copy of each renamed column under its original name."""
+        level = self.to_original_names
         renamed = [
             level._field(field, level.name(field.name), "")
             for field in schema
@@ -316,22 +313,20 @@ class NameMapping:
         """
         return _rows(rows, self.taken) if self else rows
 
-    def original_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Rename the columns of a table's schema to their original names."""
-        return _schema(schema, self.given_back) if self else schema
+    def schema_with_original_names(self, schema: pa.Schema) -> pa.Schema:
+        return _schema(schema, self.to_original_names) if self else schema
 
-    def original_rows(self, rows: pa.Table) -> pa.Table:
-        """Rename the columns of rows read from the table to their original names."""
-        return _rows(rows, self.given_back) if self else rows
+    def rows_with_original_names(self, rows: pa.Table) -> pa.Table:
+        return _rows(rows, self.to_original_names) if self else rows
 
-    def beneath(self, names: Iterable[str]) -> NameMapping:
+    def mapping_for_structs(self, names: Iterable[str]) -> NameMapping:
         """Return the mapping for rows whose columns are structs of the table's columns."""
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
 
 
-def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
-    """Return the names of `fields` that differ from the names of `columns`, by column id."""
+def original_names_by_id(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
+    """Return the field names that differ from the column names, by column id."""
     originals = dict[int, str]()
     for field, column in zip(fields, columns, strict=False):
         if field.name != column.name:
@@ -343,12 +338,11 @@ def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[
                 continue
             kind, inner = kind.item_type if pa.types.is_map(kind) else kind.value_type, inner.children[-1]
         if inner.kind == "struct":
-            originals |= originals_of(kind, inner.children)
+            originals |= original_names_by_id(kind, inner.children)
     return originals
 
 
-def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
-    """Replace names that are invalid in Avro by suggested names."""
+def replace_invalid_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
     fields = list(fields)
     suggested = suggestions([field.name for field in fields])
     return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]
@@ -356,7 +350,7 @@ def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
 
 def _allowed(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct(with_allowed_names(kind))
+        return pa.struct(replace_invalid_names(kind))
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, _allowed(kind.item_type))
     if pa.types.is_dictionary(kind):
@@ -401,4 +395,4 @@ def _map_path(level: Level, given: str) -> str:
     return given
 
 
-__all__ = ["Level", "NameMapping", "originals_of", "with_allowed_names"]
+__all__ = ["Level", "NameMapping", "original_names_by_id", "replace_invalid_names"]

@@ -26,17 +26,13 @@ _LOG = re.compile(
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
-class BaseName(NamedTuple):
-    """Parts of the name of a base file: file group id, write token and instant."""
-
+class BaseFileName(NamedTuple):
     file_id: str
     token: str
     instant: str
 
 
-class LogName(NamedTuple):
-    """Parts of the name of a log file."""
-
+class LogFileName(NamedTuple):
     file_id: str
     instant: str
     version: int
@@ -53,36 +49,32 @@ def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
 
 
 def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-0-0") -> str:
-    """Return the name of a log file: `.<fileId>_<instant>.log.<version>_<writeToken>`."""
+    """Return the file name `.<fileId>_<instant>.log.<version>_<writeToken>` of a log."""
     return f".{file_id}_{instant}.log.{version}_{token}"
 
 
 def change_log_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """Return the name of the change log for the base file that `instant` wrote."""
     return f"{log_file_name(file_id, instant, 1, token)}.cdc"
 
 
-def is_change_log(path: str) -> bool:
-    """Return whether a path is the path of a change log."""
+def is_change_log_path(path: str) -> bool:
     parsed = parse_data_file(path.rpartition("/")[2])
-    return isinstance(parsed, LogName) and parsed.cdc
+    return isinstance(parsed, LogFileName) and parsed.cdc
 
 
-def parse_data_file(name: str) -> BaseName | LogName | None:
-    """Parse the name of a base file or log file, or return None for any other name."""
+def parse_data_file(name: str) -> BaseFileName | LogFileName | None:
     if m := _BASE.match(name):
-        return BaseName(m["file_id"], m["token"], m["instant"])
+        return BaseFileName(m["file_id"], m["token"], m["instant"])
     if m := _LOG.match(name):
-        return LogName(m["file_id"], m["instant"], int(m["version"]), m["token"] or "", bool(m["cdc"]))
+        return LogFileName(m["file_id"], m["instant"], int(m["version"]), m["token"] or "", bool(m["cdc"]))
     return None
 
 
 def join(partition: str, name: str) -> str:
-    """Join a partition path and a file name to a path relative to the table."""
     return f"{partition}/{name}" if partition else name
 
 
-def check_relative(path: str) -> str:
+def require_relative_path(path: str) -> str:
     """Check that a path is inside the table folder, and return it.
 
     A stored path outside of the table is damage or an attack.
@@ -105,9 +97,8 @@ def check_relative(path: str) -> str:
     return path
 
 
-def check_data_path(path: str) -> str:
-    """Check that a path is that of a data file inside the table, and return it."""
-    if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
+def require_data_file_path(path: str) -> str:
+    if require_relative_path(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
         raise CorruptTable(
             f"Path {path!r} in the table's metadata is not the path of a data file. Nothing was read or deleted. "
             "Restore the metadata from a backup.",
@@ -116,9 +107,8 @@ def check_data_path(path: str) -> str:
     return path
 
 
-def check_below(path: str, *folders: str) -> str:
-    """Check that a path is in one of some folders of the table, and return it."""
-    if not check_relative(path).startswith(folders):
+def require_path_in_folders(path: str, *folders: str) -> str:
+    if not require_relative_path(path).startswith(folders):
         raise CorruptTable(
             (
                 f"Path {path!r} in the table's metadata is not in {' or '.join(folders)}. Nothing was read or deleted. "
@@ -130,7 +120,7 @@ def check_below(path: str, *folders: str) -> str:
 
 
 def instant_of_ms(ms: int) -> str:
-    """Convert milliseconds since 1970 (UTC) to an instant of 17 digits: `yyyyMMddHHmmssSSS`."""
+    """Convert milliseconds since 1970 to an instant: `yyyyMMddHHmmssSSS` in UTC."""
     moment = _EPOCH + dt.timedelta(milliseconds=ms)
     return moment.strftime("%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
 

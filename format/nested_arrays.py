@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 
 def as_list(maps: pa.Array) -> pa.ListArray:
-    """Convert a map array to a list array of its entries, which Arrow can flatten."""
     entries = maps.values
     validity, offsets = maps.buffers()[:2]
     return pa.Array.from_buffers(

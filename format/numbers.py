@@ -24,12 +24,10 @@ _TEXTS = pa.decimal256(_MORE, 55)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type is an integer, float or decimal type."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def same(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert numbers to another type exactly."""
     values = _to_castable_type(values)
     kind = values.type
     if pa.types.is_floating(kind):

@@ -23,8 +23,7 @@ _CONTAINERS_MAX = 1 << 16
 _OFFSETS_FROM = 4  # minimum number of containers for which a bitmap with runs contains offsets
 
 
-def bitmap(rows: np.ndarray) -> bytes:
-    """Encode row positions as a Roaring64 bitmap."""
+def encode_roaring64(rows: np.ndarray) -> bytes:
     values = rows.astype(np.uint32)
     if not len(values):
         return struct.pack("<q", 0)
@@ -40,7 +39,7 @@ def bitmap(rows: np.ndarray) -> bytes:
 
 def encode_positions(rows: np.ndarray) -> str:
     """Encode row positions as a Roaring64 bitmap in base64."""
-    return base64.b64encode(bitmap(rows)).decode()
+    return base64.b64encode(encode_roaring64(rows)).decode()
 
 
 def _encode_container(low: np.ndarray) -> bytes:

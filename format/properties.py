@@ -73,7 +73,6 @@ def checksum(database: str, table: str) -> str:
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Raise CorruptTable if the checksum in `hoodie.properties` is wrong."""
     stored = values.get(CHECKSUM)
     expected = checksum(values.get(DATABASE, ""), values.get(NAME, ""))
     if stored is not None and stored != expected:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.convert import convert, convert_bounds, is_readable
+from hoodoo.format.convert import convert, convert_bounds, is_readable_as
 from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.retype import retyped
 from hoodoo.format.table_schema import Column, TableSchema
@@ -38,13 +38,11 @@ class ColumnSource:
     problem: UnsupportedTable | None = None
 
     @property
-    def is_identical(self) -> bool:
-        """True if the column has the requested name, type and fields in the file."""
+    def is_unchanged_in_file(self) -> bool:
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
     @property
-    def is_retyped(self) -> bool:
-        """True if the file stores values of an earlier type that `retype_column` changed."""
+    def has_earlier_type(self) -> bool:
         return str(self.was) in self.column.retyped and self.was != self.column.arrow
 
 
@@ -58,12 +56,13 @@ class Resolution:
     def __init__(self, sources: Mapping[str, ColumnSource | None] | None = None, gone: Iterable[str] = ()) -> None:
         self._gone = frozenset(gone)
         self.sources = {
-            name: source for name, source in (sources or {}).items() if source is None or not source.is_identical
+            name: source
+            for name, source in (sources or {}).items()
+            if source is None or not source.is_unchanged_in_file
         }
 
     @property
     def changes_nothing(self) -> bool:
-        """True if all requested columns have the same names and types in the file."""
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
@@ -79,11 +78,9 @@ class Resolution:
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
-        """Return the file's names of the requested columns."""
         return [file_name for name in names if (file_name := self.name_of(name)) is not None]
 
     def asked(self, names: Iterable[str]) -> list[str]:
-        """Convert names of file columns to current column names."""
         back = {source.name: name for name, source in self.sources.items() if source}
         return [
             back.get(name, name)
@@ -91,8 +88,8 @@ class Resolution:
             if name in back or name not in self.sources and name not in self._gone
         ]
 
-    def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """Convert rows of the file to the requested columns, with null for missing columns."""
+    def to_requested_columns(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+        """Convert rows to the requested columns, with null for missing columns."""
         by_name = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
@@ -124,7 +121,7 @@ class Resolution:
         for name, source in self.sources.items():
             if source is None:
                 converted[name] = [None, None, rows]
-            elif source.is_retyped and source.name in stats:
+            elif source.has_earlier_type and source.name in stats:
                 converted[name] = [None, None, stats[source.name][2]]
             elif source.children is None and not source.problem and source.name in stats:
                 low, high, nulls = stats[source.name]
@@ -161,11 +158,11 @@ def _find_source(file: TableSchema, column: Column, around: int, path: str) -> C
             raise _unreadable(path, file_column.arrow, column.arrow)
         children = tuple(_find_source(file, child, column.id, f"{path}.{child.name}") for child in column.children)
         same = len(file_column.children) == len(children) and all(
-            child is not None and child.is_identical and child.name == file_child.name
+            child is not None and child.is_unchanged_in_file and child.name == file_child.name
             for child, file_child in zip(children, file_column.children, strict=True)
         )
         return ColumnSource(file_column.name, file_column.arrow, column, None if same else children)
-    if not is_readable(file_column.kind, column.kind) and str(file_column.kind) not in column.retyped:
+    if not is_readable_as(file_column.kind, column.kind) and str(file_column.kind) not in column.retyped:
         raise _unreadable(path, file_column.kind, column.kind)
     return ColumnSource(file_column.name, file_column.kind, column)
 
@@ -181,7 +178,7 @@ def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTab
 
 
 def _read(column: pa.ChunkedArray, source: ColumnSource | None, kind: pa.DataType) -> pa.ChunkedArray:
-    if source is not None and source.is_retyped:
+    if source is not None and source.has_earlier_type:
         return retyped(column, kind)
     if source is None or source.children is None:
         return _as(column, kind)

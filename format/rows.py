@@ -55,8 +55,7 @@ def _address(buffer: pa.Buffer | None) -> int:
     return 0 if buffer is None else buffer.address
 
 
-def take_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    """Return the values of an Arrow column at some positions, without exceeding size limits."""
+def take_from_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
     return take(pa.table([column], names=["column"]), positions).column(0)
 
 
@@ -82,7 +81,6 @@ def _pieces(rows: pa.Table, positions: np.ndarray) -> list[pa.Table]:
 
 
 def compact(rows: pa.Table) -> pa.Table:
-    """Combine the chunks of an Arrow table into as few chunks as its size allows."""
     if rows.nbytes < WHOLE_BYTES:
         return rows.combine_chunks()
     parts: list[list[pa.Table]] = [[]]
@@ -96,4 +94,4 @@ def compact(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([pa.concat_tables(part).combine_chunks() for part in parts if part])
 
 
-__all__ = ["WHOLE_BYTES", "compact", "take", "take_column"]
+__all__ = ["WHOLE_BYTES", "compact", "take", "take_from_column"]

@@ -75,7 +75,6 @@ class Column:
 
     @cached_property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of the column, including nested fields."""
         if self.kind == "struct":
             return pa.struct([pa.field(child.name, child.arrow) for child in self.children])
         if self.kind == "list":
@@ -85,7 +84,6 @@ class Column:
         return self.kind
 
     def field(self) -> pa.Field:
-        """Return the Arrow field of the column with column ids in its metadata."""
         return pa.field(self.name, self._with_ids(), metadata=_id(self.id))
 
     def _with_ids(self) -> pa.DataType:
@@ -99,13 +97,11 @@ class Column:
         return self.arrow
 
     def walk(self) -> Iterator[Column]:
-        """Yield the column and all of its nested columns."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def of_kind(self, kind: str | pa.DataType) -> Column:
-        """Return a copy of the column with another type."""
         if self.kind == kind or self.default is None or isinstance(kind, str):
             return replace(self, kind=kind)
         if pa.types.is_string(kind):
@@ -113,7 +109,6 @@ class Column:
         return replace(self, kind=kind, default=convert_bounds(self.default, None, self.arrow, kind)[0])
 
     def to_json(self) -> Json:
-        """Convert the column to a JSON object."""
         encoded: Json = {"id": self.id, "name": self.name}
         if self.kind == "struct":
             encoded["fields"] = [child.to_json() for child in self.children]
@@ -187,23 +182,20 @@ class TableSchema:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """Arrow schema of the rows that readers get."""
         return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
 
     @cached_property
-    def file_fields(self) -> dict[str, pa.Field]:
-        """Arrow fields of a data file by name, with column ids in the metadata."""
+    def arrow_fields_with_ids(self) -> dict[str, pa.Field]:
         meta = {name: pa.field(name, pa.string(), metadata=_id(number)) for name, number in _META_IDS.items()}
         return meta | {column.name: column.field() for column in self.columns}
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
-        """The top-level columns of the table by name."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
-        """The columns by id, including nested ones."""
+        """Columns by id, including nested columns."""
         return {nested.id: nested for column in self.columns for nested in column.walk()}
 
     @cached_property
@@ -218,15 +210,13 @@ class TableSchema:
         return parents
 
     def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
-        """Return the next schema of the table, with the columns `columns`."""
+        """Return the next schema of the table."""
         return TableSchema(self.id + 1, tuple(columns), self.last if last is None else last)
 
-    def with_id(self, number: int, last: int) -> TableSchema:
-        """Return a schema with the same columns, but another schema id and largest column id."""
+    def with_schema_id(self, number: int, last: int) -> TableSchema:
         return TableSchema(number, self.columns, last, self.hudi)
 
     def to_json(self) -> Json:
-        """Convert the schema to a JSON object."""
         encoded = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
         return encoded if self.hudi is None else encoded | {"hudi": [list(pair) for pair in self.hudi]}
 
@@ -250,7 +240,7 @@ class TableSchema:
 
     @staticmethod
     def first(schema: pa.Schema, required: Iterable[str] = ()) -> TableSchema:
-        """Create the first schema of a table, with column ids from 5 on, level by level."""
+        """Create the first schema of a table, with new column ids."""
         required_names = set(required)
         columns, last = numbered(list(schema), FIRST_ID)
         return TableSchema(
@@ -259,7 +249,7 @@ class TableSchema:
 
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
-    """Create columns from Arrow fields with consecutive ids, and return them with the largest id."""
+    """Create columns with consecutive ids, and return the largest id too."""
     drafts = [_ColumnDraft(field.name, field.type) for field in fields]
     waiting, number = deque(drafts), first
     while waiting:
@@ -274,14 +264,13 @@ class _ColumnDraft:
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self.name, self.kind = name, kind
-        self.children = [_ColumnDraft(*one) for one in inner_types(kind)]
+        self.children = [_ColumnDraft(*one) for one in child_names_and_types(kind)]
 
     def column(self) -> Column:
         return Column(self.id, self.name, kind_of(self.kind), tuple(child.column() for child in self.children))
 
 
 def kind_of(kind: pa.DataType) -> str | pa.DataType:
-    """Return 'struct', 'list' or 'map' for a nested Arrow type, or else the type itself."""
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_list(kind):
@@ -289,8 +278,7 @@ def kind_of(kind: pa.DataType) -> str | pa.DataType:
     return "map" if pa.types.is_map(kind) else kind
 
 
-def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """Return the name and type of each child of a nested type."""
+def child_names_and_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
     if pa.types.is_struct(kind):
         return [(field.name, field.type) for field in kind]
     if pa.types.is_list(kind):
@@ -337,7 +325,7 @@ def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
         if old is None or _shape(old.kind) != _shape(kind_of(kind)):
             [new], last = numbered([pa.field(path[-1], kind)], last + 1)
             return new
-        inner = tuple(column((*path, name), old.id, child) for name, child in inner_types(kind))
+        inner = tuple(column((*path, name), old.id, child) for name, child in child_names_and_types(kind))
         return replace(old.of_kind(kind_of(kind)), name=path[-1], children=inner)
 
     columns = [column((field.name,), 0, field.type) for field in schema]
@@ -356,7 +344,7 @@ __all__ = [
     "Column",
     "TableSchema",
     "by_names",
-    "inner_types",
+    "child_names_and_types",
     "kind_of",
     "numbered",
     "rebuilt",

@@ -32,7 +32,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of the values of a column, or None for unbounded."""
+    """Lower and upper bound of a column's values, or None for unbounded."""
 
     least: Any = None
     greatest: Any = None
@@ -231,7 +231,6 @@ def values(transform: Transform, column: pa.Array) -> pa.Array:
 
 
 def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
-    """Return a mask of the integers whose truncated value would be too small for their type."""
     if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
         return np.zeros(len(column), bool)
     numbers, least = _to_int64(column), np.iinfo(column.type.to_pandas_dtype()).min
@@ -240,7 +239,6 @@ def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
 
 
 def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
-    """Compute the partition value for a single value of a column of type `kind`."""
     return values(transform, pa.array([of], kind))[0].as_py()
 
 

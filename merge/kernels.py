@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import compact, take, take_column
+from hoodoo.format.rows import compact, take, take_from_column
 from hoodoo.merge.replaced_values import replaced
 
 
@@ -247,7 +247,7 @@ def _combine_partial_updates(changes: KeyedChanges, suspects: np.ndarray) -> Key
         positions, still_unset = kept.copy(), mask[kept]
         positions[slots] = np.where(newest < 0, last, rows[newest])
         still_unset[slots] = newest < 0
-        columns[name] = take_column(changes.rows[name], positions)
+        columns[name] = take_from_column(changes.rows[name], positions)
         if still_unset.any():
             unset[name] = still_unset
     table = [columns[name] if name in columns else folded.rows[name] for name in changes.rows.schema.names]
@@ -377,7 +377,7 @@ def _apply_winners(base: pa.Table, changes: KeyedChanges, positions: np.ndarray,
         columns = []
         for name, mask in masks.items():
             setting = updating if mask is None else updating[~mask[updating]]
-            values = new[name] if mask is None else take_column(incoming[name], setting)
+            values = new[name] if mask is None else take_from_column(incoming[name], setting)
             columns.append(replaced(base[name], positions[setting], values) if len(setting) else None)
         updated = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
         base = pa.table(updated, schema=base.schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.rows import take_column
+from hoodoo.format.rows import take_from_column
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
@@ -26,19 +26,19 @@ def replaced(
     if chosen is not None:
         if not len(chosen):
             return None
-        at, new = at[chosen], take_column(new, chosen)
+        at, new = at[chosen], take_from_column(new, chosen)
     if pa.types.is_dictionary(column.type):
         return _replace_codes(column, at, new)
     plain = new.cast(column.type) if pa.types.is_dictionary(new.type) else new
     width = _integer_width(column.type)
     if width and not column.null_count and not plain.null_count:
         return _replace_numbers(column, at, plain, _INTEGERS[width])
-    old = take_column(column, at)
+    old = take_from_column(column, at)
     if _has_exact_equality(column.type) and _has_equal_values(old, plain, width):
         return None
     source = np.arange(len(column))
     source[at] = len(column) + np.arange(len(at))
-    return take_column(pa.chunked_array([*column.chunks, *plain.chunks], column.type), source)
+    return take_from_column(pa.chunked_array([*column.chunks, *plain.chunks], column.type), source)
 
 
 def _replace_numbers(

@@ -112,10 +112,10 @@ class Rows(ABC):
         return name_mapping
 
     def _rename_schema(self, schema: pa.Schema) -> pa.Schema:
-        return self._originals.original_schema(schema) if self._originals else schema
+        return self._originals.schema_with_original_names(schema) if self._originals else schema
 
     def _rename_table(self, table: pa.Table) -> pa.Table:
-        return self._originals.original_rows(table) if self._originals else table
+        return self._originals.rows_with_original_names(table) if self._originals else table
 
     def _rename_task(self, task: Task) -> Task:
         return RenamedTask(task, self._originals) if self._originals else task

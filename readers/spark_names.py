@@ -21,7 +21,7 @@ def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
 
 
 def rename_to_original_names(frame: Any, name_mapping: NameMapping) -> Any:
-    return _rename_columns(frame, name_mapping.given_back) if name_mapping else frame
+    return _rename_columns(frame, name_mapping.to_original_names) if name_mapping else frame
 
 
 def _rename_columns(frame: Any, level: Level) -> Any:

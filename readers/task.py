@@ -56,7 +56,7 @@ class RenamedTask(Task):
 
     def __call__(self) -> pa.Table:
         """Read all rows of the wrapped task, and rename their columns."""
-        return self.name_mapping.original_rows(self.task())
+        return self.name_mapping.rows_with_original_names(self.task())
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        return map(self.name_mapping.original_rows, self.task.stream(rows))
+        return map(self.name_mapping.rows_with_original_names, self.task.stream(rows))

@@ -15,7 +15,7 @@ from hoodoo.format import transforms
 from hoodoo.format.equality import equal_values
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
-from hoodoo.format.log.block import base_instants
+from hoodoo.format.log.block import base_instants_of_blocks
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.index import index_of
@@ -462,7 +462,7 @@ class Verifier:
         before = len(self.report.problems)
         schema, parsed = slices.schema_of(self.config, [RECORD_KEY]), parse_data_file(group.base.file.name)
         for log in (placed.file for placed in group.logs):
-            named = set(base_instants(slices.read_verified(self.store, log)))
+            named = set(base_instants_of_blocks(slices.read_verified(self.store, log)))
             trusted = log.order and log.order == group.base.file.order
             if not trusted and (parsed is None or named != {parsed.instant}):
                 continue  # no reader uses these positions

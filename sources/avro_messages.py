@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, DataError, TableError
 from hoodoo.format.avro.decode import decode_spans
-from hoodoo.format.avro.nested import array_of
+from hoodoo.format.avro.nested import python_values_to_arrow
 from hoodoo.format.avro.values import Damaged
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
@@ -168,7 +168,7 @@ class Spans:
 
 def _column_array(values: list[object], column: AvroColumn, kind: pa.DataType | None) -> pa.Array:
     if column.type is not None:
-        return array_of(values, column.type)
+        return python_values_to_arrow(values, column.type)
     try:
         return pa.array(values, kind)
     except _DECODING_ERRORS as problem:

@@ -21,7 +21,7 @@ import fastavro
 
 from hoodoo.errors import DataError, TableError
 from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, PLAIN, TEXT_MAX, AvroType, parse_record
-from hoodoo.format.avro.nested import physical_schema
+from hoodoo.format.avro.nested import schema_without_logical_types
 
 _NODES_MAX = 1 << 16
 _DIGITS_MAX = 38
@@ -151,7 +151,9 @@ def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
     fields = [
         {
             "name": f"f{index}",
-            "type": _decimals_as_bytes(column.node) if column.type is None else physical_schema(column.type, names),
+            "type": _decimals_as_bytes(column.node)
+            if column.type is None
+            else schema_without_logical_types(column.type, names),
         }
         for index, column in enumerate(columns)
     ]
@@ -259,7 +261,7 @@ class _SchemaExpander:
         return self._expand_named_type(avro, full, full.rpartition(".")[0], depth, repeated)
 
     def _expand_named_type(self, avro: dict[str, Any], full: str, space: str, depth: int, repeated: bool) -> Any:
-        # Each occurrence gets a unique name that `physical_schema` does not use.
+        # Each occurrence gets a unique name that `schema_without_logical_types` does not use.
         expanded: dict[str, Any] = {"type": avro["type"], "name": f"w{next(self._names)}"}
         if avro["type"] == "enum":
             symbols = avro.get("symbols")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, SchemaError
-from hoodoo.format.avro.schema import normalise
+from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.column_text import column_text
 from hoodoo.redact import printable
 
@@ -134,7 +134,7 @@ def _have_common_type(unite: Unite, one: pa.DataType, other: pa.DataType) -> boo
 def _type_text(kind: pa.DataType) -> str:
     # `create --schema` accepts this text. Types that tables do not support keep Arrow's name.
     try:
-        return column_text(normalise(pa.schema([("c", kind)]))).removeprefix("c ")
+        return column_text(normalize_schema(pa.schema([("c", kind)]))).removeprefix("c ")
     except SchemaError:
         return str(kind)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, DataError, SchemaError, TooManyBadRows
-from hoodoo.format.avro.schema import normalise
+from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.debezium import NOT_SENT
@@ -199,7 +199,7 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 def _to_stored_types(schema: pa.Schema) -> pa.Schema:
     # If a table rejects the schema, `hoodoo.create` raises the error.
     try:
-        return normalise(schema)
+        return normalize_schema(schema)
     except SchemaError:
         return schema
 

@@ -110,7 +110,7 @@ def _count_changed_rows(
 def _columns_of_snapshot(config: TableConfig, then: View) -> TableSchema | None:
     # The table keeps its largest column id, so that no id is used twice.
     current, former = config.columns, then.schemas.newest or config.created
-    return None if former.columns == current.columns else former.with_id(current.id + 1, current.last)
+    return None if former.columns == current.columns else former.with_schema_id(current.id + 1, current.last)
 
 
 def _assign_new_group(context: Context, config: TableConfig, group: FileGroup) -> Assignment:

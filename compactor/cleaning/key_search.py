@@ -19,9 +19,9 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.log import change_log_block
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
-from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogFileName, parse_data_file
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.statistics import has_bounds
+from hoodoo.format.parquet.statistics import has_comparable_bounds
 from hoodoo.index import KeyIndex, index_of
 from hoodoo.readers.changes.change_log_reader import keys_of
 from hoodoo.storage.store import Store
@@ -85,7 +85,7 @@ class KeySearch:
     def _may_contain_keys(self, path: str, partition: str, index: str) -> bool:
         # The result is False only if the index entry proves that the file contains no wanted key. Index entries of log
         # files contain only the deleted keys.
-        if not index or isinstance(parse_data_file(path.rpartition("/")[2]), LogName):
+        if not index or isinstance(parse_data_file(path.rpartition("/")[2]), LogFileName):
             return True
         try:
             return intersect(self.keys[partition].hashes, self.index.key_hashes(index))
@@ -113,11 +113,11 @@ class KeySearch:
         keys = self.keys[partition].keys
         name = parse_data_file(path.rpartition("/")[2])
         with suppress(FileNotFoundError, CorruptTable, UnsupportedTable, pa.ArrowException):
-            if not isinstance(name, LogName):
+            if not isinstance(name, LogFileName):
                 with self.store.open_input(path) as source:
                     file = pq.ParquetFile(source)
                     for rows in file.iter_batches(
-                        columns=[column.name for column in file.schema_arrow if has_bounds(column.type)]
+                        columns=[column.name for column in file.schema_arrow if has_comparable_bounds(column.type)]
                     ):
                         table = pa.table(rows)
                         yield table.filter(pc.is_in(table[RECORD_KEY], value_set=keys))
@@ -129,7 +129,7 @@ class KeySearch:
 
     def _keys_of(self, path: str) -> list[pa.Array]:
         parsed = parse_data_file(path.rpartition("/")[2])
-        if not isinstance(parsed, LogName):
+        if not isinstance(parsed, LogFileName):
             with self.store.open_input(path) as source:
                 return list(base_file.decode(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
         data = self.store.get(path)

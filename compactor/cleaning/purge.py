@@ -29,7 +29,7 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import PurgeBlocked
 from hoodoo.exports.overlays import overlay_expiry_test, unused_overlay_files
 from hoodoo.format.names import RECORD_KEY, parse_data_file
-from hoodoo.format.parquet.statistics import bound, has_bounds
+from hoodoo.format.parquet.statistics import bound, has_comparable_bounds
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.holds import leases
@@ -290,7 +290,7 @@ class _Purge:
     def _remember_values(self, path: str, partition: str) -> None:
         for rows in self.search.rows_of(path, partition):
             for field in rows.schema:
-                if has_bounds(field.type):
+                if has_comparable_bounds(field.type):
                     values = {bound(value) for value in rows[field.name].unique()}
                     self.removed.values.setdefault((partition, field.name), set()).update(values - {None})
 

@@ -9,7 +9,7 @@ from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.key_search import KeySearch
 from hoodoo.compactor.cleaning.purge_bounds import RemainingBounds
 from hoodoo.compactor.cleaning.purge_report import PurgeReport, Removed
-from hoodoo.format.names import BaseName, LogName, instant_of_ms, parse_data_file
+from hoodoo.format.names import BaseFileName, LogFileName, instant_of_ms, parse_data_file
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, State
@@ -160,7 +160,7 @@ class PurgeProof:
             if instant.action in WRITES and instant.time not in ended
         }
 
-    def _data_files(self) -> Iterator[tuple[str, int, str, BaseName | LogName]]:
+    def _data_files(self) -> Iterator[tuple[str, int, str, BaseFileName | LogFileName]]:
         for partition in self.search.keys:
             for path, size in list(own_keys(self.store, f"{partition}/" if partition else "")):
                 folder, _, name = path.rpartition("/")

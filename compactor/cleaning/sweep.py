@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hoodoo.errors import AlreadyCommitted, PositionError
-from hoodoo.format.names import LogName, instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.format.names import LogFileName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline.holds import leases
@@ -125,7 +125,7 @@ def _kind(key: str) -> str:
     for folder, kind in _KINDS.items():
         if key.startswith(folder):
             return kind
-    return "logs" if isinstance(parse_data_file(key.rpartition("/")[2]), LogName) else "base_files"
+    return "logs" if isinstance(parse_data_file(key.rpartition("/")[2]), LogFileName) else "base_files"
 
 
 def _instants_of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:

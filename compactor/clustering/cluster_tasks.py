@@ -188,7 +188,7 @@ class ClusterTask:
             options.compression,
             options.row_group_rows,
             self.memory_bytes // _SHARE,
-            self.config.columns.file_fields,
+            self.config.columns.arrow_fields_with_ids,
         )
         rows = 0
         for part in self._current_rows(groups):

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable
 from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.nested import read_nested
-from hoodoo.format.avro.values import MARGIN, Damaged, decimals, demand, dense_positions, fixed_width, symbols
-from hoodoo.format.avro.varint import LENGTH_MAX, decoded, unzigzag
-from hoodoo.format.buffers import words_at
+from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions, fixed_width, require_all_true, symbols
+from hoodoo.format.avro.varint import LENGTH_MAX, decode_zigzag, decoded
+from hoodoo.format.buffers import overlapping_words
 
 _ROWS = 1 << 15
 # Maximum number of records decoded at a time, so that the arrays of the cursor stay in the CPU cache.
@@ -140,7 +140,7 @@ class _FieldCursor:
     def __init__(self, records: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         margin = np.zeros(MARGIN, np.uint8)
         self.data = np.concatenate([margin, records, margin])
-        self.words = words_at(self.data, "<u8")
+        self.words = overlapping_words(self.data, "<u8")
         self.at, self.ends = starts + MARGIN, ends + MARGIN
 
     def inner(self, at: np.ndarray, ends: np.ndarray) -> _FieldCursor:
@@ -169,13 +169,13 @@ class _FieldCursor:
         if field.null_at is None:
             return None
         branch = self.data[self.at]  # may be a byte past the end of the record, which the next line checks
-        demand((self.at < self.ends) & ((branch == 0) | (branch == 2)), "the union branch is neither 0 nor 1")
+        require_all_true((self.at < self.ends) & ((branch == 0) | (branch == 2)), "the union branch is neither 0 nor 1")
         self.at = self.at + 1
         present = branch == 2 * (1 - field.null_at)
         return None if present.all() else present
 
     def _advance(self, present: np.ndarray | None, at: np.ndarray, ends: np.ndarray, widths: np.ndarray) -> None:
-        demand(widths <= ends - at, "the value exceeds its record")
+        require_all_true(widths <= ends - at, "the value exceeds its record")
         if present is None:
             self.at = at + widths
         else:
@@ -183,13 +183,13 @@ class _FieldCursor:
 
     def varints(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         coded, lengths = decoded(self.words, self.data, at)
-        demand((lengths <= LENGTH_MAX) & (lengths <= ends - at), "an integer does not end")
-        return unzigzag(coded), lengths
+        require_all_true((lengths <= LENGTH_MAX) & (lengths <= ends - at), "an integer does not end")
+        return decode_zigzag(coded), lengths
 
     def lengths(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         lengths, widths = self.varints(at, ends)
         begins = at + widths
-        demand((lengths >= 0) & (lengths <= ends - begins), "the string exceeds its record")
+        require_all_true((lengths >= 0) & (lengths <= ends - begins), "the string exceeds its record")
         return begins, lengths
 
     def strings(self, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
@@ -213,14 +213,14 @@ _Read = tuple[pa.Array | None, np.ndarray]
 
 def _boolean(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     bits = cursor.data[at]
-    demand((bits <= 1) | (at == ends), "a boolean is neither 0 nor 1")
+    require_all_true((bits <= 1) | (at == ends), "a boolean is neither 0 nor 1")
     return pa.array(bits.view(bool)) if wanted else None, np.ones(len(at), np.int64)
 
 
 def _int(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     numbers, widths = cursor.varints(at, ends)
     values = numbers.astype(np.int32)
-    demand(values == numbers, "an int has more than 32 bits")
+    require_all_true(values == numbers, "an int has more than 32 bits")
     return fixed_width(field.arrow, values) if wanted else None, widths
 
 
@@ -251,7 +251,7 @@ def _bytes(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroTy
 
 def _fixed(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     lengths = np.full(len(at), field.size, np.int64)
-    demand(lengths <= ends - at, "the value exceeds its record")
+    require_all_true(lengths <= ends - at, "the value exceeds its record")
     if not wanted:
         return None, lengths
     decimal = pa.types.is_decimal(field.arrow)

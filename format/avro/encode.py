@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.schema import decimal_size
-from hoodoo.format.avro.varint import encoded, zigzag
-from hoodoo.format.buffers import byte_strings
+from hoodoo.format.avro.schema import bytes_of_decimal
+from hoodoo.format.avro.varint import encode_zigzag, encoded
+from hoodoo.format.buffers import offsets_and_bytes
 from hoodoo.format.rows import compact
 
 _ROWS = 1 << 15
@@ -34,7 +34,7 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
 
     Args:
         rows: The rows, with the columns of `schema`.
-        schema: The fields in order, with types that `normalise` returns.
+        schema: The fields in order, with types that `normalize_schema` returns.
 
     Raises:
         SchemaError: A column is missing or has another type.
@@ -88,9 +88,9 @@ def _split_large_batch(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 def _encode_batch(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
     parts = [part for column in batch.columns for part in _encode_column(column)]
-    sizes = np.sum([np.diff(byte_strings(part)[0]) for part in parts], axis=0)
+    sizes = np.sum([np.diff(offsets_and_bytes(part)[0]) for part in parts], axis=0)
     prefix = _binary_of_rows(sizes.astype(">i4").view(np.uint8).reshape(-1, 4))
-    return byte_strings(_joined([prefix, *parts]))
+    return offsets_and_bytes(_joined([prefix, *parts]))
 
 
 # ---------------------------------------------------------------- binary arrays
@@ -128,7 +128,7 @@ def _expand_nulls(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
     # Null rows get an empty element.
     if valid is None:
         return dense
-    offsets, data = byte_strings(dense)
+    offsets, data = offsets_and_bytes(dense)
     return _binary(offsets[_offsets(valid)], data)
 
 
@@ -161,14 +161,16 @@ def _encode_scalars(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     # Returns the bytes as uint8[n, w], and the number of bytes used in each row (int64[n]).
     kind = column.type
     if kind in _INTEGERS:
-        return encoded(zigzag(_raw_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
+        return encoded(encode_zigzag(_raw_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
     if pa.types.is_boolean(kind):
         matrix = _raw_values(column.cast(pa.uint8()), "u1").reshape(-1, 1)
     elif pa.types.is_floating(kind) and kind.bit_width in (32, 64):
         width = kind.bit_width // 8
         matrix = _raw_values(column, f"<f{width}").view(np.uint8).reshape(-1, width)
     elif pa.types.is_decimal128(kind):
-        matrix = _raw_values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : decimal_size(kind.precision)][:, ::-1]
+        matrix = (
+            _raw_values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : bytes_of_decimal(kind.precision)][:, ::-1]
+        )
     else:
         raise SchemaError(f"Type {kind} is not supported in Avro. Cast the column first.", type=str(kind))
     return matrix, np.full(len(column), matrix.shape[1], np.int64)
@@ -191,13 +193,13 @@ def _raw_values(column: pa.Array, dtype: str) -> np.ndarray:
 
 
 def _encode_strings(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
-    offsets, data = byte_strings(column)
+    offsets, data = offsets_and_bytes(column)
     sizes = np.diff(offsets)
     if valid is not None and sizes[~valid].any():
         dense = column.drop_null()
         column, sizes = _expand_nulls(dense, valid), np.where(valid, sizes, 0)
-        offsets, data = byte_strings(column)
-    matrix, widths = encoded(zigzag(sizes))
+        offsets, data = offsets_and_bytes(column)
+    matrix, widths = encoded(encode_zigzag(sizes))
     return [_encode_with_branch(valid, matrix, widths), _binary(offsets, data)]
 
 
@@ -213,8 +215,8 @@ def _encode_maps(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     offsets = _list_offsets(dense)
     first, count = offsets[0], offsets[-1] - offsets[0]
     keys, values = dense.keys.slice(first, count), dense.items.slice(first, count)
-    key_offsets, key_bytes = byte_strings(keys)
-    lengths = _ragged_binary(*encoded(zigzag(np.diff(key_offsets))))
+    key_offsets, key_bytes = offsets_and_bytes(keys)
+    lengths = _ragged_binary(*encoded(encode_zigzag(np.diff(key_offsets))))
     return _encode_blocks(encode_columns([values], [lengths, _binary(key_offsets, key_bytes)]), offsets - first, valid)
 
 
@@ -226,9 +228,9 @@ def _list_offsets(lists: pa.Array) -> np.ndarray:
 
 def _encode_blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
     # `ends` (int64[lists + 1]) counts items. An empty list is only the end mark.
-    item_offsets, data = byte_strings(items)
+    item_offsets, data = offsets_and_bytes(items)
     counts = np.diff(ends)
-    matrix, widths = encoded(zigzag(counts))
+    matrix, widths = encoded(encode_zigzag(counts))
     head = _expand_nulls(_ragged_binary(matrix, widths), valid)
     body = _expand_nulls(_binary(item_offsets[ends], data), valid)
     tail = _expand_nulls(_ragged_binary(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int64)), valid)

@@ -42,10 +42,10 @@ def read_nested(
         except Exception as e:  # fastavro raises various errors, such as EOFError, IndexError and OverflowError
             raise Damaged(f"value {i} is truncated or invalid ({type(e).__name__})") from e
         widths[i] = stream.tell()
-    return array_of(values, field) if wanted else None, widths
+    return python_values_to_arrow(values, field) if wanted else None, widths
 
 
-def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
+def schema_without_logical_types(field: AvroType, names: Iterator[int]) -> Any:
     """Return an Avro schema without logical types, with which fastavro reads the values of a field.
 
     `names` yields unused numbers for type names.
@@ -53,7 +53,7 @@ def physical_schema(field: AvroType, names: Iterator[int]) -> Any:
     return _read_schema(field, names)
 
 
-def array_of(values: list[Any], field: AvroType) -> pa.Array:
+def python_values_to_arrow(values: list[Any], field: AvroType) -> pa.Array:
     """Convert Python values that fastavro decoded to an Arrow array of the field's type.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.

@@ -1,8 +1,8 @@
 """Conversion between input schemas, table schemas and Hudi's Avro schemas.
 
-`normalise` converts an input schema to the schema that a table returns, or rejects it. `avro_schema` and `arrow_schema`
-convert between the table schema and the Avro schema. Values are converted in `encode` and `decode`. Facts:
-docs/format.md, "Base files", type map.
+`normalize_schema` converts an input schema to the schema that a table returns, or rejects it. `avro_schema` and
+`arrow_schema` convert between the table schema and the Avro schema. Values are converted in `encode` and `decode`.
+Facts: docs/format.md, "Base files", type map.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hoodoo.errors import SchemaError
 from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, PLAIN, parse_record
-from hoodoo.format.column_names import RESERVED, misnamed, require_allowed
+from hoodoo.format.column_names import RESERVED, misnamed, require_valid_names
 from hoodoo.format.names import META_COLUMNS
 
 _PRECISION_MAX = 38
@@ -27,7 +27,7 @@ Avro = dict[str, Any]
 # ---------------------------------------------------------------- what a table returns
 
 
-def normalise(schema: pa.Schema) -> pa.Schema:
+def normalize_schema(schema: pa.Schema) -> pa.Schema:
     """Convert an input schema to the schema of a table that can store it.
 
     Every field becomes nullable and loses its metadata. Integers become int32 or int64, all kinds of strings string,
@@ -44,7 +44,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
                 "columns. Rename it.",
                 column=field.name,
             )
-    require_allowed(misnamed(schema))
+    require_valid_names(misnamed(schema))
     return pa.schema(_normal_fields(schema, (), 1))
 
 
@@ -162,7 +162,6 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, tuple[
 
 
 def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
-    """Return Hudi's Avro schema of a table as compact JSON."""
     return json.dumps(avro_schema(table_name, schema, meta), separators=(",", ":"))
 
 
@@ -172,8 +171,8 @@ def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
     With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
     `<table>_record` in namespace `hoodie.<table>`, and nested records are named by their path.
 
-    Raises SchemaError for a type that `normalise` does not return. Milliseconds are accepted, because tables of other
-    writers may have them.
+    Raises SchemaError for a type that `normalize_schema` does not return. Milliseconds are accepted, because tables of
+    other writers may have them.
     """
     table = _avro_name(table_name)
     namespace, record = f"hoodie.{table}", f"{table}_record"
@@ -204,7 +203,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
         base, logical = _AVRO_LOGICAL[kind]
         return {"type": base, "logicalType": logical}
     if pa.types.is_decimal128(kind):
-        size, scale = decimal_size(kind.precision), kind.scale
+        size, scale = bytes_of_decimal(kind.precision), kind.scale
         named = {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": size}
         return named | {"logicalType": "decimal", "precision": kind.precision, "scale": scale}
     if pa.types.is_list(kind):
@@ -225,7 +224,7 @@ _AVRO_PLAIN = {arrow: name for name, arrow in PLAIN.items()}
 _AVRO_LOGICAL = {arrow: names for names, arrow in LOGICAL.items()}
 
 
-def decimal_size(precision: int) -> int:
+def bytes_of_decimal(precision: int) -> int:
     """Return the smallest number of bytes that can store every decimal of `precision` digits.
 
     For example, 10 digits need 5 bytes, 15 need 7, and 38 need 16.
@@ -238,7 +237,7 @@ def decimal_size(precision: int) -> int:
 
 
 def arrow_schema(avro: Avro | str) -> pa.Schema:
-    """Convert any Avro record schema that Apache Hudi writes to an Arrow schema with nullable fields.
+    """Convert an Avro record schema of Hudi to an Arrow schema.
 
     For schemas that hoodoo writes, this is the inverse of `avro_schema`.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.buffers import words_at
+from hoodoo.format.buffers import overlapping_words
 
 MARGIN = 16
 """Number of padding bytes before and after the values."""
@@ -21,8 +21,8 @@ class Damaged(Exception):
     """
 
 
-def demand(holds: np.ndarray, otherwise: str) -> None:
-    """Raise Damaged with the reason `otherwise` unless every element of a boolean array is true."""
+def require_all_true(holds: np.ndarray, otherwise: str) -> None:
+    """Raise Damaged with a reason unless an array contains only True."""
     if not holds.all():
         raise Damaged(otherwise)
 
@@ -52,14 +52,14 @@ def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: n
 
     MARGIN bytes before and after them must be readable.
     """
-    demand((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
+    require_all_true((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
     return fixed_width(kind, _decode_int128(data, begins, lengths))
 
 
 def _decode_int128(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     # Each number is read as the 16 bytes before its end. A shift removes the bytes before the number and keeps the
     # sign.
-    words, last = words_at(data, ">i8"), begins + lengths - 8
+    words, last = overlapping_words(data, ">i8"), begins + lengths - 8
     low, high = words[last].astype(np.int64), words[last - 8].astype(np.int64)
     excess_low, excess_high = 64 - 8 * np.minimum(lengths, 8), 128 - 8 * np.maximum(lengths, 9)
     short = lengths <= 8
@@ -74,5 +74,5 @@ def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
     Raises Damaged for an index without a name.
     """
     present = at.drop_null().to_numpy()
-    demand((present >= 0) & (present < len(names)), "an enum index has no symbol")
+    require_all_true((present >= 0) & (present < len(names)), "an enum index has no symbol")
     return pa.array(names, pa.string()).take(at)

@@ -15,13 +15,11 @@ _U64 = np.uint64
 _ALL_STOPS = _U64(0x8080808080808080)
 
 
-def zigzag(values: np.ndarray) -> np.ndarray:
-    """Convert signed integers to zigzag encoding, which maps numbers near 0 to small numbers."""
+def encode_zigzag(values: np.ndarray) -> np.ndarray:
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def unzigzag(coded: np.ndarray) -> np.ndarray:
-    """Convert integers in zigzag encoding (uint64[n]) back to signed integers."""
+def decode_zigzag(coded: np.ndarray) -> np.ndarray:
     return (coded >> _U64(1)).view(np.int64) ^ -(coded & _U64(1)).view(np.int64)
 
 

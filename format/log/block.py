@@ -173,7 +173,7 @@ _Contents = Iterator[tuple[int, int, list[bytes | memoryview]]]
 
 
 def _avro_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
-    plain = NO_CHANGES.conform(rows, list(schema))
+    plain = NO_CHANGES.to_requested_columns(rows, list(schema))
     data, offsets = encode_records(plain, schema)
     for begin, end in ranges(offsets, BLOCK_MAX):
         _require_readable(begin, 8 + int(offsets[end] - offsets[begin]))
@@ -196,7 +196,7 @@ def _require_readable(row: int, size: int) -> None:
         )
 
 
-def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
+def encode_change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
     """Encode a block of change data for a log file, and return its bytes in pieces.
 
     The block contains `count` Avro records with the schema `schema` (Avro JSON). Each record in `records` is preceded
@@ -209,8 +209,8 @@ def change_block(instant: str, schema: str, count: int, records: bytes | memoryv
     )
 
 
-def hfile_block(instant: str, schema: str, content: bytes) -> bytes:
-    """Encode a log block for Hudi's metadata table, with an HFile of records."""
+def encode_metadata_block(instant: str, schema: str, content: bytes) -> bytes:
+    """Encode a log block for Hudi's metadata table."""
     return b"".join(_encode_block(_HFILE, _header_bytes({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
@@ -529,13 +529,12 @@ def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 
 def rolled_back(data: bytes | memoryview) -> frozenset[str]:
-    """Return the instants that a log file rolls back."""
     commands = (frame for frame in _frames(memoryview(data).cast("B"), False) if frame.kind == _COMMAND)
     return frozenset(frame.text(_TARGET_INSTANT_TIME) for frame in commands)
 
 
-def base_instants(data: bytes | memoryview) -> list[str]:
-    """Return the instant of the base file that each block of a log file refers to, or ''.
+def base_instants_of_blocks(data: bytes | memoryview) -> list[str]:
+    """Return the base file instant of each block of a log file, or ''.
 
     Raises CorruptTable if the file is damaged.
     """

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.avro.codec import decode_records, encode_records
 from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.log.block import BLOCK_MAX, change_block, change_blocks
+from hoodoo.format.log.block import BLOCK_MAX, change_blocks, encode_change_block
 from hoodoo.format.log.delete import ranges
 from hoodoo.format.parquet.base_file import constant
 from hoodoo.format.resolve import NO_CHANGES, Resolution
@@ -41,8 +41,8 @@ _FIELDS = {DATA_BEFORE_AFTER: (OP, _TS, BEFORE, AFTER), DATA_BEFORE: (OP, KEY, B
 _OPS = (INSERT, UPDATE, DELETE)
 
 
-def mode_of(properties: Mapping[str, str]) -> str:
-    """Return the change log mode from a table's properties, or '' without a change log.
+def change_log_mode(properties: Mapping[str, str]) -> str:
+    """Return the change log mode of a table, or '' without a change log.
 
     Raises UnsupportedTable for an unknown mode.
     """
@@ -59,7 +59,6 @@ def mode_of(properties: Mapping[str, str]) -> str:
 
 
 def columns_of(mode: str) -> tuple[str, ...]:
-    """Return the columns of a change log with the given mode."""
     return tuple(name for name in _FIELDS[mode] if name != _TS)
 
 
@@ -101,9 +100,9 @@ def encode(
     )
     data, offsets = encode_records(rows, layout)
     if not len(changes):
-        yield from change_block(instant, text, 0, b"")
+        yield from encode_change_block(instant, text, 0, b"")
     for begin, end in ranges(offsets, BLOCK_MAX) if len(changes) else ():
-        yield from change_block(instant, text, end - begin, data.data[offsets[begin] : offsets[end]])
+        yield from encode_change_block(instant, text, end - begin, data.data[offsets[begin] : offsets[end]])
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def _require_valid_changes(rows: pa.Table, instant: str) -> None:
 
 
 def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
-    """Convert rows to structs of their columns, with null where `absent` is True."""
+    """Convert rows to structs of their columns, with null for absent rows."""
     fields, parts, at = list(rows.schema), [], 0
     for batch in compact(rows).to_batches():
         mask = pa.array(absent[at : at + len(batch)])
@@ -172,7 +171,7 @@ def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution
     image to the columns of `schema`.
     """
     flat = pa.table(image.flatten(), names=[field.name for field in image.type])
-    return resolution.conform(flat, list(schema))
+    return resolution.to_requested_columns(flat, list(schema))
 
 
 __all__ = [
@@ -189,5 +188,5 @@ __all__ = [
     "encode",
     "image_rows",
     "images",
-    "mode_of",
+    "change_log_mode",
 ]

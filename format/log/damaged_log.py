@@ -108,7 +108,7 @@ def _read_avro_records(frame: _Frame, columns: Sequence[str], known: Sequence[Se
             reasons[low] = problem.message
             return None
 
-    for low, high, rows in sound_runs(len(starts), read):
+    for low, high, rows in readable_runs(len(starts), read):
         if rows is not None:
             yield DataBlock(frame.header.get(_INSTANT_TIME, ""), rows, _is_partial(frame))
         else:
@@ -120,8 +120,10 @@ def _read_avro_records(frame: _Frame, columns: Sequence[str], known: Sequence[Se
         )
 
 
-def sound_runs(count: int, read: Callable[[int, int], pa.Table | None]) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """Divide `count` records into readable runs and single unreadable records.
+def readable_runs(
+    count: int, read: Callable[[int, int], pa.Table | None]
+) -> Iterator[tuple[int, int, pa.Table | None]]:
+    """Divide records into readable runs and single unreadable records.
 
     Yields (start, end, rows) in order. `rows` is None for an unreadable record.
     """

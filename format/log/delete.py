@@ -25,8 +25,8 @@ from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.decode import decode_spans
 from hoodoo.format.avro.encode import encode_columns
 from hoodoo.format.avro.values import Damaged
-from hoodoo.format.avro.varint import encoded, zigzag
-from hoodoo.format.buffers import byte_strings
+from hoodoo.format.avro.varint import encode_zigzag, encoded
+from hoodoo.format.buffers import offsets_and_bytes
 
 _VERSION = 3
 _VALUE = "value"
@@ -117,7 +117,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
         ordering = [_contiguous(column).slice(first, _ROWS) for column in block.ordering]
         wrapped = _encode_ordering(ordering, len(keys.slice(first, _ROWS)))
         records = encode_columns([keys.slice(first, _ROWS), partitions.slice(first, _ROWS)]), wrapped
-        offsets, data = byte_strings(pc.binary_join_element_wise(*records, b""))
+        offsets, data = offsets_and_bytes(pc.binary_join_element_wise(*records, b""))
         for begin, end in ranges(offsets, limit):
             yield first + begin, first + end, _content(end - begin, data.data[offsets[begin] : offsets[end]])
 
@@ -135,7 +135,7 @@ def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
 
 
 def _content(count: int, records: memoryview) -> bytes:
-    matrix, _ = encoded(zigzag(np.array([count])))
+    matrix, _ = encoded(encode_zigzag(np.array([count])))
     avro = b"".join((matrix.tobytes(), records, b"\0"))
     return _HEAD.pack(_VERSION, len(avro)) + avro
 
@@ -157,7 +157,7 @@ def _encode_ordering(ordering: Sequence[pa.Array], count: int) -> pa.Array:
         return _encode_values(ordering[0], count)
     # Hudi does not unwrap a TimestampMicrosWrapper in an array, and writes a LongWrapper.
     values = [_encode_values(each.cast(pa.int64()) if _is_time(each.type) else each, count) for each in ordering]
-    numbers, _ = encoded(zigzag(np.array([_ARRAY, 1, len(values)])))
+    numbers, _ = encoded(encode_zigzag(np.array([_ARRAY, 1, len(values)])))
     head, end = pa.scalar(numbers.tobytes(), pa.binary()), pa.scalar(b"\0", pa.binary())
     return pc.binary_join_element_wise(head, *values, end, b"")
 
@@ -183,7 +183,7 @@ def _encode_values(ordering: pa.Array, count: int) -> pa.Array:
 
 
 def _replace_branch(fields: pa.Array, branch: int) -> pa.Array:
-    offsets, data = byte_strings(fields)
+    offsets, data = offsets_and_bytes(fields)
     data = data.copy()
     data[offsets[:-1]] = 2 * branch
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]

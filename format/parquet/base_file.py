@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import encodings, statistics
-from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
+from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, bloom_and_key_range
 from hoodoo.format.resolve import NO_CHANGES, Resolution
 from hoodoo.format.rows import take
 
@@ -37,7 +37,7 @@ _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 @dataclass(frozen=True)
 class Encoded:
-    """Bytes of an encoded base file, with its row count, statistics and key range."""
+    """Encoded base file, with its row count, statistics and key range."""
 
     data: pa.Buffer
     rows: int
@@ -72,7 +72,7 @@ def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
 
 
 def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
-    """Add Hudi's five meta columns in front of the rows of one file group."""
+    """Add Hudi's meta columns to the rows of one file group."""
     n = len(rows)
     meta = [
         constant(instant, n),
@@ -193,7 +193,7 @@ class Writer:
         own = pa.schema(
             [field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())]
         )
-        return statistics.of_parquet(self._collected[0], own)
+        return statistics.statistics_from_footer(self._collected[0], own)
 
 
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
@@ -202,7 +202,7 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
     Constant columns may be dictionaries. `footer` contains the footer entries of an earlier file with exactly the same
     keys. By default, the entries are computed.
     """
-    footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
+    footer = bloom_and_key_range(rows[RECORD_KEY]) if footer is None else footer
     sink = pa.BufferOutputStream()
     writer = Writer(sink, compression, row_group_rows)
     writer.write(rows)
@@ -268,9 +268,9 @@ def decode(
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         rows = sum(file.metadata.row_group(g).num_rows for g in groups)
         if not names:  # all columns were added after the file was written
-            return resolution.conform(pa.table({"": pa.nulls(rows)}), list(schema))
+            return resolution.to_requested_columns(pa.table({"": pa.nulls(rows)}), list(schema))
         _require_rows(len(table), rows)
-        return resolution.conform(table, list(schema))
+        return resolution.to_requested_columns(table, list(schema))
 
 
 def _require_rows(rows: int, expected_rows: int) -> None:
@@ -308,7 +308,6 @@ class RowGroups:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The Parquet footer of the file."""
         return self._file.metadata
 
     def chunk(self, group: int, leaf: int) -> bytes:
@@ -339,10 +338,10 @@ class RowGroups:
             ]
             rows = self._file.metadata.row_group(group).num_rows
             if not names:  # all columns were added after the file was written
-                return self._resolution.conform(pa.table({"": pa.nulls(rows)}), fields)
+                return self._resolution.to_requested_columns(pa.table({"": pa.nulls(rows)}), fields)
             table = self._file.read_row_groups([group], columns=names, use_threads=False)
             _require_rows(len(table), rows)
-            return self._resolution.conform(table, fields)
+            return self._resolution.to_requested_columns(table, fields)
 
     def matching(
         self,
@@ -408,12 +407,12 @@ def decode_batches(
             range(0, expected_rows, rows) if not names else ()
         ):  # all columns were added after the file was written
             empty_columns = pa.table({"": pa.nulls(min(rows, expected_rows - begin))})
-            yield resolution.conform(empty_columns, list(schema))
+            yield resolution.to_requested_columns(empty_columns, list(schema))
         if not names:
             return
         for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
             rows_read += len(batch)
-            yield resolution.conform(pa.Table.from_batches([batch]), list(schema))
+            yield resolution.to_requested_columns(pa.Table.from_batches([batch]), list(schema))
         _require_rows(rows_read, expected_rows)
 
 
@@ -461,7 +460,7 @@ def _convert_read_errors(path: str) -> Iterator[None]:
 
 
 def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stats, int]:
-    return statistics.of_parquet(metadata, metadata.schema.to_arrow_schema(), [group]), metadata.row_group(
+    return statistics.statistics_from_footer(metadata, metadata.schema.to_arrow_schema(), [group]), metadata.row_group(
         group
     ).num_rows
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.rows import take_column
+from hoodoo.format.rows import take_from_column
 
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary saves bytes if a row group contains each value at least this often
@@ -37,7 +37,6 @@ class Encodings(NamedTuple):
 
 
 def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
-    """Choose the Parquet encoding of each column for a row group."""
     chosen = Encodings([], {})
     for field in rows.schema:
         if pa.types.is_dictionary(field.type):
@@ -55,7 +54,7 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether values of a column repeat so often that a dictionary saves bytes."""
+    """Return whether a dictionary saves bytes in a column."""
     sample = _evenly_spaced_sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:
@@ -86,7 +85,7 @@ def _estimate_distinct(distinct: int, size: int) -> float:
 def _evenly_spaced_sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if len(column) <= _SAMPLE:
         return column
-    return take_column(column, np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
+    return take_from_column(column, np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
 
 
 def _is_whole_number(kind: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, KeyValueError
-from hoodoo.format.buffers import Words, byte_strings, chunks_of, groups_by, padded
+from hoodoo.format.buffers import WordReader, chunks_of_column, group_positions_by_value, offsets_and_bytes, padded
 
 FILTER_KEY = "org.apache.hudi.bloomfilter"
 TYPE_KEY = "hoodie_bloom_filter_type_code"
@@ -55,12 +55,11 @@ class FooterEntries:
         self._extremes: list[tuple[str, str]] = []
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Add record keys to the bloom filter and the key range."""
         if keys.null_count:
             raise KeyValueError(
                 f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows."
             )
-        for chunk in chunks_of(keys):
+        for chunk in chunks_of_column(keys):
             for _, positions in _bit_positions(chunk, self._hashes, self._bits):
                 self._flags[positions] = 1
         if len(keys):
@@ -79,19 +78,17 @@ class FooterEntries:
         return entries | {MIN_KEY: min(least, key=str.encode), MAX_KEY: max(greatest, key=str.encode)}
 
 
-def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
-    """Return the bloom filter and the key range of record keys as footer entries."""
+def bloom_and_key_range(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
     builder = FooterEntries(len(keys), error_rate)
     builder.add(keys)
     return builder.entries()
 
 
 def has_room(keys: int, added: int) -> bool:
-    """Return whether a bloom filter for `keys` keys has room for `added` more keys."""
     return keys + added <= _STRETCH * keys
 
 
-def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
+def add_keys_to_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
     """Add record keys to the footer entries of an older base file.
 
     Returns {} if the filter is full or cannot be extended, so that it must be rebuilt.
@@ -102,7 +99,7 @@ def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArr
         return dict(entries)
     hashes, bits, data = _parse(entries[FILTER_KEY])
     flags = np.unpackbits(data, count=bits, bitorder="little")
-    for chunk in chunks_of(added):
+    for chunk in chunks_of_column(added):
         for _, positions in _bit_positions(chunk, hashes, bits):
             flags[positions] = 1
     if flags.mean() > _FULL:
@@ -125,7 +122,7 @@ def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """
     hashes, bits, data = _parse(encoded)
     parts = [np.empty(0, bool)]
-    for chunk in chunks_of(keys):
+    for chunk in chunks_of_column(keys):
         answer = np.empty(len(chunk), bool)
         for rows, positions in _bit_positions(chunk, hashes, bits):
             answer[rows] = ((data[positions >> 3] >> (positions & 7).astype(np.uint8)) & 1).all(axis=0)
@@ -159,10 +156,10 @@ def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
 
 def _bit_positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     # Each hash is the seed of the next hash: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
-    offsets, data = byte_strings(array)
+    offsets, data = offsets_and_bytes(array)
     lengths = np.diff(offsets)
     data = padded(data)
-    for words, group in groups_by(lengths >> 2):
+    for words, group in group_positions_by_value(lengths >> 2):
         for first in range(0, len(group), _ROWS):
             rows = group[first : first + _ROWS]
             murmur = _Murmur(data, offsets[rows], lengths[rows], words)
@@ -186,7 +183,7 @@ class _Murmur:
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:
-        word = Words(data, starts)
+        word = WordReader(data, starts)
         self._lengths = lengths.astype(np.uint32)
         self._blocks = [_mixed(word.at(4 * i, "<u4")) for i in range(words)]
         self._tailed = np.flatnonzero(lengths & 3)

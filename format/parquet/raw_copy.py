@@ -42,8 +42,6 @@ class CannotCopy(ValueError):
 
 @dataclass
 class CopySource:
-    """Base file from which row groups are copied."""
-
     data: pa.Buffer
     footer: Struct
 
@@ -85,11 +83,9 @@ class CopySource:
 
     @property
     def rows(self) -> int:
-        """The number of rows in the file."""
         return int(self.footer[_ROWS][1])
 
     def groups(self) -> list[Struct]:
-        """Return the footer entry of each row group in the file."""
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
@@ -103,7 +99,6 @@ class CopySource:
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
 
     def key_values(self) -> dict[str, str]:
-        """Return the key-value metadata in the footer."""
         entries = self.footer[_KEY_VALUES][1][1] if _KEY_VALUES in self.footer else []
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
@@ -134,23 +129,19 @@ def _top_level_column(chunk: Struct) -> str:
 
 
 def group_rows(group: Struct) -> int:
-    """Return the number of rows in a row group."""
     return int(group[_GROUP_ROWS][1])
 
 
-def group_bytes(group: Struct) -> int:
-    """Return the size in bytes of a row group's pages before compression."""
+def uncompressed_group_bytes(group: Struct) -> int:
     return int(group[_GROUP_BYTES][1])
 
 
-def group_dictionaries(group: Struct) -> frozenset[str]:
-    """Return the top-level columns of a row group that are encoded with a dictionary."""
+def dictionary_columns_of_group(group: Struct) -> frozenset[str]:
     chunks = group[_CHUNKS][1][1]
     return frozenset(_top_level_column(chunk) for chunk in chunks if chunk[_META][1].get(_DICTIONARY_PAGE, (I64, 0))[1])
 
 
 def span(chunk: Struct) -> tuple[int, int]:
-    """Return the offset and the length in bytes of a column chunk in its file."""
     meta = chunk[_META][1]
     start = meta[_DATA_PAGE][1]
     if 0 < meta.get(_DICTIONARY_PAGE, (I64, 0))[1] < start:
@@ -192,7 +183,6 @@ class Copier:
         self._at += len(data)
 
     def add(self, source: CopySource) -> None:
-        """Copy all row groups of a base file, except empty ones."""
         self._first = self._first or source
         for group in source.groups():
             self.add_group(source, group)
@@ -293,11 +283,10 @@ def _footer_statistics(tail: bytes) -> statistics.Stats:
     own = pa.schema(
         [field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())]
     )
-    return statistics.of_parquet(metadata, own)
+    return statistics.statistics_from_footer(metadata, own)
 
 
 def copied_bytes(source: CopySource) -> int:
-    """Return the total size in bytes of the column chunks in a file."""
     return sum(span(chunk)[1] for group in source.groups() for chunk in group[_CHUNKS][1][1])
 
 
@@ -306,8 +295,8 @@ __all__ = [
     "Copier",
     "CopySource",
     "copied_bytes",
-    "group_bytes",
-    "group_dictionaries",
+    "uncompressed_group_bytes",
+    "dictionary_columns_of_group",
     "group_rows",
     "require_fit",
 ]

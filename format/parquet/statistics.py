@@ -22,8 +22,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 Stats = dict[str, list[Any]]
 
 
-def has_bounds(kind: pa.DataType) -> bool:
-    """Return whether the values of a type sort in the same order in Parquet, Arrow and Python."""
+def has_comparable_bounds(kind: pa.DataType) -> bool:
     t = pa.types
     return (
         t.is_integer(kind)
@@ -91,8 +90,8 @@ def bound(value: pa.Scalar) -> Any:
         return None
 
 
-def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
-    """Return the column statistics in a Parquet footer, for the flat columns of `schema`.
+def statistics_from_footer(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
+    """Return the column statistics in a Parquet footer.
 
     `groups` contains the indices of row groups, by default all.
     """
@@ -104,7 +103,7 @@ def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[in
     groups = range(metadata.num_row_groups) if groups is None else groups
     stats: Stats = {}
     for field in schema:
-        if field.name in numbers and has_bounds(field.type):
+        if field.name in numbers and has_comparable_bounds(field.type):
             parts = [metadata.row_group(g).column(numbers[field.name]).statistics for g in groups]
             if all(part is not None and part.has_null_count for part in parts):
                 stats[field.name] = _union(parts)
@@ -122,11 +121,10 @@ def _union(parts: list[Any]) -> list[Any]:
         return [None, None, nulls]  # years that Python cannot represent
 
 
-def of_table(rows: pa.Table) -> Stats:
-    """Compute the statistics of the flat columns of an Arrow table from their values."""
+def statistics_of_rows(rows: pa.Table) -> Stats:
     stats: Stats = {}
     for field in rows.schema:
-        if has_bounds(field.type):
+        if has_comparable_bounds(field.type):
             column = rows[field.name]
             bounds = pc.min_max(column)
             stats[field.name] = [bound(bounds["min"]), bound(bounds["max"]), column.null_count]

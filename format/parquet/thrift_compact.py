@@ -16,7 +16,6 @@ Struct = dict[int, tuple[int, Any]]
 
 
 def decode(data: bytes | memoryview) -> Struct:
-    """Decode the Thrift struct at the start of `data`."""
     try:
         return _StructReader(bytes(data)).struct(0)
     except IndexError:

@@ -25,7 +25,7 @@ Changes = Mapping[str, Mapping[str, int | None]]
 """Size in bytes of each added file, or None for a removed file."""
 
 
-def full_schema(text: str) -> str | None:
+def metadata_record_schema(text: str) -> str | None:
     """Return the schema of the records in log blocks of the metadata table.
 
     Args:
@@ -79,7 +79,7 @@ def encode(schema: str, changes: Changes) -> dict[str, bytes]:
     Equal changes give equal bytes.
 
     Args:
-        schema: A schema that `full_schema` returned.
+        schema: A schema that `metadata_record_schema` returned.
         changes: For each partition, the added files with their sizes, and the removed files.
 
     Returns:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import hoodoo
 from hoodoo.cli.show import Out
 from hoodoo.errors import OptionError
-from hoodoo.format.column_text import parse_type
+from hoodoo.format.column_text import parse_column_type
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.timeline.columns.alterations import Alteration
@@ -49,7 +49,7 @@ def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
 def _alteration(given: argparse.Namespace) -> Alteration:
     match given.change:
         case "add":
-            kind = parse_type(given.type, given.name)
+            kind = parse_column_type(given.type, given.name)
             default = NO_DEFAULT if given.default is None else _default_value(given.default, kind, given.name)
             return hoodoo.AddColumn(given.name, kind, default, given.after, given.first)
         case "drop":
@@ -57,9 +57,9 @@ def _alteration(given: argparse.Namespace) -> Alteration:
         case "rename":
             return hoodoo.RenameColumn(given.name, given.to)
         case "widen":
-            return hoodoo.WidenColumn(given.name, parse_type(given.type, given.name))
+            return hoodoo.WidenColumn(given.name, parse_column_type(given.type, given.name))
         case "retype":
-            return hoodoo.RetypeColumn(given.name, parse_type(given.type, given.name))
+            return hoodoo.RetypeColumn(given.name, parse_column_type(given.type, given.name))
         case "move":
             return hoodoo.MoveColumn(given.name, given.after, given.first)
     return hoodoo.MakeNullable(given.name)

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from hoodoo.arguments import flag, names, one_of
 from hoodoo.errors import OptionError, TableExists
-from hoodoo.format.avro.schema import normalise
+from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.keys import check_key_columns
-from hoodoo.format.name_mapping import NameMapping, originals_of, with_allowed_names
+from hoodoo.format.name_mapping import NameMapping, original_names_by_id, replace_invalid_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import takes
 from hoodoo.readers.predicate import checks as row_checks
@@ -131,12 +131,12 @@ def create(
     declared = given
     if rename is not None:
         one_of("rename", rename, _RENAMES)
-        declared = pa.schema(with_allowed_names(given))
-        said = _name_mapping(given, normalise(declared))
+        declared = pa.schema(replace_invalid_names(given))
+        said = _name_mapping(given, normalize_schema(declared))
         keys, orders, partitioning = said.names(keys), said.names(orders), partitioning.with_names(said.names)
         partitions = partitioning.columns
         checks = said.checks(checks)
-    fitted = normalise(partitioning.with_columns(normalise(declared)))
+    fitted = normalize_schema(partitioning.with_columns(normalize_schema(declared)))
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_partition_not_ordered(orders, flag("allow_moving_keys", allow_moving_keys))
     for text in partitioning.folder_count_warnings(fitted, lambda name: _values(rows, given, declared, name)):
@@ -207,7 +207,7 @@ def _for_error(config: TableConfig, value: str | tuple[str, ...]) -> str:
 
 def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:
     columns = TableSchema.first(schema).columns
-    return NameMapping(columns, originals_of(given, columns))
+    return NameMapping(columns, original_names_by_id(given, columns))
 
 
 def _table_name(name: str | None, store: Store) -> str:

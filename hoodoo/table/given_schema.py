@@ -85,7 +85,7 @@ def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | N
 
 
 def _arrow_type(kind: pa.DataType | type | str, name: str) -> pa.DataType:
-    from hoodoo.format.column_text import parse_type
+    from hoodoo.format.column_text import parse_column_type
 
     if isinstance(kind, type):
         if kind not in _PYTHON_TYPES:
@@ -95,8 +95,8 @@ def _arrow_type(kind: pa.DataType | type | str, name: str) -> pa.DataType:
                 "'decimal(18,2)' or 'list<string>'.",
                 column=printable(name),
             )
-        return parse_type(_PYTHON_TYPES[kind], name)
-    return parse_type(kind, name) if isinstance(kind, str) else kind
+        return parse_column_type(_PYTHON_TYPES[kind], name)
+    return parse_column_type(kind, name) if isinstance(kind, str) else kind
 
 
 __all__ = ["SchemaLike", "columns_of"]

@@ -373,7 +373,7 @@ class Readable:
             lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, [*chosen, *placed]),
         )
         found = in_order(rows, wanted, record_keys, bool(placed)).select(list(chosen))
-        return config.name_mapping.original_rows(found) if names == "original" else found
+        return config.name_mapping.rows_with_original_names(found) if names == "original" else found
 
     def follow(
         self,

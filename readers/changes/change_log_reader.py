@@ -60,7 +60,8 @@ def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     }
     fields = [config.schema.field(name) for name in config.key]
     return pa.chunked_array(
-        [record_keys(NO_CHANGES.conform(pa.table(key_columns), fields), config.key, config.partition_by)], pa.string()
+        [record_keys(NO_CHANGES.to_requested_columns(pa.table(key_columns), fields), config.key, config.partition_by)],
+        pa.string(),
     )
 
 

@@ -212,7 +212,7 @@ class Changes(Rows):
         return self._rename_schema(pa.schema([pa.field("op", pa.string()), *timed, *images]))
 
     def _adapt_name_mapping(self, name_mapping: NameMapping) -> NameMapping:
-        return name_mapping.beneath(["before", "after"])
+        return name_mapping.mapping_for_structs(["before", "after"])
 
     def tasks(self) -> list[Task]:
         """Split the read into tasks, which can run in any process.

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.log.damaged_log import Unreadable, read_damaged_log, sound_runs
+from hoodoo.format.log.damaged_log import Unreadable, read_damaged_log, readable_runs
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.merge.kernels import KeyedChanges
@@ -149,7 +149,7 @@ def _split_valid_rows(config: TableConfig, file: DataFile, group: int, rows: pa.
             return None
         return part
 
-    for low, _, sound in sound_runs(len(rows), read):
+    for low, _, sound in readable_runs(len(rows), read):
         if sound is not None:
             yield sound
         else:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.keys import virtual_keys
 from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log, rolled_back
-from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY, LogFileName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.statistics import Stats, comparable
 from hoodoo.merge.kernels import KeyedChanges, positions_among
@@ -255,7 +255,7 @@ def as_changes(
         # as Spark's MERGE INTO writes them
         set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
         rows = _add_record_keys(
-            config, resolution.conform(block.rows, list(_columns_to_decode(config, schema))), schema
+            config, resolution.to_requested_columns(block.rows, list(_columns_to_decode(config, schema))), schema
         )
         return KeyedChanges(rows, none, none, set_here, at=block.positions)
     if isinstance(block, DeleteBlock):
@@ -349,7 +349,7 @@ def sort_logs_by_instant(group: FileGroup) -> list[DataFile]:
 
 def _instant_and_version(file: DataFile) -> tuple[str, int]:
     parsed = parse_data_file(file.name)
-    return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
+    return (parsed.instant, parsed.version) if isinstance(parsed, LogFileName) else ("", 0)
 
 
 def read_slice(

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.errors import CorruptTable, SchemaError, UnsupportedTable
-from hoodoo.format.avro.schema import arrow_schema, avro_schema, avro_text, decimal_size, normalise
+from hoodoo.format.avro.schema import arrow_schema, avro_schema, avro_text, bytes_of_decimal, normalize_schema
 from hoodoo.format.names import META_COLUMNS
 
 UTC = pa.timestamp("us", "UTC")
 
 
 def one(kind):
-    return normalise(pa.schema([pa.field("c", kind)])).field("c").type
+    return normalize_schema(pa.schema([pa.field("c", kind)])).field("c").type
 
 
 STORED = {
@@ -112,14 +112,16 @@ def test_a_nested_column_is_named_by_its_path():
 )
 def test_names_that_some_engine_cannot_hold_are_refused(names):
     with pytest.raises(SchemaError):
-        normalise(pa.schema([pa.field(name, pa.int32()) for name in names]))
+        normalize_schema(pa.schema([pa.field(name, pa.int32()) for name in names]))
     if not names[0].lower().startswith("_hoodie"):
         with pytest.raises(SchemaError, match=r"s\."):
-            normalise(pa.schema([pa.field("s", pa.struct([pa.field(name, pa.int32()) for name in names]))]))
+            normalize_schema(pa.schema([pa.field("s", pa.struct([pa.field(name, pa.int32()) for name in names]))]))
 
 
 def test_everything_becomes_nullable_and_metadata_is_dropped():
-    schema = normalise(pa.schema([pa.field("a", pa.int8(), nullable=False, metadata={"k": "v"})], metadata={"x": "y"}))
+    schema = normalize_schema(
+        pa.schema([pa.field("a", pa.int8(), nullable=False, metadata={"k": "v"})], metadata={"x": "y"})
+    )
     assert schema.metadata is None
     assert schema.field("a").nullable
     assert schema.field("a").metadata is None
@@ -153,7 +155,7 @@ RICH = pa.schema(
 
 
 def test_a_normalised_schema_survives_the_way_through_avro():
-    assert normalise(RICH) == RICH
+    assert normalize_schema(RICH) == RICH
     assert arrow_schema(avro_schema("trips", RICH, meta=False)) == RICH
     with_meta = arrow_schema(avro_text("trips", RICH, meta=True))
     assert with_meta.names == [*META_COLUMNS, *RICH.names]
@@ -161,7 +163,7 @@ def test_a_normalised_schema_survives_the_way_through_avro():
 
 
 def test_the_deepest_type_that_is_accepted_can_be_read_back():
-    schema = normalise(pa.schema([pa.field("c", nested(63)), pa.field("d", pa.list_(UTC))]))
+    schema = normalize_schema(pa.schema([pa.field("c", nested(63)), pa.field("d", pa.list_(UTC))]))
     assert arrow_schema(avro_text("deep", schema, meta=True)).field("c") == schema.field("c")
 
 
@@ -192,9 +194,9 @@ def test_the_text_is_hudis_to_the_letter():
 
 
 def test_a_decimal_takes_the_fewest_bytes():
-    assert [decimal_size(p) for p in (1, 2, 3, 10, 15, 18, 19, 38)] == [1, 1, 2, 5, 7, 8, 9, 16]
+    assert [bytes_of_decimal(p) for p in (1, 2, 3, 10, 15, 18, 19, 38)] == [1, 1, 2, 5, 7, 8, 9, 16]
     for precision in range(1, 39):
-        size = decimal_size(precision)
+        size = bytes_of_decimal(precision)
         assert 10**precision - 1 < 1 << (8 * size - 1)
         assert size == 1 or 10**precision - 1 >= 1 << (8 * (size - 1) - 1)
 

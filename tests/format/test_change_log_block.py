@@ -17,8 +17,8 @@ from hudi_blocks import blocks, change_records
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.log import change_log_block
-from hoodoo.format.log.block import change_block, encode_log
-from hoodoo.format.names import META_COLUMNS, change_log_name, is_change_log
+from hoodoo.format.log.block import encode_change_block, encode_log
+from hoodoo.format.names import META_COLUMNS, change_log_name, is_change_log_path
 
 UTC = dt.timezone.utc
 INSTANT = "20260307162604102"
@@ -98,7 +98,7 @@ def written_by_fastavro(schema: str, records: list[dict[str, Any]]) -> bytes:
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, parsed, record)
         content += struct.pack(">i", len(stream.getvalue())) + stream.getvalue()
-    return b"".join(change_block(INSTANT, schema, len(records), content))
+    return b"".join(encode_change_block(INSTANT, schema, len(records), content))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -242,18 +242,18 @@ def test_blocks_that_are_no_change_data_and_fields_of_no_mode_are_refused() -> N
 def test_the_name_of_a_change_log_says_what_it_is() -> None:
     name = change_log_name("3e93c8a9-fda0-4e8a-91dc-b4ade7dab76d-0", INSTANT)
     assert name == f".3e93c8a9-fda0-4e8a-91dc-b4ade7dab76d-0_{INSTANT}.log.1_0-0-0.cdc"
-    assert is_change_log(f"p=1/{name}")
-    assert not is_change_log(name.removesuffix(".cdc"))
+    assert is_change_log_path(f"p=1/{name}")
+    assert not is_change_log_path(name.removesuffix(".cdc"))
 
 
 def test_properties_say_whether_and_how_changes_are_logged() -> None:
     mode = "hoodie.table.cdc.supplemental.logging.mode"
     assert (
-        change_log_block.mode_of({})
-        == change_log_block.mode_of({"hoodie.table.cdc.enabled": "false", mode: "DATA_BEFORE"})
+        change_log_block.change_log_mode({})
+        == change_log_block.change_log_mode({"hoodie.table.cdc.enabled": "false", mode: "DATA_BEFORE"})
         == ""
     )
-    assert change_log_block.mode_of({"hoodie.table.cdc.enabled": "true"}) == "DATA_BEFORE_AFTER"
-    assert change_log_block.mode_of({"hoodie.table.cdc.enabled": "TRUE", mode: "op_key_only"}) == "OP_KEY_ONLY"
+    assert change_log_block.change_log_mode({"hoodie.table.cdc.enabled": "true"}) == "DATA_BEFORE_AFTER"
+    assert change_log_block.change_log_mode({"hoodie.table.cdc.enabled": "TRUE", mode: "op_key_only"}) == "OP_KEY_ONLY"
     with pytest.raises(UnsupportedTable, match="DATA_AFTER"):
-        change_log_block.mode_of({"hoodie.table.cdc.enabled": "true", mode: "DATA_AFTER"})
+        change_log_block.change_log_mode({"hoodie.table.cdc.enabled": "true", mode: "DATA_AFTER"})

@@ -12,7 +12,7 @@ from hfiles import log_records, read_hfile
 from hudi_blocks import blocks
 
 from hoodoo.format import hfile
-from hoodoo.format.log.block import hfile_block
+from hoodoo.format.log.block import encode_metadata_block
 from hoodoo.format.timeline import avro, file_listing
 
 
@@ -47,7 +47,7 @@ def test_what_apache_hudi_wrote_is_encoded_to_the_same_blocks(logs: list[Path]) 
 
 
 def test_the_records_of_a_commit_are_the_bytes_that_apache_hudi_wrote(logs: list[Path], tmp_path: Path) -> None:
-    schema = file_listing.full_schema(schema_in_commits(tmp_path))
+    schema = file_listing.metadata_record_schema(schema_in_commits(tmp_path))
     assert schema is not None
     for path in logs:
         [(_, header, content)] = list(blocks(path.read_bytes()))
@@ -82,9 +82,9 @@ def test_an_index_entry_of_a_long_key_has_a_length_of_several_bytes() -> None:
 def test_files_that_went_are_marked_as_deleted_and_a_table_without_partitions_has_one_folder(
     logs: list[Path], tmp_path: Path
 ) -> None:
-    schema = file_listing.full_schema(schema_in_commits(tmp_path)) or ""
+    schema = file_listing.metadata_record_schema(schema_in_commits(tmp_path)) or ""
     values = file_listing.encode(schema, {"": {"b": None, "a": 5}, "p=1": {"c": None}})
-    log = hfile_block("20260101000000000", schema, hfile.encode(values, schema, 0))
+    log = encode_metadata_block("20260101000000000", schema, hfile.encode(values, schema, 0))
     [(instant, records, _)] = log_records(log)
     assert instant == "20260101000000000"
     assert {key: (one["type"], one["filesystemMetadata"]) for key, one in records.items()} == {
@@ -110,5 +110,5 @@ def test_a_schema_of_another_release_is_not_taken_for_the_known_one(
 ) -> None:
     schema = json.loads(schema_in_commits(tmp_path))
     change(schema)  # type: ignore[operator]
-    assert file_listing.full_schema(json.dumps(schema)) is None
-    assert file_listing.full_schema("no JSON") is None
+    assert file_listing.metadata_record_schema(json.dumps(schema)) is None
+    assert file_listing.metadata_record_schema("no JSON") is None

@@ -50,7 +50,7 @@ def scalar_filter(keys, error_rate):
 
 
 def footer_filter(keys, error_rate=1e-3):
-    return hudi_bloom.footer_entries(keys, error_rate)[hudi_bloom.FILTER_KEY]
+    return hudi_bloom.bloom_and_key_range(keys, error_rate)[hudi_bloom.FILTER_KEY]
 
 
 ALPHABETS = {"ascii": "abc-0189", "latin": "éüñ", "cyrillic": "жшы", "cjk": "中文字", "astral": "😀𝒳"}
@@ -96,14 +96,14 @@ def test_stored_keys_are_found_and_few_others_are():
 
 
 def test_no_rows_give_an_empty_filter_and_no_key_range():
-    entries = hudi_bloom.footer_entries(pa.array([], pa.string()))
+    entries = hudi_bloom.bloom_and_key_range(pa.array([], pa.string()))
     assert set(entries) == {"org.apache.hudi.bloomfilter", "hoodie_bloom_filter_type_code"}
     assert entries["org.apache.hudi.bloomfilter"] == scalar_filter([], 1e-3)
     assert not hudi_bloom.may_contain(entries["org.apache.hudi.bloomfilter"], pa.array(["a", "", "é"])).any()
 
 
 def test_the_key_range_is_in_the_order_of_utf8_bytes():
-    entries = hudi_bloom.footer_entries(pa.array(["b", "\uffee", "😀", "Z", "é"]))
+    entries = hudi_bloom.bloom_and_key_range(pa.array(["b", "\uffee", "😀", "Z", "é"]))
     assert (entries["hoodie_min_record_key"], entries["hoodie_max_record_key"]) == ("Z", "😀")
     assert entries["hoodie_bloom_filter_type_code"] == "SIMPLE"
 
@@ -123,15 +123,15 @@ def test_a_null_key_is_refused():
 
 def test_a_filter_with_keys_on_top_holds_old_and_new_until_it_is_too_full() -> None:
     old, new = pa.array([f"key-{n}" for n in range(1000)]), pa.array(["added-1", "zz-é", "key-0"])
-    entries = hudi_bloom.footer_entries(old)
-    more = hudi_bloom.extended_entries(entries, new)
+    entries = hudi_bloom.bloom_and_key_range(old)
+    more = hudi_bloom.add_keys_to_entries(entries, new)
     assert hudi_bloom.may_contain(more[hudi_bloom.FILTER_KEY], pa.concat_arrays([old, new])).all()
     assert (more[hudi_bloom.MIN_KEY], more[hudi_bloom.MAX_KEY]) == ("added-1", "zz-é")
     strangers = pa.array([f"other-{n}" for n in range(20_000)])
     assert hudi_bloom.may_contain(more[hudi_bloom.FILTER_KEY], strangers).mean() < 5e-3
-    assert hudi_bloom.extended_entries(entries, old.slice(0, 0)) == entries
+    assert hudi_bloom.add_keys_to_entries(entries, old.slice(0, 0)) == entries
     many = pa.array([f"more-{n}" for n in range(300)])
-    assert hudi_bloom.extended_entries(entries, many.slice(0, 200)) != {}
-    assert hudi_bloom.extended_entries(entries, many) == {}
+    assert hudi_bloom.add_keys_to_entries(entries, many.slice(0, 200)) != {}
+    assert hudi_bloom.add_keys_to_entries(entries, many) == {}
     assert hudi_bloom.has_room(len(old), 200) and not hudi_bloom.has_room(len(old), len(many))
-    assert hudi_bloom.extended_entries(hudi_bloom.footer_entries(old.slice(0, 0)), new) == {}
+    assert hudi_bloom.add_keys_to_entries(hudi_bloom.bloom_and_key_range(old.slice(0, 0)), new) == {}

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import COMMIT_TIME, FILE_NAME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import footer_entries
+from hoodoo.format.parquet.hudi_bloom import bloom_and_key_range
 from hoodoo.format.parquet.raw_copy import CannotCopy, Copier, CopySource, copied_bytes, require_fit
 
 INSTANTS = ["20260101000000000", "20260102000000000"]
@@ -88,7 +88,7 @@ def test_statistics_and_footer_are_those_that_encoding_the_rows_would_give() -> 
     keys = pa.chunked_array([part[RECORD_KEY].chunk(0) for part in parts])
     both = pa.concat_tables([table(0, 250, 1, NEW), table(250, 90, 2, NEW, 1)]).unify_dictionaries()
     reference = encoded(both)
-    data, stats = copied([encoded(part).data for part in parts], footer_entries(keys))
+    data, stats = copied([encoded(part).data for part in parts], bloom_and_key_range(keys))
     assert stats == reference.stats and stats[COMMIT_TIME] == [*INSTANTS, 0]
     assert base_file.read_footer(pa.BufferReader(data), "") == base_file.read_footer(
         pa.BufferReader(reference.data), ""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.format import rows
-from hoodoo.format.rows import compact, take, take_column
+from hoodoo.format.rows import compact, take, take_from_column
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_heavy_rows_are_taken_in_their_order_however_small_the_pieces(
         "one": np.array([299]),
     }[order]
     assert take(chunked, places).to_pylist() == chunked.combine_chunks().take(pa.array(places)).to_pylist()
-    assert take_column(chunked["text"], places).to_pylist() == chunked["text"].take(pa.array(places)).to_pylist()
+    assert take_from_column(chunked["text"], places).to_pylist() == chunked["text"].take(pa.array(places)).to_pylist()
 
 
 @pytest.mark.parametrize("limit", [1, 4000, 1 << 30])

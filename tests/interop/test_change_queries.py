@@ -21,7 +21,7 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
-from hoodoo.format.names import instant_of_ms, is_change_log
+from hoodoo.format.names import instant_of_ms, is_change_log_path
 from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.table import Table
 
@@ -280,7 +280,7 @@ def logs_in(path: Path) -> set[str]:
     return {
         str(one.relative_to(path))
         for one in path.rglob("*.cdc")
-        if is_change_log(one.name) and ".hoodie" not in one.parts
+        if is_change_log_path(one.name) and ".hoodie" not in one.parts
     }
 
 

@@ -141,7 +141,7 @@ def test_a_log_with_a_record_whose_key_is_not_in_the_base_names_no_rows(
     table.upsert(batch([3, 4], 7, random.Random(1)))
     log = group(table).logs[-1].file
     assert not log.order and not slices.has_row_positions(group(table))
-    assert set(block.base_instants(table.handle.store.get(log.path))) == {""}
+    assert set(block.base_instants_of_blocks(table.handle.store.get(log.path))) == {""}
 
 
 def test_a_base_that_lost_rows_makes_older_logs_be_read_by_keys(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_every_field_of_a_file_carries_its_id_and_no_two_the_same(schema: pa.Sch
         elif pa.types.is_map(field.type):
             look(field.type.key_field), look(field.type.item_field)
 
-    for field in first.file_fields.values():
+    for field in first.arrow_fields_with_ids.values():
         look(field)
     assert len(set(found)) == len(found) and set(first.by_id) <= set(found)
 

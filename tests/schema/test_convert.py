@@ -15,8 +15,8 @@ import pytest
 from tiers import sized
 
 import hoodoo
-from hoodoo.format.convert import convert, convert_bounds, is_automatic, is_exact, is_readable
-from hoodoo.format.parquet.statistics import of_table
+from hoodoo.format.convert import convert, convert_bounds, is_automatic_widening, is_exact, is_readable_as
+from hoodoo.format.parquet.statistics import statistics_of_rows
 
 INT, L, F, D = pa.int32(), pa.int64(), pa.float32(), pa.float64()
 S, B, DATE, TS, BOOL = pa.string(), pa.binary(), pa.date32(), pa.timestamp("us", "UTC"), pa.bool_()
@@ -51,10 +51,10 @@ def test_every_pair_of_types_is_what_the_table_of_pairs_says(old: pa.DataType, n
     wider = both_decimal and new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
     exact = (old, new) in EXACT or wider
     assert is_exact(old, new) == exact
-    assert is_automatic(old, new) == (exact and (old, new) not in NEVER_ALONE)
+    assert is_automatic_widening(old, new) == (exact and (old, new) not in NEVER_ALONE)
     text_of_decimal = pa.types.is_decimal(old) and new == S
     back = (new, old) in EXACT or both_decimal and is_exact(new, old)
-    assert is_readable(old, new) == (exact or (old, new) in FOREIGN or text_of_decimal or back)
+    assert is_readable_as(old, new) == (exact or (old, new) in FOREIGN or text_of_decimal or back)
 
 
 VALUES: dict[pa.DataType, list[Any]] = {
@@ -165,8 +165,8 @@ ORDERED = sorted(EXACT - {(INT, S), (L, S)}, key=str)
 @pytest.mark.parametrize(("old", "new"), ORDERED, ids=str)
 def test_bounds_of_converted_values_are_the_converted_bounds(old: pa.DataType, new: pa.DataType) -> None:
     values = pa.array([v for v in VALUES[old] if v is None or v not in (float("inf"), float("-inf"))], old)
-    [low, high, _] = of_table(pa.table({"x": values}))["x"]
-    own_low, own_high, _ = of_table(pa.table({"x": convert(values, new)}))["x"]
+    [low, high, _] = statistics_of_rows(pa.table({"x": values}))["x"]
+    own_low, own_high, _ = statistics_of_rows(pa.table({"x": convert(values, new)}))["x"]
     got = convert_bounds(low, high, old, new)
     if pa.types.is_decimal(new):
         assert tuple(map(Decimal, got)) == (Decimal(own_low), Decimal(own_high))

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from table_columns import names_of, value_name
 
-from hoodoo.format.log.block import DataBlock, DeleteBlock, base_instants, decode_log
-from hoodoo.format.names import BaseName, parse_data_file
+from hoodoo.format.log.block import DataBlock, DeleteBlock, base_instants_of_blocks, decode_log
+from hoodoo.format.names import BaseFileName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.timeline import avro as timeline_avro
 
@@ -95,7 +95,7 @@ class Files:
 
         def decode(data: bytes) -> list[Change]:
             changes: list[Change] = []
-            bases = base_instants(data)
+            bases = base_instants_of_blocks(data)
             for block in decode_log(data, columns=names, strict=True, positions=bool(bases) and all(bases)):
                 if isinstance(block, DataBlock):
                     there = block.rows.to_pydict()
@@ -194,7 +194,7 @@ class Published:
             if parsed:
                 self.groups.setdefault((partition, parsed.file_id), {})[key] = (
                     parsed.instant,
-                    isinstance(parsed, BaseName),
+                    isinstance(parsed, BaseFileName),
                 )
                 self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
 

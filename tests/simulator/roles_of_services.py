@@ -23,7 +23,7 @@ from hoodoo.errors import (
     SnapshotExpired,
     StoreUnavailable,
 )
-from hoodoo.format.names import BaseName, parse_data_file
+from hoodoo.format.names import BaseFileName, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline.layout import CLAIMS
 from hoodoo.timeline.views.totals import count
@@ -117,7 +117,11 @@ def _nothing_older_holds(world: World, intent: Intent, instant: str) -> None:
     for path in list(world.objects.keys):
         parsed = None if path.startswith(".hoodie/") else parse_data_file(path.rpartition("/")[2])
         if parsed and parsed.instant < instant:
-            keys = set(files.base(path)) if isinstance(parsed, BaseName) else {change.key for change in files.log(path)}
+            keys = (
+                set(files.base(path))
+                if isinstance(parsed, BaseFileName)
+                else {change.key for change in files.log(path)}
+            )
             if held := keys & {row["id"] for row in intent.rows if path.startswith(f"city={row['city']}/")}:
                 world.oracle.wrong("I7 acknowledgement", f"{intent} was proved, and {path} holds {held}")
 

@@ -35,7 +35,7 @@ from world import SCHEMA, World, act
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import HoodooError
 from hoodoo.format.log import block
-from hoodoo.format.names import is_change_log, parse_data_file
+from hoodoo.format.names import is_change_log_path, parse_data_file
 from hoodoo.index.bloom import index as bloom_index
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
@@ -409,7 +409,7 @@ def left_over(oracle: Oracle, key: str) -> str:
         return ""
     if key.startswith(TURN_REQUESTS):
         return "nobody is there to plead"
-    if is_change_log(key):
+    if is_change_log_path(key):
         if not any(key in file.get("changes", ()) and oracle.is_needed(path) for path, file in oracle.added.items()):
             return "no base file needs it"
     elif not key.startswith(".hoodie/"):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hoodoo
-from hoodoo.format.names import is_change_log
+from hoodoo.format.names import is_change_log_path
 from hoodoo.table import Table
 from hoodoo.timeline.slots import slot
 from hoodoo.timeline.slots.slot import DataFile
@@ -47,7 +47,7 @@ def files_of(path: Path) -> set[str]:
     return {
         str(found.relative_to(path))
         for found in path.rglob("*")
-        if is_change_log(found.name) and ".hoodie" not in found.parts
+        if is_change_log_path(found.name) and ".hoodie" not in found.parts
     }
 
 

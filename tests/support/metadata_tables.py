@@ -50,7 +50,7 @@ def make(store: Store, now_ms: int, instant: str = FIRST, partitions: str = IN_U
         for key, _ in list(store.list(ROOT)):
             store.delete(key)
         store.put(ROOT + ".hoodie/hoodie.properties", of_hudi()[".hoodie/hoodie.properties"])
-    full = file_listing.full_schema(schema())
+    full = file_listing.metadata_record_schema(schema())
     assert full is not None
     values = file_listing.encode(full, _by_partition(there(store)) or {"": {}})
     store.put(f"{FILES}files-0000-0_0-1-2_{instant}.hfile", hfile.encode(values, full, now_ms))
@@ -94,7 +94,10 @@ def listed(store: Store) -> Listing | None:
     base = max(name for name in store.names(FILES) if name.endswith(".hfile"))
     based = base.rpartition("_")[2].removesuffix(".hfile")
     found: dict[str, Listing] = {}
-    _merge(found, hfiles.records(hfiles.read_hfile(store.get(FILES + base)), file_listing.full_schema(schema()) or ""))
+    _merge(
+        found,
+        hfiles.records(hfiles.read_hfile(store.get(FILES + base)), file_listing.metadata_record_schema(schema()) or ""),
+    )
     logs = [(parsed.instant, name) for name in store.names(FILES) if (parsed := parse_data_file(name))]
     logs = [(completed[instant], name) for instant, name in logs if instant in completed and instant in valid]
     for at, name in sorted(logs):

@@ -17,7 +17,7 @@ from faulty_store import Died, FaultyStore
 
 import hoodoo
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import is_change_log
+from hoodoo.format.names import is_change_log_path
 from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.table import Table
 from hoodoo.timeline.properties import hoodie_properties
@@ -144,7 +144,7 @@ def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behin
     left_over = simulation.left_over
 
     def looked(oracle: Any, key: str) -> str:
-        logged_in.append(key) if is_change_log(key) else None
+        logged_in.append(key) if is_change_log_path(key) else None
         return left_over(oracle, key)
 
     monkeypatch.setattr(simulation, "left_over", looked)
@@ -269,4 +269,4 @@ def test_a_purge_that_a_savepoint_blocks_names_the_change_log(tmp_path: Path) ->
     table.savepoints.create("eod")
     with pytest.raises(hoodoo.PurgeBlocked, match="eod") as blocked:
         table.maintenance.purge(batch((1, "a", 0, "")))
-    assert any(is_change_log(path) for path in blocked.value.details["files"])
+    assert any(is_change_log_path(path) for path in blocked.value.details["files"])

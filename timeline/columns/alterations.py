@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.schema import normalise
+from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.column_names import NAME
-from hoodoo.format.column_text import parse_type
+from hoodoo.format.column_text import parse_column_type
 from hoodoo.format.convert import is_exact
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.numbers import is_number, same
@@ -244,7 +244,7 @@ class _Altering:
         _split_path(one.name)
         parent, _, name = one.name.rpartition(".")
         require_name(name, one.name)
-        kind = normalise(pa.schema([pa.field(name, _type(one.type, one.name))])).field(0).type
+        kind = normalize_schema(pa.schema([pa.field(name, _type(one.type, one.name))])).field(0).type
         [column], self.last = numbered([pa.field(name, kind)], self.last + 1)
         if one.default is not NO_DEFAULT:
             column = replace(column, has_default=True, default=_default_to_json(one.default, kind, one.name))
@@ -324,7 +324,7 @@ class _Altering:
                 "value in it.",
                 column=path,
             )
-        new_type = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
+        new_type = normalize_schema(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if new_type != column.kind and not is_exact(column.kind, new_type):
             remedy = (
                 f"alter.retype_column({path!r}, type, rewrite=True) changes the type if all values can be converted."
@@ -339,7 +339,7 @@ class _Altering:
         return column.of_kind(new_type)
 
     def _retyped(self, column: Column, kind: pa.DataType | str, path: str) -> Column:
-        new_type = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
+        new_type = normalize_schema(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if isinstance(column.kind, str) or pa.types.is_nested(new_type) or column.name != path:
             raise SchemaError(
                 f"Column {path!r} is or is in a struct, list or map, whose type cannot be changed. Add another "
@@ -475,7 +475,7 @@ def require_name(name: str, path: str) -> None:
 
 def _type(kind: object, path: str) -> pa.DataType:
     if isinstance(kind, str):
-        return parse_type(kind, path)
+        return parse_column_type(kind, path)
     if not isinstance(kind, pa.DataType):
         raise SchemaError(
             f"Type of column {path!r} must be a pyarrow type or a string such as 'int64', got {printable(kind)}.",

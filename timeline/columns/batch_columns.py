@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.schema import normalise
-from hoodoo.format.column_names import Misnamed, misnamed, require_allowed
-from hoodoo.format.convert import is_automatic
+from hoodoo.format.avro.schema import normalize_schema
+from hoodoo.format.column_names import Misnamed, misnamed, require_valid_names
+from hoodoo.format.convert import is_automatic_widening
 from hoodoo.format.known_types import known_type
 from hoodoo.format.table_schema import Column
 from hoodoo.timeline.columns.alterations import AddColumn, Alteration, WidenColumn, require_name
@@ -27,7 +27,7 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
 
     Raises SchemaError for an unsupported type, and for invalid names. The error lists all invalid names.
     """
-    require_allowed(_misnamed_columns(config.columns.columns, schema, ""))
+    require_valid_names(_misnamed_columns(config.columns.columns, schema, ""))
     changes: list[Alteration] = []
     key_columns = {*config.key, *config.partition_sources, *config.order_by}
     for field in schema:
@@ -35,7 +35,7 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
         if batch_type is None or field.name in key_columns:
             continue
         try:
-            new_type = normalise(pa.schema([pa.field(field.name, batch_type)])).field(0).type
+            new_type = normalize_schema(pa.schema([pa.field(field.name, batch_type)])).field(0).type
         except SchemaError:
             if column is None or isinstance(column.kind, str):
                 raise
@@ -84,7 +84,7 @@ def _new_struct_fields(column: Column, kind: pa.DataType, path: str) -> Iterable
 
 
 def _may_widen(old: pa.DataType, new: pa.DataType) -> bool:
-    return old != new and is_automatic(old, new)
+    return old != new and is_automatic_widening(old, new)
 
 
 __all__ = ["by_batch"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import check_below
+from hoodoo.format.names import require_path_in_folders
 from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import HISTORY
@@ -88,7 +88,7 @@ def _files(store: Store, version: int) -> list[str]:
 
 
 def _rows(store: Store, name: str) -> list[Archived]:
-    key = check_below(HISTORY + name, HISTORY)
+    key = require_path_in_folders(HISTORY + name, HISTORY)
     try:
         rows = read_small(store.get(key)).to_pylist()
         return [

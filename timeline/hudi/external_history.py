@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.names import BaseName, LogName, check_data_path, instant_of_ms, join, ms_of_instant, parse_data_file
+from hoodoo.format.names import (
+    BaseFileName,
+    LogFileName,
+    instant_of_ms,
+    join,
+    ms_of_instant,
+    parse_data_file,
+    require_data_file_path,
+)
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
@@ -229,7 +237,7 @@ def _plan(table: str, seq: int, found: CompletedInstant, record: dict[str, Any])
 def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for partition, done in (record.get("partitionMetadata") or {}).items():
         for name in dict.fromkeys([*(done.get("successDeleteFiles") or ()), *(done.get("deletePathPatterns") or ())]):
-            yield check_data_path(join(partition, name.rpartition("/")[2])), partition
+            yield require_data_file_path(join(partition, name.rpartition("/")[2])), partition
 
 
 def digest_of(store: Store, more: str = "") -> str:
@@ -411,22 +419,22 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
         for stat in stats:
             path = stat.get("path")
             parsed = parse_data_file(path.rpartition("/")[2]) if path else None
-            if isinstance(parsed, LogName) and parsed.cdc or parsed is None:
+            if isinstance(parsed, LogFileName) and parsed.cdc or parsed is None:
                 if path and parsed is None:
                     raise UnsupportedTable(
                         (f"File {path} is not supported: expected a Parquet base file or a log file."),
                         file=path,
                     )
                 continue
-            kind = BASE if isinstance(parsed, BaseName) else LOG
+            kind = BASE if isinstance(parsed, BaseFileName) else LOG
             size, rows = stat.get("fileSizeInBytes") or 0, stat.get("numWrites") or 0
             changes = (
-                {check_data_path(log): [int(bytes_), ""] for log, bytes_ in (stat.get("cdcStats") or {}).items()}
+                {require_data_file_path(log): [int(bytes_), ""] for log, bytes_ in (stat.get("cdcStats") or {}).items()}
                 if kind == BASE
                 else {}
             )
             yield DataFile(
-                check_data_path(path),
+                require_data_file_path(path),
                 partition,
                 parsed.file_id,
                 kind,

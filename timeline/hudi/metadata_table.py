@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from hoodoo.errors import CorruptTable
 from hoodoo.format import hfile
 from hoodoo.format import properties as java
-from hoodoo.format.log.block import hfile_block
-from hoodoo.format.names import LogName, instant_of_ms, log_file_name, ms_of_instant, parse_data_file
+from hoodoo.format.log.block import encode_metadata_block
+from hoodoo.format.names import LogFileName, instant_of_ms, log_file_name, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.format.timeline import file_listing
 from hoodoo.storage.store import Store
@@ -138,7 +138,7 @@ def _has_log_capacity(store: Store, instant: str) -> bool:
         parsed = parse_data_file(name)
         if base := _BASE.match(name):
             bases.append(base[1])
-        elif isinstance(parsed, LogName) and parsed.file_id == _FILE_GROUP:
+        elif isinstance(parsed, LogFileName) and parsed.file_id == _FILE_GROUP:
             logs.append(parsed.instant)
         elif parsed or not name.startswith("."):
             return False
@@ -156,7 +156,7 @@ def _record_schema(store: Store, completed: list[Instant]) -> str | None:
             return None
         text = (record.get("extraMetadata") or {}).get("schema")
         if text:
-            return text if file_listing.full_schema(text) else None
+            return text if file_listing.metadata_record_schema(text) else None
     return None
 
 
@@ -174,9 +174,9 @@ def append(store: Store, slot: Slot, table: MetadataTable) -> None:
     """
     if table.appended:
         return
-    schema = file_listing.full_schema(table.schema) or ""
+    schema = file_listing.metadata_record_schema(table.schema) or ""
     records = file_listing.encode(schema, changes_of(slot))
-    content = hfile_block(slot.instant, schema, hfile.encode(records, schema, slot.completed_at))
+    content = encode_metadata_block(slot.instant, schema, hfile.encode(records, schema, slot.completed_at))
     path = f"{FILES}/{log_file_name(_FILE_GROUP, slot.instant)}"
     log = DataFile(path, FILES, _FILE_GROUP, LOG, size=len(content), digest="", rows=len(records), updates=len(records))
     completed = instant_of_ms(max(slot.completed_at, table.newest_ms + 1))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import BaseName, LogName, instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.format.names import BaseFileName, LogFileName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
@@ -197,9 +197,9 @@ class TimelineV1History(ExternalHistory):
             if parsed is None or _pad_to_17_digits(parsed.instant) >= _pad_to_17_digits(time):
                 continue
             group = partition, parsed.file_id
-            if isinstance(parsed, BaseName):
+            if isinstance(parsed, BaseFileName):
                 bases[group] = max(bases.get(group, ("", "", 0)), (_pad_to_17_digits(parsed.instant), key, size))
-            elif isinstance(parsed, LogName) and not parsed.cdc and key not in begun:
+            elif isinstance(parsed, LogFileName) and not parsed.cdc and key not in begun:
                 logs.setdefault(group, []).append((_pad_to_17_digits(parsed.instant), parsed.version, key, size))
         stats_by_partition: dict[str, list[dict[str, Any]]] = {}
         for group in sorted(bases.keys() | logs.keys()):

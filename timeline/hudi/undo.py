@@ -79,7 +79,7 @@ def _restored_columns(head: View, seq: int) -> dict[str, Any]:
     now, then = head.schemas.newest, head.schemas.up_to(seq).newest
     if now is None or then is None or now.columns == then.columns:
         return {}
-    return then.with_id(now.id + 1, now.last).to_json()
+    return then.with_schema_id(now.id + 1, now.last).to_json()
 
 
 def _groups(view: View) -> dict[tuple[str, str], FileGroup]:

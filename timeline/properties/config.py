@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.log.change_log_block import mode_of
+from hoodoo.format.log.change_log_block import change_log_mode
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import NO_CHANGES, Resolution, resolve
@@ -105,7 +105,7 @@ class TableConfig:
     @property
     def change_log(self) -> str:
         """Hudi's supplemental logging mode, or '' for a table without change logs."""
-        return mode_of(self.raw)
+        return change_log_mode(self.raw)
 
     @property
     def table_id(self) -> str:

@@ -13,7 +13,7 @@ from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
 from hoodoo.format import properties as java
 from hoodoo.format.avro.schema import arrow_schema, avro_schema
 from hoodoo.format.log import change_log_block as change_logs
-from hoodoo.format.log.change_log_block import mode_of
+from hoodoo.format.log.change_log_block import change_log_mode
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import Store
@@ -205,7 +205,7 @@ def own_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def _require_supported(values: Mapping[str, str]) -> None:
-    mode_of(values)
+    change_log_mode(values)
     for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
         if name not in values:
             raise CorruptTable(

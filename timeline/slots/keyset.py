@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import check_below
+from hoodoo.format.names import require_path_in_folders
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import INDEX, KEYS, STAGING
 
@@ -48,12 +48,12 @@ def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str]
 
 def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
     if "index" in reference:
-        return of_entry(check_below(reference["index"], INDEX))
+        return of_entry(require_path_in_folders(reference["index"], INDEX))
     if "inline" in reference:
         data = base64.b64decode(reference["inline"])
     else:
         try:
-            data = store.get(check_below(reference["file"], KEYS, STAGING))
+            data = store.get(require_path_in_folders(reference["file"], KEYS, STAGING))
         except FileNotFoundError:
             raise CorruptTable(
                 f"Key set file {reference['file']} is missing. Restore the file from a backup.", file=reference["file"]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.names import check_below, check_data_path, is_change_log
+from hoodoo.format.names import is_change_log_path, require_data_file_path, require_path_in_folders
 from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.slots.shape import fits
 
@@ -418,28 +418,28 @@ def check_changes(file: DataFile) -> None:
     if not fits(file.changes, {str: (int, str)}):
         raise ValueError(f"the changes of file {file.path} have the invalid value {str(file.changes)[:50]}")
     for path in file.changes:
-        if not is_change_log(check_data_path(path)) or path.rpartition("/")[0] != file.partition:
+        if not is_change_log_path(require_data_file_path(path)) or path.rpartition("/")[0] != file.partition:
             raise ValueError(f"file {path} is not a change log of file {file.path}")
 
 
 def _require_valid_paths(slot: Slot) -> None:
     # Otherwise, cleaning could delete files outside of the table.
     for file in slot.files:
-        check_data_path(file.path)
+        require_data_file_path(file.path)
         if file.path.rpartition("/")[0] != file.partition:
             raise ValueError(f"file {file.path} is not in its partition {file.partition!r}")
         if file.index:
-            check_below(file.index, INDEX)
+            require_path_in_folders(file.index, INDEX)
         if file.previous:
-            check_data_path(file.previous)
+            require_data_file_path(file.previous)
         check_changes(file)
     for path in (
         *(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)),
         *(path for path, _ in slot.victims),
         *slot.merged,
     ):
-        check_data_path(path)
+        require_data_file_path(path)
     for path in slot.swept:
-        check_below(path, INDEX)
+        require_path_in_folders(path, INDEX)
     if slot.published:
-        check_below(slot.published, TIMELINE)
+        require_path_in_folders(slot.published, TIMELINE)

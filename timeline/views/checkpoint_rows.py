@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.format.names import check_data_path, parse_data_file
+from hoodoo.format.names import parse_data_file, require_data_file_path
 from hoodoo.timeline.properties.schema_history import SHAPE, SchemaHistory
 from hoodoo.timeline.slots.shape import fits
 from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
@@ -117,7 +117,7 @@ def _check_path_once(path: str, sound: set[str]) -> None:
     # Each folder is checked only once. `sound` contains the folders that have been checked.
     folder, _, name = path.rpartition("/")
     if folder not in sound or "\\" in name or "\0" in name or parse_data_file(name) is None:
-        check_data_path(path)
+        require_data_file_path(path)
         sound.add(folder)
 
 
@@ -140,7 +140,7 @@ def superseded_of(rows: Any) -> tuple[Superseded, ...]:
         raise ValueError("the list of superseded files is invalid")
     files = tuple(Superseded(*entry) for entry in rows)
     for entry in files:
-        check_data_path(entry.path)
+        require_data_file_path(entry.path)
     return files
 
 

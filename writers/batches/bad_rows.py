@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import DataError, DuplicateKeys
-from hoodoo.format.keys import unfit_keys, unfit_partitions
+from hoodoo.format.keys import rows_without_valid_key, rows_without_valid_partition
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
 from hoodoo.format.table_schema import Column
@@ -258,10 +258,12 @@ _MASKS: tuple[tuple[str, _Mask], ...] = (
     ("null_order", _without_order),
     ("null_column", _null_columns),
     ("null_key", lambda rows, config, deleted: _nulls(rows, config.key)),
-    ("bad_key", lambda rows, config, deleted: unfit_keys(rows, config.key, config.partition_by)),
+    ("bad_key", lambda rows, config, deleted: rows_without_valid_key(rows, config.key, config.partition_by)),
     (
         "bad_partition",
-        lambda rows, config, deleted: unfit_partitions(rows, config.partition_by, config.hive_style, config.url_encode),
+        lambda rows, config, deleted: rows_without_valid_partition(
+            rows, config.partition_by, config.hive_style, config.url_encode
+        ),
     ),
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError, UnsupportedTable
-from hoodoo.format.convert import is_automatic
+from hoodoo.format.convert import is_automatic_widening
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.parquet import statistics
@@ -168,7 +168,7 @@ def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[in
         for chunk in rows[column.name].chunks:
             _require_no_dropped_values(chunk, column, now, column.name)
     try:
-        converted = resolve(aligned, now).conform(rows, list(now.arrow))
+        converted = resolve(aligned, now).to_requested_columns(rows, list(now.arrow))
     except UnsupportedTable as problem:
         raise ColumnError(
             "The type of a column changed while the batch was written, and the batch cannot be converted. "
@@ -213,7 +213,7 @@ def _align_new_ids(was: TableSchema, settled: int, now: TableSchema) -> TableSch
 
 
 def _is_convertible(kind: pa.DataType, now: pa.DataType) -> bool:
-    return kind == now or is_automatic(kind, now)
+    return kind == now or is_automatic_widening(kind, now)
 
 
 def _require_no_dropped_values(array: pa.Array, column: Column, now: TableSchema, path: str) -> None:

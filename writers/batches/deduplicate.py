@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import take, take_column
+from hoodoo.format.rows import take, take_from_column
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import MergeMode
 from hoodoo.timeline.properties.config import TableConfig
@@ -130,11 +130,11 @@ def _merge_by_column(
     index = np.arange(len(chains.rows))
     columns = []
     for column in rows.columns:
-        counts = mode.counts(take_column(column, chains.rows))
+        counts = mode.counts(take_from_column(column, chains.rows))
         newest = np.maximum.reduceat(np.where(counts, index, -1), chains.starts)
         positions = kept.copy()
         positions[where] = chains.rows[np.where(newest >= 0, newest, chains.starts)]
-        columns.append(take_column(column, positions))
+        columns.append(take_from_column(column, positions))
     return pa.table(columns, schema=rows.schema)
 
 

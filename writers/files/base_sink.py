@@ -16,7 +16,7 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries, has_room
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, add_keys_to_entries, has_room
 from hoodoo.format.parquet.statistics import Stats
 from hoodoo.index import KeyIndex
 from hoodoo.index.key_index import BaseEntry, KeysOfRows
@@ -136,7 +136,7 @@ class BaseSink:
             config.options.compression,
             config.options.row_group_rows,
             memory_bytes,
-            config.columns.file_fields,
+            config.columns.arrow_fields_with_ids,
         )
 
     def write(self, rows: pa.Table) -> None:
@@ -223,7 +223,7 @@ def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] 
         return None  # decided without reading the file
     try:
         with store.open_input(grown.base.path) as source:
-            return extended_entries(base_file.read_footer(source, grown.base.path), grown.added) or None
+            return add_keys_to_entries(base_file.read_footer(source, grown.base.path), grown.added) or None
     except FileNotFoundError:  # cleaning may have deleted it since it was read
         raise CorruptTable(
             f"File {grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path

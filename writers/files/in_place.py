@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, add_keys_to_entries
 from hoodoo.format.parquet.raw_copy import (
     CannotCopy,
     Copier,
     CopySource,
-    group_bytes,
-    group_dictionaries,
+    dictionary_columns_of_group,
     group_rows,
     require_fit,
+    uncompressed_group_bytes,
 )
 from hoodoo.format.rows import take
 from hoodoo.index import KeyIndex
@@ -106,7 +106,7 @@ class _Rewrite:
         self._pending = self._match_changes()
 
     def run(self) -> tuple[DataFile, PendingChanges]:
-        if max(map(group_bytes, self._groups), default=0) > self._memory:
+        if max(map(uncompressed_group_bytes, self._groups), default=0) > self._memory:
             raise CannotCopy(f"File {self._old.path} has a row group that is too large to rewrite in memory.")
         sample = self._encoded(self._config.stored_schema.empty_table())
         require_fit([self._source, sample], with_ids=False)
@@ -155,7 +155,7 @@ class _Rewrite:
         return (groups.decode(number) for number in range(len(self._groups)))
 
     def _decode_with_dictionaries(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
-        dictionary_columns = group_dictionaries(self._groups[number])
+        dictionary_columns = dictionary_columns_of_group(self._groups[number])
         if dictionary_columns not in self._readers:
             fields = [
                 field.with_type(_DICTIONARY)
@@ -179,11 +179,11 @@ class _Rewrite:
 
     def _joins_last_group(self, fresh: int) -> bool:
         max_rows = self._config.options.row_group_rows
-        by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
+        by_bytes = -(-sum(map(uncompressed_group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
         room = _TOO_MANY * max(1, -(-(self._source.rows + fresh) // max_rows), by_bytes) - len(self._groups)
         joins = False
         if fresh and self._groups:
-            rows, size = group_rows(self._groups[-1]), group_bytes(self._groups[-1])
+            rows, size = group_rows(self._groups[-1]), uncompressed_group_bytes(self._groups[-1])
             has_room = 2 * rows < max_rows and rows + fresh <= max_rows and 2 * size < self._memory
             joins = has_room and (rows <= _WORTH_JOINING * fresh or room <= 0)
         if room < (fresh > 0 and not joins):
@@ -250,7 +250,7 @@ class _Rewrite:
         # Some columns of a row group must be encoded into a single row group.
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
-        writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
+        writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.arrow_fields_with_ids)
         writer.write(rows)
         writer.close({})
         return CopySource.of(sink.getvalue(), whole=all_columns)
@@ -276,7 +276,7 @@ class _Rewrite:
         # largest key was deleted.
         entries = self._source.key_values()
         ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
-        return {} if pc.any(pc.is_in(ends, value_set=deleted)).as_py() else extended_entries(entries, added)
+        return {} if pc.any(pc.is_in(ends, value_set=deleted)).as_py() else add_keys_to_entries(entries, added)
 
     def _compute_footer_entries(
         self, added: pa.ChunkedArray, rows: int, matches: list[tuple[np.ndarray, np.ndarray]]

@@ -135,7 +135,7 @@ def _log_statistics(
         return {}
     names = [COMMIT_TIME, *config.schema.names]
     if len(blocks) == 1 and not blocks[0].partial:
-        return statistics.of_table(blocks[0].rows.select(names))
+        return statistics.statistics_of_rows(blocks[0].rows.select(names))
     fixed = {*config.key, *config.partition_by} if any(block.partial for block in blocks) else set()
     columns = {name: [block.rows[name] for block in blocks if name in block.rows.schema.names] for name in names}
     columns = {
@@ -147,7 +147,9 @@ def _log_statistics(
     for name, parts_of_column in columns.items():
         column = pa.chunked_array([chunk for part in parts_of_column for chunk in part.chunks], parts_of_column[0].type)
         stats |= {name: [None, None, column.null_count]} if fixed else {}
-        stats |= statistics.of_table(pa.table({name: column}))  # columns of partial updates have different lengths
+        stats |= statistics.statistics_of_rows(
+            pa.table({name: column})
+        )  # columns of partial updates have different lengths
     return stats
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.log.block import loggable_ordering
-from hoodoo.format.rows import take, take_column
+from hoodoo.format.rows import take, take_from_column
 from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.properties.config import TableConfig
@@ -108,7 +108,7 @@ def _estimate_bytes(rows: pa.Table, parts: Sequence[Positions], target: int) -> 
         else:
             others.append(column)
     return [
-        fixed * len(part) + int(lengths[part].sum()) + sum(take_column(column, part).nbytes for column in others)
+        fixed * len(part) + int(lengths[part].sum()) + sum(take_from_column(column, part).nbytes for column in others)
         for part in parts
     ]
 

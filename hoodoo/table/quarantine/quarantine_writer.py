@@ -16,7 +16,7 @@ import xxhash
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TableExists, TableNotFound, TooManyBadRows
-from hoodoo.format.avro.schema import normalise
+from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.store import Store
 from hoodoo.table.handle import TableHandle
@@ -199,5 +199,5 @@ def _make(beside: Store, config: TableConfig, environment: Environment) -> None:
     require_no_table_inside(beside)
     require_conforming(beside)
     name = re.sub(r"[^A-Za-z0-9_]", "_", config.name) + SUFFIX
-    properties = hoodie_properties.new_properties(name, normalise(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
+    properties = hoodie_properties.new_properties(name, normalize_schema(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
     create_table.create(beside, properties, environment)

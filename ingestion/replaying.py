@@ -31,7 +31,7 @@ from hoodoo.readers.predicate import checks
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import LSN, NOT_SENT, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
-from hoodoo.sources.debezium_kept import EventContext, KeptSchemas, StoredEvent, event_in
+from hoodoo.sources.debezium_kept import EventContext, QuarantinedSchemas, StoredEvent, event_in
 from hoodoo.sources.source import Placing
 from hoodoo.table import Table
 from hoodoo.table.quarantine.changes import Changes
@@ -185,7 +185,7 @@ def _decode_events(events: Mapping[int, StoredEvent], context: EventContext, col
     if context.schemas is None:
         decoder = DebeziumDecoder(*decoder_args)
     else:
-        decoder = DebeziumAvroDecoder(*decoder_args, KeptSchemas(context.schemas))
+        decoder = DebeziumAvroDecoder(*decoder_args, QuarantinedSchemas(context.schemas))
     decoder.units = context.units
     numbers = list(events)
     piece = _DecodedGroup(numbers, context.unavailable, decoder.unplaced)

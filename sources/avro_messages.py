@@ -36,7 +36,7 @@ _DECODING_ERRORS = (TableError, Damaged, pa.ArrowException, ValueError, TypeErro
 
 
 class AvroReader:
-    """Reader of Avro messages, which looks up their schemas by schema id."""
+    """Reader that decodes Avro messages by the schema id in each message."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
@@ -89,7 +89,7 @@ class AvroReader:
 
 
 class Spans:
-    """Encoded Avro records of one schema: a buffer, with the start and the end of each record."""
+    """Encoded Avro records of one schema in one buffer."""
 
     def __init__(self, raw: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         self._raw, self._starts, self._ends = raw, starts, ends
@@ -176,8 +176,6 @@ def _column_array(values: list[object], column: AvroColumn, kind: pa.DataType | 
 
 
 class AvroDecoder(WantedRows):
-    """Decoder of Avro messages into rows with the columns of a table."""
-
     def __init__(self, topic: str, columns: pa.Schema, unknown: bool, schemas: AvroSchemas) -> None:
         """Create a decoder for the Avro messages of a topic.
 

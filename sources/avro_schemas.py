@@ -63,17 +63,14 @@ class MessageSchema:
     by_value: Any
 
 
-class SchemaTexts(Protocol):
-    """Interface of an object that returns Avro schemas by id, such as a schema registry."""
+class SchemaLookup(Protocol):
+    """Interface of an object that returns Avro schemas by id."""
 
-    def schema(self, number: int) -> list[str]:
-        """Return the Avro schema with the given id as JSON strings, as `SchemaRegistry.schema` does."""
+    def schema(self, number: int) -> list[str]: ...
 
 
 class AvroSchemas:
-    """Cache of parsed Avro schemas from a registry."""
-
-    def __init__(self, registry: SchemaTexts, times: bool = True) -> None:
+    def __init__(self, registry: SchemaLookup, times: bool = True) -> None:
         """Create an empty cache for the schemas of a registry.
 
         Args:
@@ -85,7 +82,6 @@ class AvroSchemas:
         self._parsed_schemas = dict[int, MessageSchema | str]()
 
     def texts(self, number: int) -> list[str]:
-        """Return the Avro schema with the given id as JSON strings, as `SchemaRegistry.schema` does."""
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:

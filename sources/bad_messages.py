@@ -41,12 +41,12 @@ class BadMessages:
         The `details` of the error contain all bad messages so far as `found`.
         """
         kept = self.kept(number, payload) if self.kept else None
-        self.note_at(self.place(number, payload), detail, payload, reason, kept)
+        self.add_at_location(self.place(number, payload), detail, payload, reason, kept)
 
-    def note_at(
+    def add_at_location(
         self, place: str, detail: str, payload: bytes, reason: str = "decode", kept: bytes | None = None
     ) -> None:
-        """Add a bad message at the location `place`.
+        """Add a bad message with its location.
 
         Raises TooManyBadRows if there are more than the maximum.
         """

@@ -26,9 +26,9 @@ from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
 from hoodoo.sources.debezium_kept import EventContext, event_bytes
 from hoodoo.sources.debezium_keys import KeyReader
-from hoodoo.sources.debezium_messages import Messages, Unwrapping
-from hoodoo.sources.debezium_schemas import ConnectColumn, kind_of, said_in
-from hoodoo.sources.debezium_units import assumed, with_units
+from hoodoo.sources.debezium_messages import Messages, PayloadExtractor
+from hoodoo.sources.debezium_schemas import ConnectColumn, column_descriptions_in, kind_of
+from hoodoo.sources.debezium_units import add_time_units, assumed
 from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
@@ -106,7 +106,7 @@ class DebeziumDecoder:
                 f"{columns.field(self._order).type}. Create a table with that type.",
                 column=self._order,
             )
-        self._messages = Unwrapping()
+        self._messages = PayloadExtractor()
         self._reader = EventReader(self._known, unknown, bool(self._outside))
         self._keys = KeyReader(self.topic, placing, self._known, self._reader.spelt)
         self._passed_over = 0
@@ -114,12 +114,12 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Names of the event columns that were dropped, because the table does not have them."""
+        """Names of dropped event columns, which the table does not have."""
         return self._reader.left_out
 
     @property
     def skipped(self) -> int:
-        """Number of messages so far that change no row, such as heartbeats and ignored truncates."""
+        """Number of messages so far that change no row."""
         return self._reader.skipped + self._passed_over
 
     # ---- messages
@@ -144,10 +144,10 @@ class DebeziumDecoder:
         bad.kept = self._event_encoder(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block = slice(start, start + AT_ONCE)
-            for low, high, payloads, schema in self._messages.unwrapped(values[block]):
+            for low, high, payloads, schema in self._messages.split_by_schema(values[block]):
                 run = slice(start + low, start + high)
                 messages = Messages(numbers[run], keys[run], values[run], payloads, schema)
-                descriptions = said_in(schema, "after") or {}
+                descriptions = column_descriptions_in(schema, "after") or {}
                 self._add_event_columns(descriptions)
                 for events in self._reader.events(messages, bad):
                     yield from self._convert_events(events, descriptions, bad)
@@ -172,7 +172,7 @@ class DebeziumDecoder:
     def _convert_events(
         self, events: Events, descriptions: Mapping[str, ConnectColumn], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        descriptions = with_units(descriptions, self._columns_with_units)
+        descriptions = add_time_units(descriptions, self._columns_with_units)
         ops = events.op
         is_row, is_delete = _is_in_mask(ops, _ROW_OPS), _is_in_mask(ops, (_DELETE,))
         bad_rows = dict[int, str]()
@@ -208,7 +208,7 @@ class DebeziumDecoder:
                     and name not in _ORDER_COLUMNS
                     and (kind := kind_of(description)) is not None
                 ):
-                    self._reader.learn(name, kind)
+                    self._reader.add_new_column(name, kind)
 
     def _convert_values(
         self,

@@ -19,7 +19,7 @@ from hoodoo.sources.avro_messages import HEAD, AvroReader, Picked, in_order
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import DebeziumDecoder
-from hoodoo.sources.debezium_events import SOURCE, Events, is_none
+from hoodoo.sources.debezium_events import SOURCE, Events, changes_no_row
 from hoodoo.sources.debezium_keys import KeyReader
 from hoodoo.sources.debezium_messages import Messages
 from hoodoo.sources.debezium_schemas import DECIMAL, ConnectColumn
@@ -48,8 +48,6 @@ _MEANINGS = {
 
 
 class DebeziumAvroDecoder(DebeziumDecoder):
-    """Decoder of the Avro change events of one Kafka topic into rows of a table."""
-
     def __init__(
         self,
         topic: str,
@@ -121,7 +119,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
 
         for schema, indexes, spans in self._avro.groups(block.values, note):
             columns = {column.name: (index, column) for index, column in enumerate(schema.columns)}
-            if "op" not in columns and is_none(columns.keys()):
+            if "op" not in columns and changes_no_row(columns.keys()):
                 self._passed_over += len(indexes)
                 continue
             if reason := _why_not_event({name: column for name, (_, column) in columns.items()}):

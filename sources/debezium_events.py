@@ -23,9 +23,17 @@ import pyarrow.json
 from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium_messages import Messages, objects_of
-from hoodoo.sources.debezium_schemas import said_in
-from hoodoo.sources.debezium_values import FLOATS, SCALED, UNFIT, is_scaled, plain, spelt, texts_of
+from hoodoo.sources.debezium_messages import Messages, json_objects_to_lines
+from hoodoo.sources.debezium_schemas import column_descriptions_in
+from hoodoo.sources.debezium_values import (
+    FLOATS,
+    SCALED,
+    UNFIT,
+    decimals_to_strings,
+    is_scaled_decimal_object,
+    plain,
+    spelt,
+)
 from hoodoo.sources.json_messages import sound
 from hoodoo.sources.one_type import seen, several_types
 
@@ -95,7 +103,7 @@ class EventReader:
         self.left_out, self.skipped = set[str](), 0
         self._scaled = set[str]()
 
-    def learn(self, name: str, kind: pa.DataType) -> None:
+    def add_new_column(self, name: str, kind: pa.DataType) -> None:
         """Add a column that the table does not have yet, so that later events contain it.
 
         Args:
@@ -127,7 +135,7 @@ class EventReader:
 
     def _decode_together(self, some: Messages) -> Events | None:
         # None if this fails, or if an event lacks `op`.
-        text = objects_of(some.payloads)
+        text = json_objects_to_lines(some.payloads)
         if text is None:
             return None
         data = pa.py_buffer(text)
@@ -164,7 +172,7 @@ class EventReader:
         self._record_unknown_columns(some)
         try:
             for image in (images, before):
-                image |= {name: texts_of(image[name]) for name in self._scaled if name in image}
+                image |= {name: decimals_to_strings(image[name]) for name in self._scaled if name in image}
         except UNFIT:
             return None
         return Events(some, op, images, has_row, before, lacking, _source_fields(table["source"].combine_chunks()))
@@ -188,7 +196,7 @@ class EventReader:
             if name not in masks and values.null_count
         }
         nulls = {name: mask for name, mask in nulls.items() if mask.any()}
-        if (descriptions := said_in(some.schema, "after")) is not None:
+        if (descriptions := column_descriptions_in(some.schema, "after")) is not None:
             masks |= {name: has_row for name in nulls if name not in descriptions}
         elif nulls:
             counts = {name: images[name].filter(pa.array(has_row)).null_count for name in nulls}
@@ -202,7 +210,7 @@ class EventReader:
         # event and the last one are inspected.
         if self.unknown:
             return
-        descriptions = said_in(some.schema, "after")
+        descriptions = column_descriptions_in(some.schema, "after")
         if descriptions is not None:
             self.left_out.update(name for name in descriptions if name not in self.known)
             return
@@ -283,7 +291,7 @@ class EventReader:
             raise ValueError("Message is not a JSON object")
         if isinstance(event.get("op"), str):
             return False
-        if is_none(event.keys()):
+        if changes_no_row(event.keys()):
             return True
         raise ValueError("Message is not a change event, because it lacks the field op")
 
@@ -304,7 +312,7 @@ class EventReader:
                 continue
             try:
                 values[name] = plain(value, field.type)
-                if is_scaled(value) and not pa.types.is_struct(field.type):
+                if is_scaled_decimal_object(value) and not pa.types.is_struct(field.type):
                     self._scaled.add(name)  # later values of the column are scaled too
             except UNFIT as problem:
                 raise ValueError(f"Column {name!r}: {_error_text(problem)}") from None
@@ -339,8 +347,8 @@ class EventReader:
             ) from None
 
 
-def is_none(names: Set[str]) -> bool:
-    """Return whether a Debezium message without `op` changes no row, such as a heartbeat.
+def changes_no_row(names: Set[str]) -> bool:
+    """Return whether a Debezium message changes no row, such as a heartbeat.
 
     Args:
         names: The field names of the message.
@@ -420,4 +428,4 @@ def _error_text(problem: BaseException) -> str:
     return str(problem).partition("\n")[0] or type(problem).__name__
 
 
-__all__ = ["SOURCE", "UPDATE", "EventReader", "Events", "is_none"]
+__all__ = ["SOURCE", "UPDATE", "EventReader", "Events", "changes_no_row"]

@@ -40,11 +40,9 @@ class EventContext:
 
     @classmethod
     def of(cls, noted: bytes) -> Self:
-        """Parse the decoder settings that are stored with an event."""
         return cls(**json.loads(noted))
 
     def noted(self) -> bytes:
-        """Encode the decoder settings as JSON bytes, to store them with an event."""
         return json.dumps(asdict(self), sort_keys=True).encode()
 
 
@@ -112,7 +110,7 @@ def event_in(row: pa.Table) -> StoredEvent:
     return StoredEvent(key, value or b"", {name: row[name] for name in row.column_names if name not in (KEY, VALUE)})
 
 
-class KeptSchemas(AvroSchemas):
+class QuarantinedSchemas(AvroSchemas):
     """Cache of the Avro schemas that are stored with a quarantined event."""
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
@@ -145,4 +143,4 @@ def _to_bytes(content: str | bytes | None) -> bytes | None:
     return content.encode() if isinstance(content, str) else content
 
 
-__all__ = ["EventContext", "KeptSchemas", "StoredEvent", "event_bytes", "event_in", "with_note"]
+__all__ = ["EventContext", "QuarantinedSchemas", "StoredEvent", "event_bytes", "event_in", "with_note"]

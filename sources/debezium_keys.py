@@ -11,13 +11,13 @@ import pyarrow.json
 
 from hoodoo.errors import DataError
 from hoodoo.redact import printable
-from hoodoo.sources.debezium_messages import Unwrapping, objects_of
+from hoodoo.sources.debezium_messages import PayloadExtractor, json_objects_to_lines
 from hoodoo.sources.debezium_values import UNFIT, plain
 from hoodoo.sources.source import Placing
 
 
 class KeyReader:
-    """Decoder of message keys, which must consist of the key columns of the table."""
+    """Decoder of message keys, which must consist of the table's key columns."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class KeyReader:
             spelt: The Arrow type of each column's JSON encoding.
         """
         self.topic, self.placing, self._known, self._spelt = topic, placing, known, spelt
-        self._messages = Unwrapping()
+        self._messages = PayloadExtractor()
         self._is_key_checked = False
 
     def require(self, keys: Sequence[bytes | None]) -> None:
@@ -69,7 +69,7 @@ class KeyReader:
             DataError: The keys have columns that differ from the key of the table.
         """
         parts = list[Mapping[str, pa.Array]]()
-        for _, _, payloads, _ in self._messages.unwrapped([key or b"" for key in contents]):
+        for _, _, payloads, _ in self._messages.split_by_schema([key or b"" for key in contents]):
             columns = self._decode_together(payloads) or self._decode_one_by_one(payloads)
             if columns is None:
                 return None
@@ -79,7 +79,7 @@ class KeyReader:
 
     def _decode_together(self, payloads: Sequence[bytes]) -> Mapping[str, pa.Array] | None:
         # None if the reader rejects a key.
-        text = objects_of(payloads)
+        text = json_objects_to_lines(payloads)
         if text is None:
             return None
         data = pa.py_buffer(text)

@@ -44,13 +44,12 @@ class Messages:
         return len(self.numbers)
 
     def part(self, start: int, stop: int) -> Self:
-        """Return the messages with the indexes from `start` to `stop` - 1."""
+        """Return a range of the messages."""
         cut = slice(start, stop)
         parts = (self.numbers[cut], self.keys[cut], self.values[cut], self.payloads[cut])
         return type(self)(*parts, self.schema)
 
     def picked(self, which: Sequence[int]) -> Self:
-        """Return the messages at the given indexes."""
         return type(self)(
             [self.numbers[index] for index in which],
             [self.keys[index] for index in which],
@@ -60,14 +59,14 @@ class Messages:
         )
 
 
-class Unwrapping:
+class PayloadExtractor:
     """Extraction of the payloads of Kafka Connect messages."""
 
     def __init__(self) -> None:
         self._cached_schemas: dict[bytes, Any] = {}
 
-    def unwrapped(self, contents: Sequence[bytes]) -> Iterator[tuple[int, int, list[bytes], Any]]:
-        """Split messages into runs that have one schema, and extract their payloads.
+    def split_by_schema(self, contents: Sequence[bytes]) -> Iterator[tuple[int, int, list[bytes], Any]]:
+        """Split messages into runs with one schema, and extract their payloads.
 
         Args:
             contents: Messages, or keys of messages.
@@ -120,8 +119,8 @@ class Unwrapping:
         return prefix
 
 
-def objects_of(objects: Sequence[bytes]) -> bytes | None:
-    """Join JSON objects into lines of one object each, as Arrow's JSON reader requires.
+def json_objects_to_lines(objects: Sequence[bytes]) -> bytes | None:
+    """Join JSON objects into lines of one object each.
 
     Args:
         objects: The bytes of the objects.
@@ -152,4 +151,4 @@ def _are_object_lines(text: bytes, count: int) -> bool:
     return bool((data[starts] == ord("{")).all() and (data[ends - 1] == ord("}")).all())
 
 
-__all__ = ["Messages", "Unwrapping", "objects_of"]
+__all__ = ["Messages", "PayloadExtractor", "json_objects_to_lines"]

@@ -56,7 +56,7 @@ class ConnectColumn:
     items: ConnectColumn | None = None
 
 
-def said_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
+def column_descriptions_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
     """Extract the column descriptions from the schema of a Kafka Connect message.
 
     Args:
@@ -100,4 +100,4 @@ def kind_of(said: ConnectColumn) -> pa.DataType | None:
     return _MEANINGS.get(said.meaning) or _TYPES.get(said.type)
 
 
-__all__ = ["DECIMAL", "UNITS", "ConnectColumn", "kind_of", "said_in"]
+__all__ = ["DECIMAL", "UNITS", "ConnectColumn", "kind_of", "column_descriptions_in"]

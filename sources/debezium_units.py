@@ -50,8 +50,10 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
     return descriptions
 
 
-def with_units(known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]) -> Mapping[str, ConnectColumn]:
-    """Add the units that the user has set to the column descriptions of a schema.
+def add_time_units(
+    known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]
+) -> Mapping[str, ConnectColumn]:
+    """Add the units that the user has set to column descriptions.
 
     A unit in the schema takes precedence.
     """
@@ -74,4 +76,4 @@ def _has_unit(said: ConnectColumn | None) -> bool:
     return said is not None and (said.meaning in UNITS or _has_unit(said.items))
 
 
-__all__ = ["TIME_UNITS", "assumed", "with_units"]
+__all__ = ["TIME_UNITS", "assumed", "add_time_units"]

@@ -164,7 +164,7 @@ def _convert_avro_values(values: pa.Array, field: pa.Field, said: ConnectColumn 
     elif types.is_struct(value_type):
         fields = {part.name: index for index, part in enumerate(value_type)}
         if fields.keys() == {"scale", "value"} and not types.is_struct(kind):
-            return texts_of(values)
+            return decimals_to_strings(values)
         if types.is_struct(kind):
             parts = [_convert_struct_field(values, inner, fields.get(inner.name), field.name) for inner in kind]
             mask = values.is_null() if values.null_count else None
@@ -283,8 +283,8 @@ def _decimal_text(content: str | bytes, scale: int) -> str:
         return format(Decimal(number).scaleb(-scale), "f")
 
 
-def texts_of(scaled: pa.Array) -> pa.Array:
-    """Convert decimals that contain their own scale to strings, such as '123.45'.
+def decimals_to_strings(scaled: pa.Array) -> pa.Array:
+    """Convert decimals that contain their own scale to strings.
 
     Args:
         scaled: The decimals, with the type SCALED. The values may also be bytes.
@@ -305,8 +305,8 @@ def texts_of(scaled: pa.Array) -> pa.Array:
 
 
 # ---- a value
-def is_scaled(value: object) -> bool:
-    """Return whether a parsed JSON value is an object with the fields `scale` and `value`.
+def is_scaled_decimal_object(value: object) -> bool:
+    """Return whether a JSON value is an object with a scale and a value.
 
     Args:
         value: The value, as parsed JSON.
@@ -334,7 +334,7 @@ def plain(value: Any, kind: pa.DataType) -> Any:
         return None
     types = pa.types
     if types.is_decimal(kind) or types.is_string(kind):
-        if is_scaled(value):
+        if is_scaled_decimal_object(value):
             return _decimal_text(value["value"], int(value["scale"]))
         if types.is_decimal(kind) and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
             return str(value)
@@ -400,4 +400,15 @@ def _first_line(problem: BaseException) -> str:
     return str(problem).partition("\n")[0]
 
 
-__all__ = ["FLOATS", "HSTORE", "SCALED", "UNFIT", "is_scaled", "meant", "plain", "spelt", "texts_of", "unfit"]
+__all__ = [
+    "FLOATS",
+    "HSTORE",
+    "SCALED",
+    "UNFIT",
+    "is_scaled_decimal_object",
+    "meant",
+    "plain",
+    "spelt",
+    "decimals_to_strings",
+    "unfit",
+]

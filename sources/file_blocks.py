@@ -84,7 +84,7 @@ class TextBlocks:
                 return None
             ends, open_at = record_ends(self._rest, self._csv)
             if self._ended and open_at >= 0:
-                line = self.line + self.lines_in(self._rest[:open_at]) + 1
+                line = self.line + self.count_line_ends(self._rest[:open_at]) + 1
                 raise DataError(f'The quote (") that opens in line {line} is not closed.')
             if self._ended and (not len(ends) or ends[-1] < len(self._rest)):
                 ends = np.append(ends, len(self._rest))
@@ -94,7 +94,7 @@ class TextBlocks:
             if count:
                 end = int(ends[min(count, rows_max) - 1])
                 block, self._rest = self._rest[:end], self._rest[end:]
-                self.offset, self.line = self.offset + end, self.line + self.lines_in(block)
+                self.offset, self.line = self.offset + end, self.line + self.count_line_ends(block)
                 return block
             if buffer_size >= self._record_max:
                 raise DataError(
@@ -104,11 +104,10 @@ class TextBlocks:
             buffer_size = min(2 * max(buffer_size, 64 << 10), self._record_max)
 
     def ended(self) -> bool:
-        """Return whether the file was read to its end."""
         self._fill_buffer(0)
         return not self._rest
 
-    def lines_in(self, text: bytes) -> int:
+    def count_line_ends(self, text: bytes) -> int:
         """Count the line ends in a piece of the file.
 
         In CSV, a carriage return alone also ends a line.
@@ -204,7 +203,6 @@ class RowBatches:
         return self._cast_int96_to_utc(self._decode_dictionaries(rows)) if self._file is not None else rows
 
     def ended(self) -> bool:
-        """Return whether the file was read to its end."""
         self._load_rows(_RECORD_MAX, _BATCH_ROWS)
         return self._left is None
 

@@ -144,7 +144,7 @@ def shown(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-def bad_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
+def bad_row_of_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
     """Create the quarantine row for a whole file that cannot be read.
 
     `stamp` identifies the content of the file, so that a rewritten file gets another row.
@@ -180,7 +180,6 @@ def _record_location(name: str, unit: str, number: int, payload: bytes) -> str:
 
 
 def damaged(name: str, kind: str, problem: BaseException) -> DataError:
-    """Create the error for a file that cannot be decoded as `kind`, such as 'csv'."""
     return DataError(
         f"File {printable(name)} cannot be read as {kind}: {printable(said(problem) or type(problem).__name__, 500)} "
         f"{_BAD_FILE_ADVICE}",
@@ -210,7 +209,9 @@ def _read_csv_text(
     def odd(row: pa.csv.InvalidRow) -> str:
         field_counts = f"{row.actual_columns} fields instead of {row.expected_columns}"
         text = row.text.encode()
-        bad.note_at(_record_location(bad.where, "line", line + numbers(row.number - 1) + 1, text), field_counts, text)
+        bad.add_at_location(
+            _record_location(bad.where, "line", line + numbers(row.number - 1) + 1, text), field_counts, text
+        )
         return "skip"
 
     try:

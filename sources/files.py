@@ -25,7 +25,7 @@ from hoodoo.errors import (
 )
 from hoodoo.redact import printable
 from hoodoo.sources.file_blocks import RowBatches, TextBlocks
-from hoodoo.sources.file_rows import FileRows, bad_file, damaged, shown
+from hoodoo.sources.file_rows import FileRows, bad_row_of_file, damaged, shown
 from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
@@ -162,8 +162,10 @@ class Files(Source):
             size += file.size
         if not chosen:
             return None
-        before = read_files.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms).with_files(unchanged)
-        after = replace(before.with_files(chosen), partial=None)
+        before = read_files.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms).mark_as_read(
+            unchanged
+        )
+        after = replace(before.mark_as_read(chosen), partial=None)
         left_ms = min((file_.time_ms for file_ in new[len(chosen) :]), default=now_ms)
         return Planned(_BatchPlan(before, tuple(chosen), limits, now_ms, left_ms), after.text())
 
@@ -241,7 +243,7 @@ class Files(Source):
                     problem = unreadable(file.name, problem)
                 if self.on_bad_file == "fail" or type(problem) not in (DataError, ColumnError):
                     raise problem from None
-                yield Part(pa.table({}), bad_file(file.name, file.stamp, problem), bytes=file.size)
+                yield Part(pa.table({}), bad_row_of_file(file.name, file.stamp, problem), bytes=file.size)
                 rows, digest = before + 1, ""
             else:
                 yield Part(pa.table({}), bytes=file.size)
@@ -265,7 +267,7 @@ class Files(Source):
         if file is None or self.on_bad_file == "fail":
             return None
         self._refused.add(file.name)
-        return bad_file(file.name, file.stamp, problem)
+        return bad_row_of_file(file.name, file.stamp, problem)
 
     def _open_reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _FileReader:
         # If an earlier batch read only a part of the file, reading continues there.
@@ -382,7 +384,7 @@ class Files(Source):
             if time is not None
             else max(0, max((listed_file.time_ms for listed_file in old_files), default=0) - self.grace_ms)
         )
-        taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).with_files(old_files)
+        taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).mark_as_read(old_files)
         return taken.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
@@ -499,7 +501,7 @@ class _FileReader:
                 part = decoder.json(block, line)
             else:
                 header = self._blocks.header
-                part = decoder.csv(header, block, line - self._blocks.lines_in(header))
+                part = decoder.csv(header, block, line - self._blocks.count_line_ends(header))
             self.size = max(len(block), part.rows.nbytes)
             return part
 

@@ -78,7 +78,7 @@ class Folder(Protocol):
         ...
 
     def require_same(self, file: Listed) -> None:
-        """Raise SourceChanged if the file was deleted or rewritten since it was listed."""
+        """Raise SourceChanged if a file was deleted or rewritten since its listing."""
         ...
 
     def digest(self, file: Listed) -> str:

@@ -27,8 +27,6 @@ _EVENT_FIELDS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema
 
 
 class JsonDecoder(WantedRows):
-    """Decoder of JSON messages into rows of a table."""
-
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
         """Create a decoder for JSON messages or lines.
 
@@ -42,7 +40,7 @@ class JsonDecoder(WantedRows):
         self._events = events
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for an error if a message looks like a Debezium change event, or else ''."""
+        """Return a hint for a message that looks like a Debezium event."""
         if not self._events:
             return ""
         try:

@@ -26,8 +26,14 @@ from hoodoo.sources.debezium import EVENT, LOOKUP, UNAVAILABLE, DebeziumDecoder
 from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, ReadMessages
-from hoodoo.sources.kafka_position import TopicPosition, is_position, offsets_named, offsets_there, shares
-from hoodoo.sources.kafka_rows import added_columns, of_senders, rows_of_messages
+from hoodoo.sources.kafka_position import (
+    TopicPosition,
+    is_stored_position,
+    parse_user_offsets,
+    resolve_existing_offsets,
+    shares,
+)
+from hoodoo.sources.kafka_rows import columns_from_messages, kafka_columns_of_message, rows_of_messages
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
 from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
@@ -276,7 +282,7 @@ class Kafka(Source):
                 numbered.append((number, value))
             elif self.tombstones == "quarantine":
                 bad.note(number, "the message has no value", message.key() or b"", "tombstone")
-        decoded_columns = of_senders(columns)
+        decoded_columns = columns_from_messages(columns)
         decoder: JsonDecoder | AvroDecoder = JsonDecoder(decoded_columns, unknown, _EVENT_FORMAT_OPTION)
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", decoded_columns, unknown, self._schemas)
@@ -300,7 +306,7 @@ class Kafka(Source):
             else DebeziumAvroDecoder(*decoder_args, self._schemas)
         )
         decoder.units = self.units
-        decoder.unavailable, decoder.added = self.unavailable, lambda number: added_columns(messages[number])
+        decoder.unavailable, decoder.added = self.unavailable, lambda number: kafka_columns_of_message(messages[number])
         keys = [messages[number].key() for number in numbers]
         decoded = decoder.rows(numbers, keys, [cast("bytes", values[number]) for number in numbers], bad)
         rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
@@ -372,16 +378,16 @@ class Kafka(Source):
             SourceLost: The position belongs to another topic.
             SourceUnavailable: The broker does not respond.
         """
-        if is_position(start):
+        if is_stored_position(start):
             return super().position_at(start)
         moment = time_ms(start)
         is_named = start not in (EARLIEST, LATEST) and moment is None
-        named = offsets_named(start, self.topic) if is_named else {}
+        named = parse_user_offsets(start, self.topic) if is_named else {}
         bounds = self._client.bounds()
         if is_named:
-            offsets = offsets_there(named, bounds, self.topic)
+            offsets = resolve_existing_offsets(named, bounds, self.topic)
         elif moment is not None:
-            found = self._client.offsets_at(moment, bounds)
+            found = self._client.offsets_at_time(moment, bounds)
             offsets = {one: at if at >= 0 else bounds[one][1] for one, at in found.items()}
         else:
             offsets = {one: low if start == EARLIEST else high for one, (low, high) in bounds.items()}

@@ -249,8 +249,8 @@ class KafkaClient:
             self._has_no_topic_id = True
             return ""
 
-    def offsets_at(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
-        """Request the offset of the first message at or after a given time, for each partition.
+    def offsets_at_time(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
+        """Request the first offset at or after a time, for each partition.
 
         Args:
             moment: The time, in ms since 1970.

@@ -89,11 +89,9 @@ class TopicPosition:
         return cls(topic, topic_id, offsets)
 
     def text(self) -> str:
-        """Return the position as a JSON string."""
         return json.dumps({"source": _KIND, "id": self.id, "offsets": self._offsets_text()}, separators=(",", ":"))
 
     def to_spark(self) -> str:
-        """Return the offsets as JSON for the option `startingOffsets` of Spark's Kafka source."""
         offsets = {str(partition): self.offsets[partition] for partition in sorted(self.offsets)}
         return json.dumps({self.topic: offsets}, separators=(",", ":"))
 
@@ -108,8 +106,8 @@ class TopicPosition:
         return ",".join([self.topic, *(f"{one}:{self.offsets[one]}" for one in sorted(self.offsets))])
 
 
-def is_position(text: str) -> bool:
-    """Return whether a string is a stored position of a source, and not a list of offsets."""
+def is_stored_position(text: str) -> bool:
+    """Return whether a string is a stored position of a source."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -117,7 +115,7 @@ def is_position(text: str) -> bool:
     return isinstance(content, dict) and isinstance(content.get("source"), str)
 
 
-def offsets_named(text: str, topic: str) -> dict[int, int]:
+def parse_user_offsets(text: str, topic: str) -> dict[int, int]:
     """Parse offsets that a user wrote in the format of Hudi's streamer or Spark.
 
     Args:
@@ -141,11 +139,13 @@ def offsets_named(text: str, topic: str) -> dict[int, int]:
     return named
 
 
-def offsets_there(named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
+def resolve_existing_offsets(
+    named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str
+) -> dict[int, int]:
     """Check that offsets exist in the topic, and resolve -2 (beginning) and -1 (end).
 
     Args:
-        named: The result of `offsets_named`.
+        named: The result of `parse_user_offsets`.
         bounds: The first offset of each existing partition, and the offset after its last message.
         topic: The name of the topic, for errors.
 

@@ -17,7 +17,7 @@ PARTITION, OFFSET, TIMESTAMP, KEY = "_kafka_partition", "_kafka_offset", "_kafka
 _BROKER_COLUMNS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
-def of_senders(columns: pa.Schema) -> pa.Schema:
+def columns_from_messages(columns: pa.Schema) -> pa.Schema:
     """Return the table columns that are decoded from the content of messages.
 
     Args:
@@ -29,8 +29,8 @@ def of_senders(columns: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in columns if field.name not in _BROKER_COLUMNS], columns.metadata)
 
 
-def added_columns(message: Message) -> pa.Table:
-    """Return partition, offset, timestamp and key of a Kafka message as a table of one row."""
+def kafka_columns_of_message(message: Message) -> pa.Table:
+    """Return the partition, offset, timestamp and key of a Kafka message."""
     return _append_broker_columns(pa.table({"": pa.nulls(1)}), [message], _BROKER_COLUMNS).drop_columns([""])
 
 
@@ -93,4 +93,12 @@ def _key_text(key: Any) -> str | None:
     return None if key is None else bytes(key).decode(errors="backslashreplace")
 
 
-__all__ = ["KEY", "OFFSET", "PARTITION", "TIMESTAMP", "added_columns", "of_senders", "rows_of_messages"]
+__all__ = [
+    "KEY",
+    "OFFSET",
+    "PARTITION",
+    "TIMESTAMP",
+    "kafka_columns_of_message",
+    "columns_from_messages",
+    "rows_of_messages",
+]

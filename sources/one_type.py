@@ -46,7 +46,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
         advice = "Leave it out, or add it to the table with the right type."
         for column in dict.fromkeys(column for part in parts for column in part.column_names):
             try:
-                type_of(column, parts, promoted, place)
+                type_of(column, parts, common_arrow_type, place)
             except ColumnError as mismatch:
                 raise ColumnError(
                     f"Column {column!r} of {printable(name)} is not in the table, and its values have several "
@@ -113,13 +113,12 @@ def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> C
 
 
 def seen(problem: ColumnError) -> str:
-    """Describe the types in an error, such as 'bigint (at line 2) and string (at line 7)'."""
+    """Describe the types in an error and where they occur."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
 
 
-def promoted(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the common type that Arrow uses for two types when it concatenates tables."""
+def common_arrow_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return pa.unify_schemas([pa.schema([("", one)]), pa.schema([("", other)])], promote_options="permissive")[0].type
 
 
@@ -139,4 +138,4 @@ def _type_text(kind: pa.DataType) -> str:
         return str(kind)
 
 
-__all__ = ["UNFIT_TYPES", "Place", "promoted", "seen", "several_types", "together", "type_of"]
+__all__ = ["UNFIT_TYPES", "Place", "common_arrow_type", "seen", "several_types", "together", "type_of"]

@@ -18,7 +18,7 @@ from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.debezium import NOT_SENT
-from hoodoo.sources.one_type import Place, promoted, seen, type_of
+from hoodoo.sources.one_type import Place, common_arrow_type, seen, type_of
 from hoodoo.sources.source import Limits, Planned, Source
 
 _BYTES_MAX = 16 << 20
@@ -185,7 +185,7 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         unit = max(left.unit, right.unit, key=_UNITS.index)
         if left.tz and right.tz or _ARROW_TEXT_TIME in (left, right):
             return pa.timestamp(unit, "UTC" if left.tz or right.tz else None)
-        return promoted(left, right)
+        return common_arrow_type(left, right)
     if pa.types.is_struct(left) and pa.types.is_struct(right):
         kinds = {field.name: field.type for field in left}
         for field in right:
@@ -193,7 +193,7 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.struct(list(kinds.items()))
     if pa.types.is_list(left) and pa.types.is_list(right):
         return pa.list_(_common_type(left.value_type, right.value_type))
-    return promoted(left, right)
+    return common_arrow_type(left, right)
 
 
 def _to_stored_types(schema: pa.Schema) -> pa.Schema:

@@ -33,7 +33,7 @@ _KINDS: tuple[tuple[str, type, Callable[[Any], str], Callable[[str], Any]], ...]
 
 @dataclass(frozen=True)
 class SqlPosition:
-    """Position that a job has reached in a database table: the last row that was read.
+    """Position of a job in a database table: the last row read.
 
     Attributes:
         table: The name of the table.

@@ -144,18 +144,18 @@ class TakenFiles:
         return str(self.hudi_ms - 1) if self.hudi_ms else ""
 
     def is_taken(self, file: Listed) -> bool:
-        """Return whether a file with this path was read, even if it was rewritten since."""
+        """Return whether a file with this path was read before."""
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
-        """Return the listed files that were never read, or were rewritten since then, oldest first."""
+        """Return the files that are new or rewritten, oldest first."""
         return sorted(
             file
             for file in listed
             if (entry.stamp != file.stamp if (entry := self.seen.get(file.name)) else not self.is_taken(file))
         )
 
-    def with_files(self, files: Collection[Listed]) -> TakenFiles:
+    def mark_as_read(self, files: Collection[Listed]) -> TakenFiles:
         """Return a copy of the list that marks the given files as read.
 
         Files that were already marked keep their digest.

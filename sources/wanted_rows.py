@@ -88,7 +88,7 @@ class WantedRows:
         return masks
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for the error about a message without a key, or '' for no hint."""
+        """Return a hint for an error about a message without a key, or ''."""
         return ""
 
     def complete(

@@ -132,7 +132,7 @@ def listed(name: str, time_ms: int, stamp: str = "1", changed_ms: int = 0) -> Li
 
 
 def test_a_file_that_left_the_folder_is_forgotten_after_the_grace_and_not_before() -> None:
-    taken = TakenFiles("/in").with_files([listed("a", 1), listed("b", 1)])
+    taken = TakenFiles("/in").mark_as_read([listed("a", 1), listed("b", 1)])
     there = [listed("b", 1)]
     gone = taken.beside(there, [], 1_000, 500)
     assert gone.seen["a"].gone_ms == 1_000 and gone.new([listed("a", 1)]) == []
@@ -142,7 +142,7 @@ def test_a_file_that_left_the_folder_is_forgotten_after_the_grace_and_not_before
 
 
 def test_files_below_a_folder_that_cannot_be_read_count_as_there() -> None:
-    taken = TakenFiles("/in").with_files([listed("day/a", 1)])
+    taken = TakenFiles("/in").mark_as_read([listed("day/a", 1)])
     assert taken.beside([], ["day/"], 1_000, 0).beside([], ["day/"], 9_000, 0).seen == taken.seen
 
 

@@ -25,14 +25,14 @@ import pyarrow as pa
 
 import hoodoo
 from hoodoo.index.bloom import cells, entry
-from hoodoo.index.key_index import entry_name
+from hoodoo.index.key_index import base_entry_path
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.file_group import AddedFile, FileGroup
 from hoodoo.timeline.views.totals import Counted, Totals
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
-INDEX = entry_name("shared", "20260101000000000")
+INDEX = base_entry_path("shared", "20260101000000000")
 SIZE, ROWS = 100 << 20, 250_000
 STEPS = ("open", "a commit to ten partitions", "a scan of one partition", "a scan of all", "count of all")
 
@@ -76,7 +76,7 @@ def make(path: Path, groups: int, partitions: int) -> int:
     view = replace(table.handle.history.head(), partitions=made, _counted=counted)
     checkpoint.write(table.handle.store, view)
     hashes = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
-    table.handle.store.create(INDEX, entry.cells_entry(cells.make(hashes, hashes, bytes(16)), "a", "z"))
+    table.handle.store.create(INDEX, entry.encode_base_file_entry(cells.make(hashes, hashes, bytes(16)), "a", "z"))
     return sum(size for _, size in table.handle.store.list(".hoodie/.hoodoo/checkpoints/"))
 
 

@@ -19,7 +19,7 @@ from hoodoo.compactor.retyping import require_fit, retyped_columns
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import base_file_name, join
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.index.key_index import entry_name
+from hoodoo.index.key_index import base_entry_path
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.columns.alterations import Alteration, altered, by_table_names
 from hoodoo.timeline.columns.rewrites import Rewrites, misnamed, rewrite_needed, rewrites
@@ -134,7 +134,7 @@ class _AlterAttempt:
         store, instant = self._context.store, attempt.instant
         groups = self.needed.groups
         paths = [join(group.partition, base_file_name(group.file_id, instant)) for group in groups]
-        attempt.register([*paths, *(entry_name(group.file_id, instant) for group in groups)])
+        attempt.register([*paths, *(base_entry_path(group.file_id, instant) for group in groups)])
         for path, group in zip(paths, groups, strict=True):
             attempt.mark(path, "MERGE" if group.base else "CREATE")
         at_once = self._limits.at_once(self._context.engine.threads)

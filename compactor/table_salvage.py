@@ -23,7 +23,7 @@ from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import NO_CHANGES
-from hoodoo.index.key_index import entry_name
+from hoodoo.index.key_index import base_entry_path
 from hoodoo.merge.kernels import KeyedChanges, as_upserts, positions_among
 from hoodoo.readers.slices import damage, slices
 from hoodoo.readers.slices.damage import Damage
@@ -392,7 +392,7 @@ def _write_readable_rows(context: Context, attempt: Transaction, group: FileGrou
     if not len(rows):
         return None
     target = FileTarget(group.partition, file_id, attempt.instant)
-    attempt.register([target.base_path, entry_name(file_id, attempt.instant)])
+    attempt.register([target.base_path, base_entry_path(file_id, attempt.instant)])
     attempt.mark(target.base_path, "CREATE")
     return put_base(context.store, config, context.index, target, rows)
 

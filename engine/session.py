@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def require_session(spark: Any) -> None:
-    """Raise EngineError unless `spark` is a classic or Connect Spark session."""
+def require_spark_session(spark: Any) -> None:
     kind = type(spark)
     if not any(each.__module__.startswith("pyspark.") and each.__name__ == "SparkSession" for each in kind.__mro__):
         raise EngineError(
@@ -20,6 +19,5 @@ def require_session(spark: Any) -> None:
         )
 
 
-def is_frame(data: object) -> TypeGuard[DataFrame]:
-    """Return whether an object is a classic or Connect Spark DataFrame."""
+def is_spark_dataframe(data: object) -> TypeGuard[DataFrame]:
     return type(data).__module__.startswith("pyspark.sql")

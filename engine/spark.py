@@ -66,14 +66,13 @@ def _create_archive() -> str:
                         zipfile.ZIP_DEFLATED,
                     )
     folder = tempfile.mkdtemp(prefix="hoodoo-code-")
-    remove_at_end(folder)
+    remove_folder_at_exit(folder)
     target = Path(folder, f"hoodoo-code-{hashlib.sha256(data.getvalue()).hexdigest()[:16]}.zip")
     target.write_bytes(data.getvalue())
     return str(target)
 
 
-def remove_at_end(folder: str) -> None:
-    """Register a folder for removal when this process exits."""
+def remove_folder_at_exit(folder: str) -> None:
     owner = os.getpid()
 
     def remove() -> None:
@@ -189,15 +188,15 @@ def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tu
         sys.path.append(code_path)
         importlib.invalidate_caches()
         if archive:
-            importlib.import_module("hoodoo.engine.spark").remove_at_end(folder)
+            importlib.import_module("hoodoo.engine.spark").remove_folder_at_exit(folder)
     return getattr(importlib.import_module(module), name)(*arguments)
 
 
 _build.__module__ = "__main__"  # Spark's pickler pickles functions of this module by value
 
 
-def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """Return a value for `__reduce__` that lets Spark unpickle an object without hoodoo's code.
+def reduce_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
+    """Return a `__reduce__` value that Spark can unpickle without hoodoo's code.
 
     Examples are the planner of a stream and the runner of `foreachBatch`. `arguments` must be plain values, because
     they are unpickled before hoodoo is imported. `whole=True` includes the code itself, for use on another machine.
@@ -207,7 +206,7 @@ def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole:
 
 
 def outcome(work: Callable[[], Any]) -> bytes:
-    """Call `work`, and serialize its result or its permanent error.
+    """Call a function, and serialize its result or its permanent error.
 
     Spark retries all other errors.
     """
@@ -220,7 +219,7 @@ def outcome(work: Callable[[], Any]) -> bytes:
 
 
 def result(data: bytes) -> Any:
-    """Return the result that `outcome` serialized, or raise the error."""
+    """Return a serialized result, or raise the serialized error."""
     succeeded, value = loads(data)
     if not succeeded:
         raise value
@@ -285,7 +284,6 @@ def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None
 
 
 def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """Yield the index and the bytes of each serialized task of a Spark task."""
     for batch in batches:
         for number, part in zip(*batch.columns, strict=True):
             yield number.as_py(), part.as_py()

@@ -65,10 +65,10 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
     return _SIMPLE[text]
 
 
-def holds_time(kind: pa.DataType) -> bool:
+def contains_time_of_day(kind: pa.DataType) -> bool:
     """Return whether a type contains a time of day, which Spark cannot read."""
     if pa.types.is_nested(kind):
-        return any(holds_time(kind.field(n).type) for n in range(kind.num_fields))
+        return any(contains_time_of_day(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_time(kind))
 
 
@@ -78,7 +78,7 @@ def require_readable(schema: pa.Schema) -> None:
     Spark's Parquet scan and Arrow conversion do not support TIME.
     """
     for field in schema:
-        if holds_time(field.type):
+        if contains_time_of_day(field.type):
             raise SchemaError(
                 f"Column {field.name!r} contains times of day ({field.type}), which Spark cannot read. Select the "
                 "other columns only, or read the column with to_arrow().",
@@ -86,19 +86,17 @@ def require_readable(schema: pa.Schema) -> None:
             )
 
 
-def spark_ddl(schema: pa.Schema) -> str:
-    """Convert the Arrow schema of a table to a Spark DDL string."""
-    return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
+def schema_to_ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"`{field.name}` {type_to_spark_ddl(field.type)}" for field in schema)
 
 
-def spark_type(kind: pa.DataType) -> str:
-    """Convert an Arrow type to a type name in Spark DDL."""
+def type_to_spark_ddl(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
+        return f"array<{type_to_spark_ddl(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<string,{spark_type(kind.item_type)}>"
+        return f"map<string,{type_to_spark_ddl(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'`{field.name}`: {spark_type(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'`{field.name}`: {type_to_spark_ddl(field.type)}' for field in kind)}>"
     return _NAMES[kind]

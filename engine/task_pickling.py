@@ -40,7 +40,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 
 class PickledTasks:
-    """Deserializer for the tasks of a job, which loads shared objects only once."""
+    """Deserializer of tasks, which loads shared objects only once."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common
@@ -53,7 +53,6 @@ class PickledTasks:
         return self._loaded
 
     def run(self, part: bytes) -> Any:
-        """Run the task on a serialized item, and return its result."""
         return self._shared_parts[0](self.item(part))
 
     def item(self, part: bytes) -> Any:

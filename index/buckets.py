@@ -19,7 +19,7 @@ _SHARE = 0.01  # minimum share of bucket ids among file groups; a smaller share 
 _BUCKET_METADATA = ".hoodie/.bucket_index/"  # metadata of consistent hashing, whose file ids do not match the pattern
 
 
-def require_no_buckets(store: Store, file_ids: Iterable[str]) -> None:
+def require_no_bucket_index(store: Store, file_ids: Iterable[str]) -> None:
     """Raise UnsupportedTable if Apache Hudi writes the table with a bucket index.
 
     A bucket index is detected from the ids of file groups, or from Hudi's metadata. The error contains the `file_id` of

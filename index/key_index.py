@@ -42,15 +42,14 @@ class Keys:
         return len(self.rows)
 
     @staticmethod
-    def lookups_of_rows(
+    def one_lookup_per_key(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
     ) -> Keys:
-        """Create one lookup per record key."""
         return Keys(texts, hashes, partitions, codes, np.arange(len(texts)))
 
     @staticmethod
-    def in_every_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
-        """Create index lookups of each record key in each partition."""
+    def one_lookup_per_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
+        """Create a lookup of each record key in each partition."""
         codes = np.repeat(np.arange(len(partitions), dtype=np.int32), len(texts))
         return Keys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
 
@@ -81,12 +80,10 @@ class Located:
 
     @staticmethod
     def nowhere(count: int) -> Located:
-        """Return a lookup result that contains only new keys."""
         no_key = np.zeros(count, bool)
         return Located([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
 
     def take(self, positions: np.ndarray) -> Located:
-        """Select the lookup results at some indices."""
         return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
@@ -105,7 +102,6 @@ class KeysOfRows:
         self._hashes, self._checks = [NO_KEYS], [NO_KEYS]
 
     def add(self, texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray | None = None) -> None:
-        """Add the record keys of the next rows."""
         self._hashes.append(hash64(texts) if hashes is None else hashes)
         self._checks.append(check64(texts, self.secret))
 
@@ -117,18 +113,18 @@ class KeysOfRows:
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Append the record keys of another collector, whose rows come next in the file."""
+        """Append the record keys of another collector, which come next in the file."""
         self._hashes += others._hashes
         self._checks += others._checks
 
     @property
     def hashes(self) -> np.ndarray:
-        """The hashes of all added keys in row order, uint64[n]."""
+        """Hashes of all added keys in row order."""
         return np.concatenate(self._hashes)
 
     @property
     def checks(self) -> np.ndarray:
-        """The checks of all added keys in row order, uint64[n]."""
+        """Checks of all added keys in row order."""
         return np.concatenate(self._checks)
 
 
@@ -206,11 +202,9 @@ class KeyIndex(Protocol):
             version: The number of the log among the logs that `instant` writes to the file group.
         """
 
-    def require_sound(self, entry: str) -> None:
-        """Read and verify an index entry."""
+    def require_sound(self, entry: str) -> None: ...
 
-    def key_hashes(self, entry: str) -> np.ndarray:
-        """Return the hashes of all record keys in an index entry, ascending."""
+    def key_hashes(self, entry: str) -> np.ndarray: ...
 
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
         """Return the row position of each key in a base file, or -1 if no row has the key.
@@ -218,17 +212,15 @@ class KeyIndex(Protocol):
         The result is exact. It is None if the index entry of the file lacks row positions.
         """
 
-    def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
-        """Return a mask of the hashes that an index entry contains."""
+    def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray: ...
 
-    def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray:
-        """Return a mask of the key hashes that log files of a file group delete."""
+    def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray: ...
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether an index entry contains one of some record keys as text."""
+        """Return whether an index entry contains a record key as text."""
 
 
-def entry_name(file_id: str, instant: str) -> str:
+def base_entry_path(file_id: str, instant: str) -> str:
     """Return the path of the index entry of a base file.
 
     Every kind of index uses these paths, because orphan removal reads the instant in the file name.
@@ -236,6 +228,5 @@ def entry_name(file_id: str, instant: str) -> str:
     return f"{INDEX}{file_id}_{instant}"
 
 
-def deleted_entry_name(file_id: str, instant: str, version: int = 1) -> str:
-    """Return the path of the index entry for the record keys that a log file deletes."""
-    return f"{entry_name(file_id, instant)}{'' if version == 1 else f'.{version}'}.deleted"
+def deletes_entry_path(file_id: str, instant: str, version: int = 1) -> str:
+    return f"{base_entry_path(file_id, instant)}{'' if version == 1 else f'.{version}'}.deleted"

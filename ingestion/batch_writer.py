@@ -17,8 +17,8 @@ from hoodoo.ingestion.pace import Stopwatch
 from hoodoo.ingestion.reading import Read, Reading
 from hoodoo.ingestion.replaying import resolve_deleted
 from hoodoo.ingestion.report import BatchReport
-from hoodoo.ingestion.stored_partitions import locatable, located
-from hoodoo.ingestion.unsent_values import completed, lacks_values
+from hoodoo.ingestion.stored_partitions import add_missing_partitions, located
+from hoodoo.ingestion.unsent_values import completed, has_unsent_placeholder
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
 from hoodoo.table.results import WriteResult
@@ -26,13 +26,13 @@ from hoodoo.writers.batches.write_options import BadRowLimits
 
 
 class BatchWriter:
-    """Writer that commits each batch of a job together with the source position after it."""
+    """Writer that commits each batch of a job with its source position."""
 
     def __init__(self, reading: Reading, limits: BadRowLimits) -> None:
         self.reading, self.limits, self.table = reading, limits, reading.table
 
     def quarantine(self, transaction: ApplicationVersion) -> JobQuarantine:
-        """Create the quarantine writer for the bad rows of a batch that `transaction` will commit."""
+        """Create the quarantine writer for the bad rows of a batch."""
         return JobQuarantine(self.reading, self.limits, transaction)
 
     def commit(
@@ -66,11 +66,11 @@ class BatchWriter:
         watch.ended("transform")
         if found.unplaced:
             config = table.handle.newest_config()
-            rows, more_bad = quarantine.fitting(locatable(config.name_mapping.rows(rows), config), left)
+            rows, more_bad = quarantine.fitting(add_missing_partitions(config.name_mapping.rows(rows), config), left)
             bad += more_bad
             rows = located(completed(rows, table, config, mode), table, config)
-        if lacks_values(rows, mode):
-            rows, more_bad = quarantine.completable(rows, mode, left)
+        if has_unsent_placeholder(rows, mode):
+            rows, more_bad = quarantine.quarantine_incomplete_rows(rows, mode, left)
             bad += more_bad
         else:
             mode = REPLACES

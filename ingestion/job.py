@@ -20,12 +20,12 @@ from hoodoo.compactor.service_log import say
 from hoodoo.errors import DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.checking import check
-from hoodoo.ingestion.metrics_endpoint import metrics_of
+from hoodoo.ingestion.metrics_endpoint import serve_job_metrics
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.positions import stored, whole
 from hoodoo.ingestion.prefetch import Prefetch, PrefetchedBatch
 from hoodoo.ingestion.reading import Read, Reading
-from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport, with_batch
+from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport, add_batch_to_report
 from hoodoo.ingestion.restarts import continue_from, reset
 from hoodoo.ingestion.scheduler import EachBatch, ScheduledJob, log, run
 from hoodoo.ingestion.stopping import stop_on_signals
@@ -125,7 +125,7 @@ class Job:
                 f"Option each_batch is invalid: expected a function of a BatchReport, got {printable(each_batch)}.",
                 option="each_batch",
             )
-        with stop_on_signals(self._stopped), metrics_of([self], metrics_port, metrics_address):
+        with stop_on_signals(self._stopped), serve_job_metrics([self], metrics_port, metrics_address):
             run([ScheduledJob(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
         return self.reported()
 
@@ -267,7 +267,7 @@ class Job:
             return None
         read, position = prefetched.found, prefetched.planned.position
         if isinstance(read, TooManyBadRows):
-            self._writer.quarantine(state.next(position)).first_messages(read)
+            self._writer.quarantine(state.next(position)).quarantine_first_messages(read)
             raise read
         position = read.position or position
         transaction = state.next(stored(self.table.handle.store, position), streamer_checkpoint(self.source, position))
@@ -306,7 +306,7 @@ class Job:
 
     def _batch_limits(self, schema: pa.Schema) -> Limits:
         # The rows of a batch must fit into memory with all columns of the table.
-        limits = self.pace.limited(self._limits)
+        limits = self.pace.limit_rows_by_rate(self._limits)
         size = max(1, limits.bytes // _IN_MEMORY)
         width = sum(pa.nulls(64, field.type).nbytes for field in schema) // 64
         return replace(limits, bytes=size, rows=min(limits.rows, max(1, size // max(1, width))))
@@ -323,7 +323,7 @@ class Job:
         # Columns that are left out for the first time are logged.
         for name in sorted({*batch.unknown} - {*self.report.unknown}):
             say(self._level, "column left out", to=log, job=self.name, column=name)
-        self.report = with_batch(self.report, batch)
+        self.report = add_batch_to_report(self.report, batch)
 
 
 __all__ = ["Job"]

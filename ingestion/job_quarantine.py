@@ -14,8 +14,8 @@ import pyarrow as pa
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TooManyBadRows
 from hoodoo.ingestion.change_rows import ChangeContext, as_changes
-from hoodoo.ingestion.reading import Read, Reading, named_by_file
-from hoodoo.ingestion.unresolvable_rows import unresolvable
+from hoodoo.ingestion.reading import Read, Reading, add_path_to_hashes
+from hoodoo.ingestion.unresolvable_rows import find_unresolvable_rows
 from hoodoo.merge.modes import MergeMode
 from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows, quarantine_messages
 from hoodoo.writers.batches.bad_rows import KEPT, without
@@ -39,8 +39,8 @@ class JobQuarantine:
     transaction: ApplicationVersion
     changes: ChangeContext | None = None
 
-    def first_messages(self, problem: TooManyBadRows) -> None:
-        """Quarantine the first hundred bad messages of a batch with too many bad messages."""
+    def quarantine_first_messages(self, problem: TooManyBadRows) -> None:
+        """Quarantine the first hundred messages of a batch with too many bad messages."""
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
@@ -62,7 +62,9 @@ class JobQuarantine:
             first = _first_of(messages) if len(messages) else f": {misfits.found['detail'][0]}"
             raise self._too_many(found.bad, first, len(found.rows))
 
-    def completable(self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits) -> tuple[pa.Table, Counter[str]]:
+    def quarantine_incomplete_rows(
+        self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits
+    ) -> tuple[pa.Table, Counter[str]]:
         """Quarantine rows that lack a column value which neither the batch nor the table contains.
 
         Args:
@@ -80,7 +82,7 @@ class JobQuarantine:
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
         rows, bad = self.fitting(rows, limits)
-        positions, _, unresolved = unresolvable(rows, table, config, mode, self.changes)
+        positions, _, unresolved = find_unresolvable_rows(rows, table, config, mode, self.changes)
         if len(positions):
             too_many = has_too_many_bad_rows(limits, bad.total() + len(unresolved), count)
             if len(unresolved):
@@ -116,7 +118,7 @@ class JobQuarantine:
         rows = handle.newest_config().name_mapping.rows(rows)
         if self.reading.missing == "keep":
             return rows, Counter()
-        misfits = named_by_file(self.reading.misfits(rows, limits.rows), origins)
+        misfits = add_path_to_hashes(self.reading.misfits(rows, limits.rows), origins)
         if self.changes is not None:
             misfits = as_changes(misfits, rows, self.changes)
         reasons = quarantine_bad_rows(handle, misfits, WriteOptions(limits=limits, transaction=self.transaction))

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from hoodoo.ingestion.report import IngestReport
-from hoodoo.ingestion.scheduler import Running
+from hoodoo.ingestion.scheduler import SchedulableJob
 
 _LABELS = ["application", "table"]
 _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {
@@ -33,9 +33,7 @@ _COUNTERS: dict[str, tuple[str, Callable[[IngestReport], float]]] = {
 
 
 class JobCollector(Collector):
-    """Prometheus collector for the metrics of several ingestion jobs."""
-
-    def __init__(self, jobs: Sequence[Running]) -> None:
+    def __init__(self, jobs: Sequence[SchedulableJob]) -> None:
         self._jobs = jobs
 
     def collect(self) -> Iterable[Metric]:

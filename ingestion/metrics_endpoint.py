@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from hoodoo.arguments import LOOPBACK
 from hoodoo.compactor.service_log import say
-from hoodoo.ingestion.scheduler import Running, log
+from hoodoo.ingestion.scheduler import SchedulableJob, log
 
 
 @contextmanager
-def metrics_of(jobs: Sequence[Running], number: int | None, address: str = LOOPBACK) -> Iterator[str]:
+def serve_job_metrics(jobs: Sequence[SchedulableJob], number: int | None, address: str = LOOPBACK) -> Iterator[str]:
     """Serve the metrics of ingestion jobs over HTTP while the context is open.
 
     Args:
@@ -40,4 +40,4 @@ def metrics_of(jobs: Sequence[Running], number: int | None, address: str = LOOPB
         endpoint.close()
 
 
-__all__ = ["metrics_of"]
+__all__ = ["serve_job_metrics"]

@@ -17,7 +17,7 @@ from hoodoo.timeline.columns.batch_columns import by_batch
 from hoodoo.timeline.properties.config import TableConfig
 
 
-def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
+def drop_unstorable_columns(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
     """Drop the columns of a batch that cannot be added to its table.
 
     Args:
@@ -56,4 +56,4 @@ def addable(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, .
     return rows, tuple(left_out), config
 
 
-__all__ = ["addable"]
+__all__ = ["drop_unstorable_columns"]

@@ -9,7 +9,7 @@ from hoodoo.errors import OptionError
 from hoodoo.ingestion.job import Job
 from hoodoo.ingestion.pace import Pace
 from hoodoo.ingestion.reading import Reading, RowTransform
-from hoodoo.ingestion.same_table import require_not_renamed, require_other
+from hoodoo.ingestion.same_table import require_not_renamed, require_source_is_not_target
 from hoodoo.ingestion.validated_source import ValidatedSource
 from hoodoo.redact import printable
 from hoodoo.sizes import size_from
@@ -86,7 +86,7 @@ def ingest(
             option="max_rows_per_second",
         )
     _require_valid_arguments(source, table, operation, transform, new_columns, missing)
-    require_other(source, table)
+    require_source_is_not_target(source, table)
     reading = Reading(ValidatedSource(source), table, operation, transform, new_columns, missing, bad_limits.rows)
     if name is None:
         require_not_renamed(source, table)

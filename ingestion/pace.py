@@ -26,8 +26,8 @@ class Pace:
     min_seconds: float = 0.0
     rows_per_second: float | None = None
 
-    def limited(self, limits: Limits) -> Limits:
-        """Lower the row limit of a batch to the rows that the rate allows in 10 seconds.
+    def limit_rows_by_rate(self, limits: Limits) -> Limits:
+        """Limit a batch to the rows that the rate allows in 10 seconds.
 
         Args:
             limits: Limits of a batch.
@@ -55,7 +55,7 @@ class Pace:
 
 
 class Stopwatch:
-    """Stopwatch that sums the seconds that a batch spends in phases such as 'read' and 'write'."""
+    """Stopwatch for the phases of a batch, such as 'read' and 'write'."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
         """Start to measure the first phase of a batch.
@@ -67,12 +67,11 @@ class Stopwatch:
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """End the current phase, and add its duration to the seconds of `phase`."""
+        """End the current phase, and add its duration to a phase's total."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
 
     def waited(self, seconds: float) -> None:
-        """Move seconds from the phase 'write' to the phase 'wait' for compaction."""
         self.seconds["wait"] = seconds
         self.seconds["write"] = max(0.0, self.seconds.get("write", 0.0) - seconds)

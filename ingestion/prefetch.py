@@ -88,12 +88,12 @@ class Prefetch:
         return taken if taken is not None and taken.columns.equals(columns(), check_metadata=True) else None
 
     def wait(self) -> None:
-        """Wait until the thread has finished reading the next batch, and keep the batch."""
+        """Wait until the next batch is read, and keep the batch."""
         if self._reading is not None:
             self._reading.exception()
 
     def drop(self) -> None:
-        """Discard the prefetched batch, after the thread has finished reading it."""
+        """Wait until the next batch is read, and discard the batch."""
         self.wait()
         self._reading = None
 

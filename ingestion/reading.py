@@ -14,9 +14,9 @@ import xxhash
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.change_rows import ChangeContext, as_changes
-from hoodoo.ingestion.new_columns import addable
+from hoodoo.ingestion.new_columns import drop_unstorable_columns
 from hoodoo.ingestion.transforming import called
-from hoodoo.ingestion.unsent_values import with_stored_values
+from hoodoo.ingestion.unsent_values import fill_from_stored_rows
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
@@ -65,12 +65,11 @@ class Read:
 
     @property
     def bad(self) -> int:
-        """Number of bad messages and bad rows in the batch."""
         return len(self.messages) + self.misfits.count
 
     @property
     def reasons(self) -> Counter[str]:
-        """Number of bad messages and bad rows in the batch by reason, such as 'cast'."""
+        """Number of bad messages and bad rows by reason, such as 'cast'."""
         return Counter(self.messages["reason"].to_pylist()) + self.misfits.reasons
 
 
@@ -106,7 +105,7 @@ class Reading:
             The columns of the table, with current and former names. The metadata contains the key, partition and
             ordering columns (`Placing`).
         """
-        return placing_of(config).noted_on(self._columns(config))
+        return placing_of_table(config).noted_on(self._columns(config))
 
     def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
         """Read a planned range of the source, and convert its rows to the types of the table.
@@ -163,7 +162,7 @@ class Reading:
                             rejected.add(part.origin)
                             messages.append(quarantined)
                             continue
-                        bad = named_by_file(bad, [(part.origin, len(part.rows))])
+                        bad = add_path_to_hashes(bad, [(part.origin, len(part.rows))])
                         if part.unavailable is not None:
                             bad = as_changes(bad, part.rows, ChangeContext(part.unavailable, part.unplaced))
                         unknown.update(left_out)
@@ -237,9 +236,9 @@ class Reading:
         written = rows if self.transform is None else called(self.transform, rows, self.source.name)
         if not isinstance(written, pa.Table):
             raise DataError(f"Result of transform is invalid: expected a pyarrow Table, got {printable(written)}.")
-        written = with_stored_values(rows, written, self.table, self.missing)
+        written = fill_from_stored_rows(rows, written, self.table, self.missing)
         if self.new_columns == "add":
-            written, left_out, _ = addable(written, self.table.handle.newest_config())
+            written, left_out, _ = drop_unstorable_columns(written, self.table.handle.newest_config())
             return written, left_out
         if self.transform is None:
             return written, ()
@@ -261,7 +260,7 @@ class Reading:
         """
         config = self.table.handle.newest_config()
         if self.new_columns == "add":
-            rows, _, config = addable(rows, config)
+            rows, _, config = drop_unstorable_columns(rows, config)
         known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
         filled_rows = filled(known, config, self.missing)
         return bad_rows(known, filled_rows, config, checks.of(config), max(most, KEPT), self.missing)
@@ -281,7 +280,7 @@ class Reading:
         # integers. Returns the rows, the bad rows, and the names of columns that were left out.
         left_out: tuple[str, ...] = ()
         if self.new_columns == "add":
-            rows, left_out, config = addable(rows, config)
+            rows, left_out, config = drop_unstorable_columns(rows, config)
             columns = self._columns(config)
         try:
             return _cast_columns(rows, columns), no_bad_rows(len(rows)), left_out
@@ -330,7 +329,7 @@ def _add_file_to_errors(origin: str) -> Iterator[None]:
         ) from None
 
 
-def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
+def add_path_to_hashes(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
     """Add the file path to the hash of each bad row, so that equal rows of two files count twice.
 
     Args:
@@ -353,9 +352,7 @@ def named_by_file(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
     return replace(bad, found=bad.found.set_column(index, bad.found.schema.field(index), pa.array(hashes, pa.string())))
 
 
-def placing_of(config: TableConfig) -> Placing:
-    """Return the key, partition and ordering columns of a table, with their former names."""
-
+def placing_of_table(config: TableConfig) -> Placing:
     def names(name: str) -> tuple[str, ...]:
         return (name, *config.name_mapping.original_names([name]))
 
@@ -378,4 +375,4 @@ def _cast_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return rows
 
 
-__all__ = ["Read", "Reading", "RowTransform", "named_by_file", "placing_of"]
+__all__ = ["Read", "Reading", "RowTransform", "add_path_to_hashes", "placing_of_table"]

@@ -22,10 +22,10 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import DataError, HoodooError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.ingestion.key_codes import key_codes
-from hoodoo.ingestion.reading import placing_of
-from hoodoo.ingestion.stored_partitions import locatable, located
-from hoodoo.ingestion.unresolvable_rows import unresolvable
-from hoodoo.ingestion.unsent_values import completed, deletes, lacks_values, with_stored_values
+from hoodoo.ingestion.reading import placing_of_table
+from hoodoo.ingestion.stored_partitions import add_missing_partitions, located
+from hoodoo.ingestion.unresolvable_rows import find_unresolvable_rows
+from hoodoo.ingestion.unsent_values import completed, deletes, fill_from_stored_rows, has_unsent_placeholder
 from hoodoo.merge.modes import MergeMode
 from hoodoo.readers.predicate import checks
 from hoodoo.sources.bad_messages import BadMessages
@@ -84,7 +84,7 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
         except DataError as problem:
             piece.reject_rows(dict.fromkeys(piece.waiting, problem.message))
         done = [index for index in piece.waiting if index not in piece.problems]
-        is_incomplete = lacks_values(piece.rows, mode)
+        is_incomplete = has_unsent_placeholder(piece.rows, mode)
         yield Changes(done, piece.rows, piece.unavailable if is_incomplete else None, list(piece.problems.values()))
 
 
@@ -243,12 +243,12 @@ def _replace_negative_lsns(rows: pa.Table) -> pa.Table:
 # ---- rows
 def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, mode: MergeMode) -> None:
     # Rows that the table would reject are left out. Raises DataError.
-    piece.rows = with_stored_values(piece.rows, piece.rows, table, NULL)
+    piece.rows = fill_from_stored_rows(piece.rows, piece.rows, table, NULL)
     piece.rows = config.name_mapping.rows(piece.rows)
     columns = [name for name in piece.rows.column_names if name in {*config.schema.names, IS_DELETED}]
     piece.rows = piece.rows.select(columns)
     if piece.unplaced:
-        piece.rows = locatable(piece.rows, config)
+        piece.rows = add_missing_partitions(piece.rows, config)
     filled_rows = filled(piece.rows, config, NULL)
     rejected = bad_rows(piece.rows, filled_rows, config, checks.of(config), len(piece.rows), NULL).found
     indexes = piece.of[rejected["row"].to_numpy()]
@@ -258,8 +258,8 @@ def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, m
     piece.rows = _cast_to_table_types(piece.rows, config)
     if piece.unplaced:
         piece.rows = completed(piece.rows, table, config, mode)
-    if lacks_values(piece.rows, mode):
-        positions, stale, messages = unresolvable(piece.rows, table, config, mode)
+    if has_unsent_placeholder(piece.rows, mode):
+        positions, stale, messages = find_unresolvable_rows(piece.rows, table, config, mode)
         unresolved = piece.of[positions[~stale]]
         problems = dict(zip(unresolved.tolist(), messages["detail"].to_pylist(), strict=True))
         keep = np.ones(len(piece.rows), bool)
@@ -280,7 +280,7 @@ def _cast_to_table_types(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 def _decoder_schema(config: TableConfig) -> pa.Schema:
     hints = config.name_mapping.hints(config.schema).append(pa.field(IS_DELETED, pa.bool_()))
-    return placing_of(config).noted_on(hints)
+    return placing_of_table(config).noted_on(hints)
 
 
 def _key_columns_schema(config: TableConfig) -> pa.Schema:

@@ -113,8 +113,7 @@ class CheckReport:
     lag_seconds: float
 
 
-def with_batch(report: IngestReport, batch: BatchReport) -> IngestReport:
-    """Add the counts of a committed batch to the report of its job."""
+def add_batch_to_report(report: IngestReport, batch: BatchReport) -> IngestReport:
     return replace(
         report,
         batches=report.batches + 1,

@@ -54,7 +54,7 @@ class RowVersions:
 
     @property
     def last(self) -> np.ndarray:
-        """bool[n], True for the newest version of a row."""
+        """Mask of the newest version of each row."""
         return np.append(self.first[1:], True)
 
     def holders(self, lacks: np.ndarray) -> np.ndarray:

@@ -11,8 +11,7 @@ from hoodoo.sources.table_changes import TableChanges
 from hoodoo.table import Table
 
 
-def require_other(source: object, table: Table) -> None:
-    """Raise OptionError if a job would read the changes of its own target table."""
+def require_source_is_not_target(source: object, table: Table) -> None:
     if isinstance(source, TableChanges) and _is_same(source.table, table):
         raise OptionError(
             f"{table.path} cannot ingest its own changes, because each batch would create changes for the next batch. "
@@ -49,4 +48,4 @@ def _is_same(one: Table, other: Table) -> bool:
     return False
 
 
-__all__ = ["require_not_renamed", "require_other"]
+__all__ = ["require_not_renamed", "require_source_is_not_target"]

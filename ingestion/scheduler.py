@@ -28,7 +28,7 @@ log = logging.getLogger("hoodoo.ingest")
 EachBatch = Callable[[BatchReport], None]
 
 
-class Running(Protocol):
+class SchedulableJob(Protocol):
     """Interface of an ingestion job that the scheduler runs."""
 
     name: str
@@ -58,7 +58,12 @@ class ScheduledJob:
     """
 
     def __init__(
-        self, job: Running, once: bool, poll_s: float, each_batch: EachBatch | None = None, measure_lag: bool = False
+        self,
+        job: SchedulableJob,
+        once: bool,
+        poll_s: float,
+        each_batch: EachBatch | None = None,
+        measure_lag: bool = False,
     ) -> None:
         """Schedule an ingestion job to start immediately.
 
@@ -75,7 +80,7 @@ class ScheduledJob:
         self._measured = float("-inf")
 
     def take(self) -> None:
-        """Read and commit one batch, and set the time when the next batch is read."""
+        """Read and commit one batch, and schedule the next batch."""
         began = time.monotonic()
         try:
             batch = self.job.take(not self._once)
@@ -133,7 +138,7 @@ class ScheduledJob:
 def run(
     jobs: Sequence[ScheduledJob],
     stopped: threading.Event,
-    each_failure: Callable[[Running, HoodooError], None] | None = None,
+    each_failure: Callable[[SchedulableJob, HoodooError], None] | None = None,
 ) -> None:
     """Run ingestion jobs, one batch each at a time, until all jobs have ended.
 
@@ -151,7 +156,9 @@ def run(
 
 
 def _run(
-    jobs: Sequence[ScheduledJob], stopped: threading.Event, each_failure: Callable[[Running, HoodooError], None] | None
+    jobs: Sequence[ScheduledJob],
+    stopped: threading.Event,
+    each_failure: Callable[[SchedulableJob, HoodooError], None] | None,
 ) -> None:
     while not stopped.is_set():
         unfinished = [one for one in jobs if not one.over]
@@ -171,4 +178,4 @@ def _run(
             each_failure(next_job.job, problem)
 
 
-__all__ = ["RACES_MAX", "EachBatch", "Running", "ScheduledJob", "log", "run"]
+__all__ = ["RACES_MAX", "EachBatch", "SchedulableJob", "ScheduledJob", "log", "run"]

@@ -50,8 +50,8 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def ended_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
-    """End this process if it still runs some seconds after the first SIGTERM or SIGINT.
+def end_process_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
+    """End this process some seconds after the first SIGTERM or SIGINT.
 
     Python runs a signal handler only if the main thread runs Python code, which a library that hangs never does.
     Another
@@ -114,4 +114,4 @@ def _ended(code: int) -> None:
     os._exit(code)
 
 
-__all__ = ["GAVE_UP", "ended_within", "stop_on_signals"]
+__all__ = ["GAVE_UP", "end_process_within", "stop_on_signals"]

@@ -18,7 +18,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 
-def locatable(rows: pa.Table, config: TableConfig) -> pa.Table:
+def add_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Add the missing partition columns and the missing delete flag to changes.
 
     Deletes may only have key columns, and a transform may remove an unused delete flag.
@@ -95,4 +95,4 @@ def _deletes_of_stored_rows(
     return pa.table(columns, schema=rows.schema)
 
 
-__all__ = ["locatable", "located"]
+__all__ = ["add_missing_partitions", "located"]

@@ -15,7 +15,7 @@ from hoodoo.errors import CallError, TableError
 from hoodoo.ingestion.change_rows import ChangeContext, change_bytes
 from hoodoo.ingestion.key_codes import key_codes
 from hoodoo.ingestion.row_versions import RowVersions
-from hoodoo.ingestion.unsent_values import deletes, unsent
+from hoodoo.ingestion.unsent_values import deletes, find_unsent_values
 from hoodoo.merge.modes import MergeMode
 from hoodoo.redact import printable
 from hoodoo.sources.source import REPLAYABLE
@@ -28,10 +28,10 @@ _COMMITS = 30
 # Number of recent commits that are searched for earlier versions of deleted rows.
 
 
-def unresolvable(
+def find_unresolvable_rows(
     rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Find the changes whose missing column values are in neither the batch nor the table.
+    """Find changes whose missing values are in neither the batch nor the table.
 
     Args:
         rows: The rows of a batch, in order. All rows match the table.
@@ -46,7 +46,7 @@ def unresolvable(
         remaining indexes.
     """
     deleted = deletes(rows)
-    masks = unsent(rows, deleted, mode)
+    masks = find_unsent_values(rows, deleted, mode)
     if not masks:
         return np.empty(0, np.int64), np.empty(0, bool), REPLAYABLE.empty_table()
     names = [*config.key, *(name for name in config.partition_by if name not in config.key)]
@@ -122,4 +122,4 @@ def _to_python(value: pa.Scalar) -> object:
         return str(value)
 
 
-__all__ = ["unresolvable"]
+__all__ = ["find_unresolvable_rows"]

@@ -23,8 +23,8 @@ from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of, require_fillable
 
 
-def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
-    """Return whether a row contains the placeholder for a value that the database did not send.
+def has_unsent_placeholder(rows: pa.Table, mode: MergeMode) -> bool:
+    """Return whether a row contains the placeholder for an unsent value.
 
     Args:
         rows: The rows of a batch.
@@ -37,14 +37,13 @@ def lacks_values(rows: pa.Table, mode: MergeMode) -> bool:
 
 
 def deletes(rows: pa.Table) -> np.ndarray:
-    """Return a mask (bool[n]) of the rows that are deletes."""
     if IS_DELETED not in rows.column_names:
         return np.zeros(len(rows), bool)
     return pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
 
 
-def unsent(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np.ndarray]:
-    """Find the column values that the database left out of change events, by their placeholder.
+def find_unsent_values(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np.ndarray]:
+    """Find the values that the database left out of change events.
 
     Args:
         rows: The rows of a batch.
@@ -71,11 +70,11 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
         The changes. A placeholder stays if all earlier versions since the last delete of the row lack the value.
     """
     deleted = deletes(rows)
-    masks = unsent(rows, deleted, mode)
+    masks = find_unsent_values(rows, deleted, mode)
     return _copy_stored_values(rows, masks, deleted, table, config) if masks else rows
 
 
-def with_stored_values(rows: pa.Table, transformed: pa.Table, table: Table, missing: str) -> pa.Table:
+def fill_from_stored_rows(rows: pa.Table, transformed: pa.Table, table: Table, missing: str) -> pa.Table:
     """Fill in column values that change events did not contain.
 
     Args:
@@ -185,4 +184,4 @@ def _copy_stored_values(
     return rows
 
 
-__all__ = ["completed", "deletes", "lacks_values", "unsent", "with_stored_values"]
+__all__ = ["completed", "deletes", "has_unsent_placeholder", "find_unsent_values", "fill_from_stored_rows"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.engine.local import LocalEngine
-from hoodoo.engine.session import require_session
+from hoodoo.engine.session import require_spark_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.parquet.base_file import BATCH_ROWS
@@ -375,7 +375,7 @@ class Rows(ABC):
             from hoodoo.readers.spark_scan import to_spark  # imported only if Spark is used
         except ImportError:
             raise EngineError("to_spark() needs PySpark. Install it: pip install 'hoodoo[spark]'.") from None
-        require_session(spark)
+        require_spark_session(spark)
         if not self._originals:
             return to_spark(self.tasks(), self.schema, spark)
         stored = copy.copy(self)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
-from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl, spark_type
+from hoodoo.engine.spark_types import contains_time_of_day, require_readable, schema_to_ddl, type_to_spark_ddl
 from hoodoo.engine.task_pickling import PickledTasks, pack
 from hoodoo.format.convert import is_exact
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
@@ -52,7 +52,7 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
     frames = [_read_with_spark(spark, group, schema) for group in native.values()]
     frames += [_read_in_python_tasks(spark, rest, schema)] if rest else []
     if not frames:
-        return spark.createDataFrame([], spark_ddl(schema))
+        return spark.createDataFrame([], schema_to_ddl(schema))
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
 
@@ -63,7 +63,9 @@ def _can_spark_read(task: SliceTask) -> bool:
     must be able to apply the filter. The file must contain each requested column, or Spark must be able to compute it
     with one expression.
     """
-    if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
+    if task.where and any(
+        contains_time_of_day(task.config.file_schema.field(name).type) for name in task.where.columns
+    ):
         return False
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
     if (
@@ -116,7 +118,7 @@ def _read_with_spark(spark: SparkSession, tasks: list[SliceTask], schema: pa.Sch
     stored = pa.schema([*meta, *config.columns_of(base.file).arrow])
     needed = set(resolution.names_of(wanted)) or {RECORD_KEY}  # other columns may have the type TIME
     read = pa.schema([field for field in stored if field.name in needed])
-    frame = spark.read.schema(spark_ddl(read)).options(**_OPTIONS).parquet(*paths)
+    frame = spark.read.schema(schema_to_ddl(read)).options(**_OPTIONS).parquet(*paths)
     fields = [config.file_schema.field(name) for name in wanted]
     if not resolution.changes_nothing or any(_contains_float(field.type) for field in fields):
         frame = frame.selectExpr(*(_column_expression(resolution, field) for field in fields))
@@ -134,7 +136,7 @@ def _column_expression(resolution: Resolution, field: pa.Field) -> str:
     if name is not None and _contains_float(field.type):
         value = f"coalesce({value}, {value})"
     if field.name in resolution.sources:
-        value = f"CAST({value} AS {spark_type(field.type)})"
+        value = f"CAST({value} AS {type_to_spark_ddl(field.type)})"
     return f"{value} AS `{field.name}`"
 
 
@@ -155,4 +157,4 @@ def _read_in_python_tasks(spark: SparkSession, tasks: list[Task], schema: pa.Sch
             for rows in tasks.item(part).stream(BATCH_ROWS):
                 yield from rows.to_batches(BATCH_ROWS)
 
-    return deal(spark, parts).mapInArrow(read, spark_ddl(schema))
+    return deal(spark, parts).mapInArrow(read, schema_to_ddl(schema))

@@ -190,7 +190,7 @@ def _repeat_per_partition(context: Context, view: View, batch: Batch) -> Batch:
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     partitions_per_lookup = max(1, _PAIRS // max(1, len(batch)))
     for first in range(0, len(partitions), partitions_per_lookup):
-        keys = Keys.in_every_partition(texts, batch.hashes, partitions[first : first + partitions_per_lookup])
+        keys = Keys.one_lookup_per_partition(texts, batch.hashes, partitions[first : first + partitions_per_lookup])
         matches = np.flatnonzero(context.index.locate(view.partitions, keys).group != NOWHERE)
         rows.append(keys.rows[matches])
         codes.append((keys.codes[matches] + first).astype(np.int32))

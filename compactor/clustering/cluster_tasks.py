@@ -28,7 +28,7 @@ from hoodoo.format.parquet import raw_copy as parquet_copy
 from hoodoo.format.parquet.hudi_bloom import FooterEntries
 from hoodoo.format.rows import take
 from hoodoo.index import index_of
-from hoodoo.index.key_index import KeysOfRows, entry_name
+from hoodoo.index.key_index import KeysOfRows, base_entry_path
 from hoodoo.readers.slices import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
@@ -94,7 +94,7 @@ class ClusterTask:
     def leftovers(self) -> list[str]:
         """Paths of all files that a failed task may leave in the table."""
         paths = [self.path(file_id) for file_id in self.file_ids]
-        return paths + [entry_name(file_id, self.instant) for file_id in self.file_ids]
+        return paths + [base_entry_path(file_id, self.instant) for file_id in self.file_ids]
 
     def path(self, file_id: str) -> str:
         return join(self.unit.partition, base_file_name(file_id, self.instant))

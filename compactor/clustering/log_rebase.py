@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from hoodoo.compactor.clustering.units import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
-from hoodoo.index.key_index import KeyIndex, deleted_entry_name
+from hoodoo.index.key_index import KeyIndex, deletes_entry_path
 from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -107,7 +107,7 @@ class LogRebaser:
         attempt = self._attempt
         target = FileTarget(output.partition, output.file_id, attempt.instant)
         path = target.log_path(self._version)
-        attempt.register([path, deleted_entry_name(output.file_id, attempt.instant, self._version)])
+        attempt.register([path, deletes_entry_path(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
         changes = with_row_positions(self._index, output, changes)
         self.logs.append(put_log(attempt.store, attempt.config, target, [changes], output, self._version))

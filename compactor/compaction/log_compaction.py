@@ -21,7 +21,7 @@ from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
 from hoodoo.index import index_of
-from hoodoo.index.key_index import deleted_entry_name
+from hoodoo.index.key_index import deletes_entry_path
 from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
@@ -224,7 +224,7 @@ def _merged(
 def _output_paths(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
     # The paths are known before the merge.
     paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
-    return [*paths, *(deleted_entry_name(group.file_id, attempt.instant) for group in groups)]
+    return [*paths, *(deletes_entry_path(group.file_id, attempt.instant) for group in groups)]
 
 
 def _delete(store: Store, file: DataFile) -> None:

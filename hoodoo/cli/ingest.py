@@ -22,13 +22,13 @@ from hoodoo.compactor.service_log import say
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows, TryAgainError
 from hoodoo.format.column_text import column_text
 from hoodoo.ingestion.job import Job
-from hoodoo.ingestion.metrics_endpoint import metrics_of
+from hoodoo.ingestion.metrics_endpoint import serve_job_metrics
 from hoodoo.ingestion.new_job import ingest
 from hoodoo.ingestion.reading import RowTransform
 from hoodoo.ingestion.report import BatchReport
-from hoodoo.ingestion.scheduler import Running, ScheduledJob, log
+from hoodoo.ingestion.scheduler import SchedulableJob, ScheduledJob, log
 from hoodoo.ingestion.scheduler import run as take_turns
-from hoodoo.ingestion.stopping import ended_within, stop_on_signals
+from hoodoo.ingestion.stopping import end_process_within, stop_on_signals
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, SchemaRegistry, Source, TableChanges
 from hoodoo.sources.kafka import FORMATS, OF_REGISTRIES
@@ -80,14 +80,14 @@ def run(
     level = given.log_level.upper() if given.log_level else logging.WARNING if given.once else logging.INFO
     logging.getLogger("hoodoo.ingest").setLevel(level)
 
-    def failure(job: Running, problem: HoodooError) -> None:
+    def failure(job: SchedulableJob, problem: HoodooError) -> None:
         failed[f"{job.name} {job.table.path}"] = _exit_code(problem)
         out.failure(problem.code, f"{job.name}: {problem.message}" if len(jobs) > 1 else problem.message)
 
     with (
-        ended_within(given.stop_seconds),
+        end_process_within(given.stop_seconds),
         stop_on_signals(stopped),
-        metrics_of(jobs, given.metrics_port, given.metrics_address),
+        serve_job_metrics(jobs, given.metrics_port, given.metrics_address),
         out.counting() as count,
     ):
         measured = out.is_text_at_terminal or given.metrics_port is not None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from hoodoo.engine.spark import BATCH_ROWS
-from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
+from hoodoo.engine.spark_types import arrow_schema_of, schema_to_ddl
 from hoodoo.errors import CorruptTable, SchemaError
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
@@ -71,9 +71,9 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
     Raises:
         SchemaError: The columns differ.
     """
-    if spark_ddl(schema) != asked:
+    if schema_to_ddl(schema) != asked:
         raise SchemaError(
-            f"Spark expects the columns {asked}, but the table has {spark_ddl(schema)}. Load it again without "
+            f"Spark expects the columns {asked}, but the table has {schema_to_ddl(schema)}. Load it again without "
             "schema(...), and choose columns with the option columns."
         )
 

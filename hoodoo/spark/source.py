@@ -23,9 +23,9 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from hoodoo.engine.session import require_session
-from hoodoo.engine.spark import prepare_session, reduced_with_code
-from hoodoo.engine.spark_types import arrow_schema_of, require_readable, spark_ddl
+from hoodoo.engine.session import require_spark_session
+from hoodoo.engine.spark import prepare_session, reduce_with_code
+from hoodoo.engine.spark_types import arrow_schema_of, require_readable, schema_to_ddl
 from hoodoo.errors import EngineError, HoodooError
 from hoodoo.spark import tables as spark_tables
 from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, parts_of, read, require_schema, rows_of, schema_of
@@ -56,7 +56,7 @@ def register(spark: SparkSession) -> None:
             f"The data source needs PySpark {'.'.join(map(str, _OLDEST))} or later, got {pyspark.__version__}. "
             "With this version, use hoodoo.open(path)."
         )
-    require_session(spark)
+    require_spark_session(spark)
     if spark in _registered:
         return
     prepare_session(spark)
@@ -77,7 +77,7 @@ class HoodooSource(DataSource):
         self.fixed = fixed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reduced_with_code("hoodoo.spark.source", "HoodooSource", (dict(self.options), self.fixed))
+        return reduce_with_code("hoodoo.spark.source", "HoodooSource", (dict(self.options), self.fixed))
 
     @classmethod
     def name(cls) -> str:
@@ -105,7 +105,7 @@ class HoodooSource(DataSource):
         except HoodooError:  # a stream continues from its checkpoint, even if its original start is no longer readable
             schema = schema_of(table, options)
         require_readable(schema)
-        return spark_ddl(schema)
+        return schema_to_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:
         """Return the reader for `spark.read`, with the fixed snapshot.
@@ -123,7 +123,7 @@ class HoodooSource(DataSource):
         options = ReadOptions.of(self.options)
         table = options.open()
         rows = rows_of(table, options, self.fixed)
-        require_schema(rows.schema, spark_ddl(arrow_schema_of(schema)))
+        require_schema(rows.schema, schema_to_ddl(arrow_schema_of(schema)))
         return HoodooReader(parts_of(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq)), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from hoodoo.arguments import flag
-from hoodoo.engine.session import require_session
+from hoodoo.engine.session import require_spark_session
 from hoodoo.errors import OptionError
 from hoodoo.spark import sql_tables, sql_writes
 from hoodoo.spark.source import register
@@ -84,7 +84,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     """
     flag("rewrite", rewrite)
     statement = read(text)
-    require_session(spark)
+    require_spark_session(spark)
     register(spark)
     names, found = names_of(spark), references(statement, names_of(spark))
     tree = statement.tree

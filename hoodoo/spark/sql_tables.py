@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from hoodoo.engine.spark_types import arrow_schema_of, spark_type
+from hoodoo.engine.spark_types import arrow_schema_of, type_to_spark_ddl
 from hoodoo.errors import OptionError, SchemaError, TableNotFound
 from hoodoo.format.transforms import Transform, transform_of
 from hoodoo.redact import printable
@@ -278,7 +278,7 @@ def _added(spark: SparkSession, node: Node, schema: pa.Schema) -> AddColumn:
 
 
 def _constant(spark: SparkSession, node: Node, kind: pa.DataType) -> Any:
-    frame = spark.sql(f"SELECT CAST({node.sql('spark')} AS {spark_type(kind)}) AS c")
+    frame = spark.sql(f"SELECT CAST({node.sql('spark')} AS {type_to_spark_ddl(kind)}) AS c")
     return frame.toArrow()["c"][0].as_py()
 
 
@@ -326,7 +326,7 @@ def describe_columns(table: Table, extended: bool = False) -> pa.Table:
         notes = [part for part, names in parts.items() if field.name in names]
         notes += [] if field.nullable else ["not null"]
         try:
-            kind = spark_type(field.type)
+            kind = type_to_spark_ddl(field.type)
         except (KeyError, SchemaError):
             kind = str(field.type)
         rows.append((field.name, kind, ", ".join(notes)))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
+from hoodoo.engine.spark_types import arrow_schema_of, schema_to_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
@@ -166,7 +166,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _head(self) -> View:
         table = self._table
         head: View = table.handle.look().view
-        if (now := spark_ddl(schema_of(table, self.options))) != (planned := spark_ddl(arrow_schema_of(self.schema))):
+        if (now := schema_to_ddl(schema_of(table, self.options))) != (
+            planned := schema_to_ddl(arrow_schema_of(self.schema))
+        ):
             raise SchemaError(
                 f"The columns of the table changed while the stream was running: expected {planned}, got "
                 f"{now}. Restart the query. Its checkpoint stays valid."

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
-from hoodoo.engine.spark_types import spark_ddl
+from hoodoo.engine.spark_types import schema_to_ddl
 from hoodoo.errors import OptionError
 from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, parts_of, read, rows_of
 from hoodoo.spark.source_options import CHANGES, ReadOptions
@@ -34,7 +34,7 @@ def register(spark: Any) -> None:
     """
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
     functions: Any = importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
-    spark.udtf.register("hoodoo_timeline", functions.arrow_udtf(_Timeline, returnType=spark_ddl(_TIMELINE)))
+    spark.udtf.register("hoodoo_timeline", functions.arrow_udtf(_Timeline, returnType=schema_to_ddl(_TIMELINE)))
     spark.udtf.register("hoodoo_changes", functions.udtf(_Changes, useArrow=True))
 
 

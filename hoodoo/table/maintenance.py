@@ -349,7 +349,7 @@ class Maintenance:
                 find out.
         """
         from hoodoo.compactor.cleaning import purge as purging
-        from hoodoo.engine.session import is_frame
+        from hoodoo.engine.session import is_spark_dataframe
         from hoodoo.readers.spark_names import by_table_names
         from hoodoo.table.quarantine.purge import purge_quarantine
         from hoodoo.timeline.properties import metadata_properties
@@ -361,7 +361,7 @@ class Maintenance:
         context = self._handle.context()
         state = context.timeline.heal()
         config = state.config
-        if is_frame(data):
+        if is_spark_dataframe(data):
             data = by_table_names(data, config.name_mapping)
             named = dict.fromkeys((*config.key, *config.partition_sources))
             data = data.select(*(name for name in named if name in data.columns)).toArrow()

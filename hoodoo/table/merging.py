@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion, Transaction, application_version
-from hoodoo.engine.session import is_frame
+from hoodoo.engine.session import is_spark_dataframe
 from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
 from hoodoo.hints import explained, hint_for
 from hoodoo.readers.cursor import PositionLike
@@ -233,7 +233,7 @@ class Merge:
                 return self._upserted(context, config, version)
             except DuplicateKeys as problem:
                 raise duplicate_source_keys_error(problem.details["keys"]) from None
-        if is_frame(self._source):
+        if is_spark_dataframe(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
 
             frame = by_table_names(self._source, config.name_mapping)
@@ -254,7 +254,7 @@ class Merge:
 
     def _upserted(self, context: Context, config: TableConfig, version: ApplicationVersion | None) -> WriteResult:
         held = checks.of(config)
-        if is_frame(self._source):
+        if is_spark_dataframe(self._source):
             from hoodoo.writers.staging.staged import merge_schema, only, staged
 
             frame = by_table_names(self._source, config.name_mapping)

@@ -364,9 +364,9 @@ class Readable:
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         placed = [PARTITION_PATH] if given.in_partitions and config.partition_by else []
         if given.in_partitions:
-            wanted = Keys.lookups_of_rows(record_keys, batch.hashes, batch.partitions, batch.codes)
+            wanted = Keys.one_lookup_per_key(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
-            wanted = Keys.in_every_partition(record_keys, batch.hashes, list(view.partitions))
+            wanted = Keys.one_lookup_per_partition(record_keys, batch.hashes, list(view.partitions))
         rows = guarded(
             history,
             lambda: history.require_readable(view.seq),

@@ -86,9 +86,9 @@ class Sink:
 
         Spark Connect runs the sink in a process next to the server, where hoodoo may not be installed.
         """
-        from hoodoo.engine.spark import dumps, reduced_with_code
+        from hoodoo.engine.spark import dumps, reduce_with_code
 
-        return reduced_with_code(
+        return reduce_with_code(
             "hoodoo.table.sink",
             "_sink",
             (dumps((self.table, self.name, self.operation, self.positions, self.arguments)),),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
-from hoodoo.engine.session import is_frame
+from hoodoo.engine.session import is_spark_dataframe
 from hoodoo.errors import CheckFailed
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
@@ -89,12 +89,12 @@ def delete(
     def write(context: Context, source: Source) -> Committed:
         return operations.upsert(context, source, "DELETE", options.transaction)
 
-    data: Any = by_table_names(keys, handle.config.name_mapping) if is_frame(keys) else keys
-    staged = is_frame(data) and not is_without_partition(data, handle.config)
+    data: Any = by_table_names(keys, handle.config.name_mapping) if is_spark_dataframe(keys) else keys
+    staged = is_spark_dataframe(data) and not is_without_partition(data, handle.config)
     if staged or isinstance(data, Prepared):
         return _write(handle, data, options, write)
     context, state = handle.context(), handle.timeline.ready()
-    if is_frame(data):
+    if is_spark_dataframe(data):
         data = data.select(*state.config.key).toArrow()
     given = keys_given(data, state.config)
     batch = prepare(given.rows, state.config, options)
@@ -116,7 +116,11 @@ def delete_partitions(
 def _write(handle: TableHandle, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
     if isinstance(data, Prepared):
         return _write_prepared(handle, data, options, write)
-    return _write_frame(handle, data, options, write) if is_frame(data) else _write_arrow(handle, data, options, write)
+    return (
+        _write_frame(handle, data, options, write)
+        if is_spark_dataframe(data)
+        else _write_arrow(handle, data, options, write)
+    )
 
 
 def _write_prepared(handle: TableHandle, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:

@@ -41,7 +41,7 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """Row position in the base file for each key hash, int64[n]."""
+        """Row position in the base file for each key hash."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property
@@ -75,7 +75,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Create the cells that map the key hashes of a base file to its rows."""
+    """Create the map from a base file's key hashes to its rows."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)

@@ -51,14 +51,13 @@ T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray) -> bytes:
-    """Encode an index entry that only contains key hashes."""
     data = np.sort(hashes).astype("<u8").tobytes()
     span = json.dumps(["", ""]).encode()
     head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
     return b"".join((head, span, bytes(-(len(head) + len(span)) % 8), data))
 
 
-def cells_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
+def encode_base_file_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
     """Encode the index entry of a base file.
 
     Args:
@@ -86,7 +85,7 @@ def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes
 
 @dataclass(frozen=True)
 class EntryArray:
-    """Location and digest of an array of `count` u64 values in an index entry."""
+    """Location and digest of an array in an index entry."""
 
     name: str
     start: int
@@ -94,13 +93,12 @@ class EntryArray:
     digest: bytes
 
     def cache_key(self, key: str) -> str:
-        """Return the cache key of this array for the index entry at the path `key`."""
         return f"{self.name} of {key}"
 
 
 @dataclass(frozen=True)
-class Front:
-    """Header of an index entry: the key range, the bloom filter, and the locations of the arrays.
+class EntryHeader:
+    """Header of an index entry: key range, bloom filter, and locations of arrays.
 
     Attributes:
         min_key: The least key.
@@ -117,7 +115,7 @@ class Front:
 
     min_key: str
     max_key: str
-    filter: bloom.KeyFilter | None
+    filter: bloom.KeyBloomFilter | None
     count: int
     start: int
     hashes_digest: bytes
@@ -128,19 +126,17 @@ class Front:
 
     @property
     def arrays(self) -> tuple[EntryArray, ...]:
-        """Arrays of the entry: hashes, and row positions if the entry has them."""
+        """Arrays of the entry: hashes, and row positions if present."""
         hashes = EntryArray("hashes", self.start, self.count, self.hashes_digest)
         cells = EntryArray("cells", self.start + 8 * self.count, self.count, self.cells_digest)
         return (hashes, cells) if self.order else (hashes,)
 
 
-class EntryCache:
-    """Cache of a table's index entries."""
-
+class IndexEntryCache:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.look = 0
-        self.fronts = _LookupCache[Front]()
+        self.fronts = _LookupCache[EntryHeader]()
         self.arrays = _LookupCache[np.ndarray](size=lambda array: array.nbytes)
 
 
@@ -177,29 +173,28 @@ class _LookupCache(Generic[T]):
         self.held -= self._size(value)
 
 
-_caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Store, IndexEntryCache] = WeakKeyDictionary()
 
 
-def cache_of(store: Store) -> EntryCache:
-    """Return the index cache that this process keeps for a store."""
-    return _caches.setdefault(store, EntryCache())
+def index_cache_of_store(store: Store) -> IndexEntryCache:
+    return _caches.setdefault(store, IndexEntryCache())
 
 
-class EntryReader:
+class IndexEntryReader:
     """Cached reader of index entries."""
 
-    def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
-        self.store, self._cache = store, cache or EntryCache()
+    def __init__(self, store: Store, cache: IndexEntryCache | None = None) -> None:
+        self.store, self._cache = store, cache or IndexEntryCache()
 
-    def begin_look(self) -> None:
-        """Start an index lookup, and evict entries that the last 16 lookups did not use."""
+    def begin_lookup(self) -> None:
+        """Start an index lookup, and evict entries that the last 16 lookups ignored."""
         cache = self._cache
         with cache.lock:
             cache.look += 1
             for kept in (cache.fronts, cache.arrays):
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
-    def front(self, key: str) -> Front:
+    def front(self, key: str) -> EntryHeader:
         """Read the key range and the bloom filter of an index entry."""
         cache = self._cache
         with cache.lock:
@@ -261,7 +256,7 @@ class EntryReader:
         return value
 
 
-def _read_front(file: pa.NativeFile, key: str) -> Front:
+def _read_front(file: pa.NativeFile, key: str) -> EntryHeader:
     try:
         head = file.read_at(_HEAD.size + _ROWS_HEAD.size, 0)
         magic, span_length, filter_length, count, front_digest, hashes_digest = _HEAD.unpack_from(head)
@@ -283,4 +278,6 @@ def _read_front(file: pa.NativeFile, key: str) -> Front:
     start = size + len(front)
     start += -start % 8
     bloom_filter = bloom.from_bytes(front[span_length:]) if filter_length else None
-    return Front(least, greatest, bloom_filter, count, start, hashes_digest, order.hex(), secret, bits, cells_digest)
+    return EntryHeader(
+        least, greatest, bloom_filter, count, start, hashes_digest, order.hex(), secret, bits, cells_digest
+    )

@@ -16,8 +16,14 @@ import pyarrow as pa
 from hoodoo.format.key_check import SECRET_BYTES
 from hoodoo.index.bloom import cells
 from hoodoo.index.bloom import key_filter as bloom
-from hoodoo.index.bloom.entry import EntryCache, EntryReader, cache_of, cells_entry, encode
-from hoodoo.index.buckets import require_no_buckets
+from hoodoo.index.bloom.entry import (
+    IndexEntryCache,
+    IndexEntryReader,
+    encode,
+    encode_base_file_entry,
+    index_cache_of_store,
+)
+from hoodoo.index.buckets import require_no_bucket_index
 from hoodoo.index.key_index import (
     NOWHERE,
     BaseEntry,
@@ -25,8 +31,8 @@ from hoodoo.index.key_index import (
     KeysOfRows,
     Located,
     Partitions,
-    deleted_entry_name,
-    entry_name,
+    base_entry_path,
+    deletes_entry_path,
 )
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Together, in_order
@@ -37,30 +43,28 @@ _FETCHED = 1024  # maximum number of entries read concurrently; less than the ca
 
 
 def new_secret() -> bytes:
-    """Return a random secret for a new index entry."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 class BloomIndex:
-    """Implementation of KeyIndex with a bloom filter and sorted key hashes for each base file."""
+    """Index with a bloom filter and sorted key hashes for each base file."""
 
     def __init__(self, store: Store, together: Together = in_order, shared: bool = False) -> None:
         self._store, self._together = store, together
-        self._entries = EntryReader(store, cache_of(store) if shared else EntryCache())
+        self._entries = IndexEntryReader(store, index_cache_of_store(store) if shared else IndexEntryCache())
 
     def __reduce__(self) -> tuple[type[BloomIndex], tuple[Store]]:
         return BloomIndex, (self._store,)
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable if Apache Hudi writes the table with a bucket index."""
-        require_no_buckets(self._store, file_ids)
+        require_no_bucket_index(self._store, file_ids)
 
     # ---- lookup of keys
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
         located = Located.nowhere(len(keys))
         if not any(map(partitions.get, keys.partitions)):
             return located
-        self._entries.begin_look()
+        self._entries.begin_lookup()
         paths = {keys.partitions[code] for code in np.unique(keys.codes).tolist()}
         self._prefetch_filters(
             [group for partition in sorted(paths) for group in partitions.get(partition, {}).values()]
@@ -137,12 +141,12 @@ class BloomIndex:
             new_cells = cells.follow(before, keys.dropped, hashes, keys.checks)
         else:
             new_cells = cells.make(hashes, keys.checks, keys.secret)
-        name = entry_name(file_id, instant)
-        stored = self._store_entry(name, cells_entry(new_cells, *span))
+        name = base_entry_path(file_id, instant)
+        stored = self._store_entry(name, encode_base_file_entry(new_cells, *span))
         return BaseEntry(name, new_cells.order, new_cells.order if stored else self._entries.front(name).order)
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
-        name = deleted_entry_name(file_id, instant, version)
+        name = deletes_entry_path(file_id, instant, version)
         self._store_entry(name, encode(hashes))
         return name
 
@@ -177,7 +181,7 @@ class BloomIndex:
         return mask
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether the least or the greatest key of an index entry is in `texts`."""
+        """Return whether the least or greatest key of an entry has this text."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 

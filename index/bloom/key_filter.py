@@ -38,8 +38,8 @@ _FEW = 512
 # Up to this number of hashes, all slices are checked at once. Checking slice by slice pays only for more hashes.
 
 
-class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
-    """Bloom filter of pybloom-live whose `in` and `add` use XXH64 hashes."""
+class KeyBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
+    """Bloom filter of pybloom-live that uses XXH64 hashes."""
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
         super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
@@ -52,8 +52,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
             x = ((x ^ (x >> 32)) * _MULTIPLIER) & _U64
             yield ((x >> 32) * self.bits_per_slice) >> 32
 
-    def copy(self) -> KeyFilter:
-        """Return a copy of the filter with the same hash function."""
+    def copy(self) -> KeyBloomFilter:
         return _with_bits(
             self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
         )
@@ -62,9 +61,8 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
         return from_bytes, (to_bytes(self),)
 
 
-def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
-    """Create a bloom filter that contains the given key hashes."""
-    empty = KeyFilter(max(len(hashes), 1), error_rate)
+def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyBloomFilter:
+    empty = KeyBloomFilter(max(len(hashes), 1), error_rate)
     width = empty.bits_per_slice
     flags = np.zeros(empty.num_bits, np.uint8)
     for i in range(empty.num_slices):
@@ -75,7 +73,7 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
     return _with_bits(error_rate, empty.num_slices, width, empty.capacity, len(hashes), bits)
 
 
-def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
+def may_contain(bloom: KeyBloomFilter, hashes: np.ndarray) -> np.ndarray:
     """Return a mask of the key hashes that the bloom filter may contain.
 
     A hash whose bit is unset in one slice is not looked up in the next slice.
@@ -88,7 +86,7 @@ def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
     return answer
 
 
-def _filter_by_slices(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+def _filter_by_slices(bloom: KeyBloomFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     alive, slices, width = np.arange(len(hashes)), np.arange(bloom.num_slices), bloom.bits_per_slice
     while len(slices) and len(alive):
         checked = slices[: 1 if len(alive) > _FEW else None]
@@ -110,15 +108,13 @@ def _slice_positions(hashes: np.ndarray, i: int | np.ndarray, width: int) -> np.
     return x.view(np.int64)
 
 
-def to_bytes(bloom: KeyFilter) -> bytes:
-    """Encode a bloom filter as bytes."""
+def to_bytes(bloom: KeyBloomFilter) -> bytes:
     header = _HEADER.pack(bloom.error_rate, bloom.num_slices, bloom.bits_per_slice, bloom.capacity, bloom.count)
     body = b"".join((_MAGIC, bytes([len(HASH_NAME)]), HASH_NAME, header, bloom.bitarray.tobytes()))
     return body + _DIGEST.pack(xxhash.xxh64_intdigest(body))
 
 
-def from_bytes(data: bytes | memoryview) -> KeyFilter:
-    """Decode the bytes of a bloom filter."""
+def from_bytes(data: bytes | memoryview) -> KeyBloomFilter:
     body, digest = bytes(data[: -_DIGEST.size]), bytes(data[-_DIGEST.size :])
     if (
         not body.startswith(_MAGIC)
@@ -138,7 +134,7 @@ def from_bytes(data: bytes | memoryview) -> KeyFilter:
     return _parse(rest)
 
 
-def _parse(rest: bytes) -> KeyFilter:
+def _parse(rest: bytes) -> KeyBloomFilter:
     if len(rest) < _HEADER.size:
         raise CorruptTable(f"Bloom filter is damaged: it ends inside its header. {_REBUILD}")
     error_rate, slices, width, capacity, count = _HEADER.unpack_from(rest)
@@ -151,8 +147,8 @@ def _parse(rest: bytes) -> KeyFilter:
     return _with_bits(error_rate, slices, width, capacity, count, _bits(rest[_HEADER.size :], slices * width))
 
 
-def _with_bits(error_rate: float, slices: int, width: int, capacity: int, count: int, bits: bitarray) -> KeyFilter:
-    bloom = KeyFilter.__new__(KeyFilter)
+def _with_bits(error_rate: float, slices: int, width: int, capacity: int, count: int, bits: bitarray) -> KeyBloomFilter:
+    bloom = KeyBloomFilter.__new__(KeyBloomFilter)
     bloom._setup(error_rate, slices, width, capacity, count)
     bloom.bitarray = bits
     return bloom

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
 
-from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
+from hoodoo.engine.spark_types import arrow_schema_of, schema_to_ddl
 from hoodoo.errors import SchemaError
 
 SCHEMA = pa.schema(
@@ -60,7 +60,7 @@ def _spark(kind: pa.DataType) -> spark.DataType:
 
 
 def test_names_of_columns_stand_in_the_ddl_as_they_are() -> None:
-    assert spark_ddl(pa.schema([("a b", pa.int32()), ("s", pa.struct([("x", pa.string())]))])) == (
+    assert schema_to_ddl(pa.schema([("a b", pa.int32()), ("s", pa.struct([("x", pa.string())]))])) == (
         "`a b` int, `s` struct<`x`: string>"
     )
 

@@ -21,7 +21,7 @@ def keys(count, prefix="trip"):
 def test_a_filter_filled_in_bulk_equals_one_filled_by_add():
     names = keys(3000)
     bulk = bloom.build(hash64(names))
-    single = bloom.KeyFilter(3000, 0.001)
+    single = bloom.KeyBloomFilter(3000, 0.001)
     for name in names.to_pylist():
         single.add(name, skip_check=True)
     assert isinstance(bulk, pybloom_live.BloomFilter)

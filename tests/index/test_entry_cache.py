@@ -10,7 +10,7 @@ import pytest
 import hoodoo
 from hoodoo.format.hashing import hash64
 from hoodoo.index.bloom import entry
-from hoodoo.index.bloom.entry import EntryReader, cache_of, encode
+from hoodoo.index.bloom.entry import IndexEntryReader, encode, index_cache_of_store
 from hoodoo.storage.local import LocalStore
 
 
@@ -27,17 +27,17 @@ def test_a_job_that_rewrites_a_file_with_each_commit_forgets_its_old_entries(tmp
     table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id", clean_every=None)
     for number in range(60):
         table.upsert([{"id": number}])
-    kept = cache_of(table.handle.store)
+    kept = index_cache_of_store(table.handle.store)
     assert 0 < len(kept.fronts) < 20 and 0 < len(kept.arrays) < 40
     assert table.get(list(range(60))).num_rows == 60
 
 
 def test_an_entry_that_is_used_is_kept_and_one_that_is_not_is_read_again(store: LocalStore) -> None:
-    cache = cache_of(store)
-    reader = EntryReader(store, cache)
+    cache = index_cache_of_store(store)
+    reader = IndexEntryReader(store, cache)
     old, used = reader.hashes("old"), reader.hashes("used")
     for _ in range(100):
-        reader.begin_look()
+        reader.begin_lookup()
         assert reader.hashes("used") is used
     assert len(cache.fronts) == 1
     again = reader.hashes("old")
@@ -49,13 +49,13 @@ def test_entries_that_take_too_much_memory_are_forgotten_those_not_used_first(
 ) -> None:
     monkeypatch.setattr(entry, "_BYTES_KEPT", 2 * 9 * 8)
     store.create("third", encode(hash64(pa.array([f"third {number}" for number in range(9)]))))
-    cache = cache_of(store)
-    reader = EntryReader(store, cache)
+    cache = index_cache_of_store(store)
+    reader = IndexEntryReader(store, cache)
     old, used = reader.hashes("old"), reader.hashes("used")
     assert cache.arrays.held == old.nbytes + used.nbytes
     third = reader.hashes("third")
     assert reader.hashes("third") is third and cache.arrays.held <= old.nbytes + used.nbytes
     assert reader.hashes("old") is not old
     for _ in range(100):
-        reader.begin_look()
+        reader.begin_lookup()
     assert (len(cache.arrays), cache.arrays.held) == (0, 0)

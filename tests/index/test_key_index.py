@@ -18,7 +18,7 @@ from memory_store import MemoryStore
 from hoodoo.errors import CorruptTable
 from hoodoo.format.hashing import hash64
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.index.key_index import NOWHERE, BaseEntry, Keys, Located, deleted_entry_name, entry_name
+from hoodoo.index.key_index import NOWHERE, BaseEntry, Keys, Located, base_entry_path, deletes_entry_path
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.slots.slot import BASE, LOG, DataFile
 from hoodoo.timeline.views.view import AddedFile, FileGroup
@@ -78,7 +78,7 @@ class World:
     def located(self, asked: list[tuple[str, str]]) -> Located:
         texts = [key for _, key in asked]
         codes = np.array([PARTITIONS.index(partition) for partition, _ in asked], np.int32)
-        keys = Keys.lookups_of_rows(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
+        keys = Keys.one_lookup_per_key(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
         return self.index.locate(self.groups, keys)
 
 
@@ -113,7 +113,7 @@ def test_a_key_is_at_its_home_or_in_doubt_where_hashes_are_shared_and_its_home_i
 @given(homes, st.lists(st.sampled_from(KEYS), unique=True))
 def test_keys_of_no_known_partition_are_looked_for_in_each(home: Home, texts: list[str]) -> None:
     world = World(home, set(), hashed=True)
-    keys = Keys.in_every_partition(pa.array(texts, pa.string()), exact(texts), PARTITIONS)
+    keys = Keys.one_lookup_per_partition(pa.array(texts, pa.string()), exact(texts), PARTITIONS)
     found = world.index.locate(world.groups, keys)
     places = {(found.groups[n].file_id, texts[keys.rows[row]]) for n, rows in found.matches for row in rows}
     assert places == {(f"{where}{one}", key) for (where, key), one in home.items() if key in texts}
@@ -138,9 +138,9 @@ def test_a_task_that_is_tried_again_meets_its_entries_and_takes_them() -> None:
     index = index_of(MemoryStore())
     for _ in range(2):
         entry = stored(index, "g", ["a"], exact(["a"]))
-        assert entry.name == entry_name("g", INSTANT) and entry.stored == entry.order
-        assert index.entry_for_deletes("g", INSTANT, exact(["a"])) == deleted_entry_name("g", INSTANT)
-    assert index.entry_for_deletes("g", INSTANT, exact(["b"]), version=2) == deleted_entry_name("g", INSTANT, 2)
+        assert entry.name == base_entry_path("g", INSTANT) and entry.stored == entry.order
+        assert index.entry_for_deletes("g", INSTANT, exact(["a"])) == deletes_entry_path("g", INSTANT)
+    assert index.entry_for_deletes("g", INSTANT, exact(["b"]), version=2) == deletes_entry_path("g", INSTANT, 2)
 
 
 def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
@@ -154,12 +154,12 @@ def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
 
 def test_a_missing_entry_is_named() -> None:
     index = index_of(MemoryStore())
-    with pytest.raises(CorruptTable, match=entry_name("g", INSTANT)):
-        index.key_hashes(entry_name("g", INSTANT))
+    with pytest.raises(CorruptTable, match=base_entry_path("g", INSTANT)):
+        index.key_hashes(base_entry_path("g", INSTANT))
 
 
 def test_new_keys_may_go_to_any_file_group() -> None:
-    keys = Keys.lookups_of_rows(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
+    keys = Keys.one_lookup_per_key(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
     assert index_of(MemoryStore()).required_group(keys) is None
 
 

@@ -14,7 +14,7 @@ from hoodoo.errors import CommitConflict, DataError, HoodooError, SourceUnavaila
 from hoodoo.ingestion import scheduler, stopping
 from hoodoo.ingestion.pace import Pace, Stopwatch
 from hoodoo.ingestion.report import BatchReport
-from hoodoo.ingestion.scheduler import RACES_MAX, Running, ScheduledJob
+from hoodoo.ingestion.scheduler import RACES_MAX, SchedulableJob, ScheduledJob
 from hoodoo.sources import Limits
 
 
@@ -78,7 +78,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(
-    clock: Clock, *jobs: Job, once: bool = False, failure: Callable[[Running, HoodooError], None] | None = None
+    clock: Clock, *jobs: Job, once: bool = False, failure: Callable[[SchedulableJob, HoodooError], None] | None = None
 ) -> None:
     each: Any = [ScheduledJob(job, once, 5.0) for job in jobs]  # type: ignore[arg-type]
     scheduler.run(each, clock, failure)  # type: ignore[arg-type]
@@ -115,8 +115,11 @@ def test_commits_of_a_job_that_goes_on_are_kept_apart_and_those_of_one_that_ends
 
 def test_rows_come_no_faster_than_they_may(clock: Clock) -> None:
     pace = Pace(rows_per_second=100)
-    assert pace.limited(Limits(500_000)).rows == 1_000 and Pace().limited(Limits(500_000)).rows == 500_000
-    assert Pace(rows_per_second=0.01).limited(Limits(5)).rows == 1
+    assert (
+        pace.limit_rows_by_rate(Limits(500_000)).rows == 1_000
+        and Pace().limit_rows_by_rate(Limits(500_000)).rows == 500_000
+    )
+    assert Pace(rows_per_second=0.01).limit_rows_by_rate(Limits(5)).rows == 1
     job = Job(clock, 1_000, 200, None, pace=pace)
     run(clock, job, once=True)
     assert job.looks == [100, 110, 112]
@@ -214,7 +217,7 @@ def test_the_batch_in_hand_has_some_time_and_then_the_process_ends(ignored: Any)
         ended.append(code)
         over.set()
 
-    with stopping.ended_within(0.01, end):
+    with stopping.end_process_within(0.01, end):
         signal.raise_signal(signal.SIGTERM)
         over.wait()
     assert ended == [stopping.GAVE_UP]
@@ -228,7 +231,7 @@ def test_the_second_signal_does_not_wait_for_the_batch_in_hand(ignored: Any) -> 
         ended.append(code)
         over.set()
 
-    with stopping.ended_within(1_000_000, end):
+    with stopping.end_process_within(1_000_000, end):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
         over.wait()
@@ -237,6 +240,6 @@ def test_the_second_signal_does_not_wait_for_the_batch_in_hand(ignored: Any) -> 
 
 def test_a_process_that_is_done_in_time_ends_as_it_wants(ignored: Any) -> None:
     ended = list[int]()
-    with stopping.ended_within(1_000_000, ended.append):
+    with stopping.end_process_within(1_000_000, ended.append):
         signal.raise_signal(signal.SIGTERM)
     assert ended == [] and signal.set_wakeup_fd(-1) == -1

@@ -327,10 +327,10 @@ def entry_of_other_rows(table: Table) -> str:
     found = group(table, "p").base
     assert found
     store = table.handle.store
-    mine = entry.EntryReader(store).cells(found.file.index)
+    mine = entry.IndexEntryReader(store).cells(found.file.index)
     assert mine
     wrong = replace(mine, values=mine.values ^ np.uint64(1))
-    store.put(found.file.index, entry.cells_entry(wrong, "", ""))
+    store.put(found.file.index, entry.encode_base_file_entry(wrong, "", ""))
     return found.file.index
 
 

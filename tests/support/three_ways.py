@@ -23,7 +23,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
-from hoodoo.engine.session import is_frame
+from hoodoo.engine.session import is_spark_dataframe
 from hoodoo.engine.spark import dumps, loads, outcome, result
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.engine.task_pickling import PickledTasks, pack
@@ -212,7 +212,7 @@ def every_write_three_ways(request: pytest.FixtureRequest, spark: Any) -> Iterat
 def _compared(original: Callable[..., Any], name: str, spark: Any, test: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def write(self: hoodoo.Table, data: Any, *given: Any, **named: Any) -> Any:
-        if compared[test] >= _MOST or not Path(self.path).exists() or is_frame(data):
+        if compared[test] >= _MOST or not Path(self.path).exists() or is_spark_dataframe(data):
             return original(self, data, *given, **named)
         try:
             rows = to_arrow(data, self.handle.config.schema)

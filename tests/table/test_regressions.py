@@ -18,7 +18,7 @@ import hoodoo
 from hoodoo.compactor.cleaning.sweep import sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import parse_data_file
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.bloom.entry import IndexEntryReader
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
@@ -351,5 +351,5 @@ def test_the_hashes_of_an_index_entry_are_mapped_not_copied(tmp_path: Path) -> N
     table.upsert(rows((1, "a", 1)))
     entry = next(table.handle.history.head().groups()).base
     assert entry is not None
-    hashes = EntryReader(table.handle.store).hashes(entry.file.index)
+    hashes = IndexEntryReader(table.handle.store).hashes(entry.file.index)
     assert isinstance(hashes.base, pa.Buffer) and len(hashes) == 1

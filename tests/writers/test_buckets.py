@@ -16,7 +16,7 @@ import pytest
 from memory_store import MemoryStore
 
 import hoodoo
-from hoodoo.index.buckets import require_no_buckets
+from hoodoo.index.buckets import require_no_bucket_index
 from hoodoo.timeline.layout import SLOTS
 from hoodoo.writers.routing import route
 
@@ -81,20 +81,20 @@ def test_consistent_hashing_is_known_by_what_hudi_keeps_of_it(tmp_path: Path) ->
 def test_a_uuid_of_digits_among_many_is_chance_and_numbers_above_any_bucket_are_uuids() -> None:
     ours = [f"{number:08x}-44b5-46af-9d80-8084676fc6ae-0" for number in range(0xA0000000, 0xA0000000 + 500)]
     bucket = "00000003-44b5-46af-9d80-8084676fc6ae-0"
-    require_no_buckets(MemoryStore(), [])
-    require_no_buckets(MemoryStore(), ["12345678-44b5-46af-9d80-8084676fc6ae-0"])
-    require_no_buckets(MemoryStore(), [*ours, bucket])
+    require_no_bucket_index(MemoryStore(), [])
+    require_no_bucket_index(MemoryStore(), ["12345678-44b5-46af-9d80-8084676fc6ae-0"])
+    require_no_bucket_index(MemoryStore(), [*ours, bucket])
     for ids in ([bucket], [*ours[:50], bucket]):
         with pytest.raises(hoodoo.UnsupportedTable):
-            require_no_buckets(MemoryStore(), ids)
+            require_no_bucket_index(MemoryStore(), ids)
 
 
 def test_a_new_file_group_is_never_taken_for_a_bucket() -> None:
     """A table of one file group was refused where its random id began with eight such digits: one in 430,000."""
     taken = "00001812-44b5-46af-9d80-8084676fc6ae"
     with pytest.raises(hoodoo.UnsupportedTable):
-        require_no_buckets(MemoryStore(), [f"{taken}-0"])
-    require_no_buckets(MemoryStore(), [route.new_file_id(lambda: taken.replace("-", ""))])
+        require_no_bucket_index(MemoryStore(), [f"{taken}-0"])
+    require_no_bucket_index(MemoryStore(), [route.new_file_id(lambda: taken.replace("-", ""))])
 
 
 @pytest.mark.parametrize("digits", ["00001812", "12345678", "99999999"])

@@ -22,7 +22,7 @@ from hoodoo.format.names import (
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.format.properties import partition_metadata
-from hoodoo.index.key_index import KeyIndex, deleted_entry_name, entry_name
+from hoodoo.index.key_index import KeyIndex, base_entry_path, deletes_entry_path
 from hoodoo.merge.kernels import KeyedChanges, widened
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
@@ -88,8 +88,8 @@ class WriteTask:
         """Paths of all files that a failed write task may leave behind."""
         return (
             self.path,
-            entry_name(self.file_id, self.instant),
-            deleted_entry_name(self.file_id, self.instant),
+            base_entry_path(self.file_id, self.instant),
+            deletes_entry_path(self.file_id, self.instant),
             *((self.target.change_log_path,) if self.logs_changes else ()),
         )
 

@@ -79,7 +79,7 @@ class Located:
     searched: frozenset[str] = frozenset()
 
     @staticmethod
-    def nowhere(count: int) -> Located:
+    def all_keys_new(count: int) -> Located:
         no_key = np.zeros(count, bool)
         return Located([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
 

@@ -150,7 +150,7 @@ class InProcess:
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         batch = self.fitted(config)
-        return self._plan_located_rows(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
+        return self._plan_located_rows(context, batch, Located.all_keys_new(len(batch)), view, config, bulk=True)
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]

@@ -61,7 +61,7 @@ class BloomIndex:
 
     # ---- lookup of keys
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        located = Located.nowhere(len(keys))
+        located = Located.all_keys_new(len(keys))
         if not any(map(partitions.get, keys.partitions)):
             return located
         self._entries.begin_lookup()

@@ -105,7 +105,7 @@ class Batch:
 
     @property
     def keys(self) -> Keys:
-        return Keys.lookups_of_rows(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
+        return Keys.one_lookup_per_key(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     @property
     def identities(self) -> pa.Array:

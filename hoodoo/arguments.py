@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hoodoo.errors import OptionError, PositionError
 from hoodoo.nearest import nearest
 from hoodoo.redact import printable
+from hoodoo.sizes import LARGEST
 
 
 class ApplicationVersion(NamedTuple):
@@ -36,7 +37,6 @@ class ApplicationVersion(NamedTuple):
 Transaction = tuple[str, int] | tuple[str, int, str] | ApplicationVersion
 LOOPBACK = "127.0.0.1"
 """Address at which only processes of this machine can connect."""
-_MOST = 10**12
 _SAME = {
     **{"mor": ("merge_on_read",), "cow": ("copy_on_write",), "log": ("merge_on_read",)},
     **dict.fromkeys(("error", "errors", "raise", "errorifexists"), ("fail",)),
@@ -129,11 +129,11 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
         and value is None
         or not isinstance(value, bool)
         and isinstance(value, (int,) if whole else (int, float))
-        and least <= value <= _MOST
+        and least <= value <= LARGEST
     )
     if not fits:
         raise OptionError(
-            f"{option} must be {'an integer' if whole else 'a number'} from {least} to {_MOST:,}, got "
+            f"{option} must be {'an integer' if whole else 'a number'} from {least} to {LARGEST:,}, got "
             f"{printable(value)}.",
             option=option,
         )

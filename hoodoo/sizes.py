@@ -10,7 +10,8 @@ from hoodoo.errors import OptionError
 from hoodoo.redact import printable
 
 FORMS = "a number of bytes, or a size such as '2GB' or '512MiB'"
-_MOST = 10**12
+LARGEST = 10**12
+"""Largest number that an option takes."""
 _UNITS = {
     **{unit: 1000**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb"))},
     **{unit: 1024**power for power, unit in enumerate(("", "kib", "mib", "gib", "tib"))},
@@ -41,9 +42,9 @@ def size_from(option: str, value: Any, least: int = 1) -> int:
     with contextlib.suppress(ValueError):
         size = bytes_of(value) if isinstance(value, str) else value
     is_number = isinstance(size, (int, float)) and not isinstance(size, bool)
-    if not is_number or not least <= size <= _MOST or size != int(size):
+    if not is_number or not least <= size <= LARGEST or size != int(size):
         raise OptionError(
-            f"Option {option} is not a valid size: expected {FORMS}, from {least:,} to {_MOST:,} bytes, got "
+            f"Option {option} is not a valid size: expected {FORMS}, from {least:,} to {LARGEST:,} bytes, got "
             f"{printable(value)}.",
             option=option,
         )

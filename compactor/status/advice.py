@@ -37,13 +37,14 @@ class Services:
         plans: Seconds since a process last reported that it runs the plan, by instant of each open plan. None if no
             process reported it.
         held: Bytes beyond retention that a savepoint, a pinned slot or a consumer keeps, by holder.
-        advice: Recommended actions and the state of open plans, one sentence each. Empty if all services are up to
-            date.
+        advice: Recommended actions, then the state of open plans and the holders of files, one sentence each. Empty if
+            all services are up to date and nothing holds files.
         owners: The worker that runs the plan, by instant of each open plan. '' if no worker runs it.
         plan_ages: Age of each open plan in seconds, by instant.
         dead: The names of workers whose last heartbeat is older than the option `worker_timeout_s`.
         problems: The last error of each failing service, newest first.
-        lags: True if `advice` recommends an action. False if it is empty, or only reports open plans on schedule.
+        lags: True if a service is late or failed. False if `advice` is empty, or only reports open plans on schedule
+            and files that a savepoint, a pinned slot or a consumer keeps.
     """
 
     figures: Figures
@@ -93,7 +94,7 @@ class _StateOfServices:
             *self._about_workers(seen_workers, dead),
             *self._about_compaction(seen_workers),
             *late_plans,
-            *self._about_cleaning(held_bytes),
+            *self._about_cleaning(),
             *self._about_consumers(),
             *self._about_layout(set(seen_workers) - set(dead)),
             *self._about_exports(),
@@ -103,7 +104,7 @@ class _StateOfServices:
             seen_workers,
             plans,
             held_bytes,
-            (*advice, *other_plans),
+            (*advice, *other_plans, *self._about_kept_files(held_bytes)),
             owners,
             ages,
             dead,
@@ -152,12 +153,12 @@ class _StateOfServices:
         if figures.groups_behind and (has_many or is_old):
             verb = "has" if figures.groups_behind == 1 else "have"
             lag_text = (
-                f"{_several(figures.groups_behind, 'file group')} {verb} logs, the oldest for "
+                f"{several(figures.groups_behind, 'file group')} {verb} logs, the oldest for "
                 f"{span(figures.lag_seconds)}"
             )
             if alive:
                 yield (
-                    f"{_several(len(alive), 'worker')} cannot keep up: {lag_text}, one with {figures.logs_max}: "
+                    f"{several(len(alive), 'worker')} cannot keep up: {lag_text}, one with {figures.logs_max}: "
                     f"start more of `hoodoo worker {self.path}`, on other machines."
                 )
             else:
@@ -218,7 +219,7 @@ class _StateOfServices:
             )
         return {name: size for name, size in bytes_by_holder.items() if size}
 
-    def _about_cleaning(self, held: dict[str, int]) -> Iterator[str]:
+    def _about_kept_files(self, held: dict[str, int]) -> Iterator[str]:
         remedies = {
             "savepoint": "`hoodoo savepoint {path} {name} --delete` deletes the savepoint",
             "pinned": "they can be deleted after the reader releases its pin, or after the pin expires",
@@ -231,17 +232,19 @@ class _StateOfServices:
                 f"Cleaning cannot delete {amount(size)}: {holder} {verb} them; "
                 f"{remedies[kind].format(path=self.path, name=name)}."
             )
+
+    def _about_cleaning(self) -> Iterator[str]:
         every = self.config.options.clean_every
         since = self.view.commits - self.view.cleaned_at_commit
         if self.figures.cleanable_bytes and (not every or since > every * _PATIENCE):
             unclean = (
                 f"{amount(self.figures.cleanable_bytes)} could be cleaned and no clean ran for "
-                f"{_several(since, 'commit')}"
+                f"{several(since, 'commit')}"
             )
             yield f"{unclean}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
         if dead := pending_writes_before(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
             yield (
-                f"{_several(len(dead), 'write')} began more than a day ago and never finished, the first "
+                f"{several(len(dead), 'write')} began more than a day ago and never finished, the first "
                 f"{dead[0]}: `hoodoo sweep {self.path}` rolls them back and deletes their files."
             )
 
@@ -254,7 +257,7 @@ class _StateOfServices:
             behind = self.view.seq - awaited_consumer.position
             if awaited_consumer.position and awaited_consumer.name not in awaited_names:
                 yield (
-                    f"Consumer {awaited_consumer.name} lags by {_several(behind, 'slot')}, and cleaning no longer "
+                    f"Consumer {awaited_consumer.name} lags by {several(behind, 'slot')}, and cleaning no longer "
                     "keeps files for it. Drop it, or register it again."
                 )
 
@@ -263,7 +266,7 @@ class _StateOfServices:
         groups = sum(len(unit.groups) for unit in units)
         if groups and not workers:
             yield (
-                f"{_several(groups, 'small file')} could be packed into {sum(unit.outputs for unit in units)}: "
+                f"{several(groups, 'small file')} could be packed into {sum(unit.outputs for unit in units)}: "
                 f"`hoodoo cluster {self.path}`, or start a worker."
             )
 
@@ -272,12 +275,13 @@ class _StateOfServices:
         for name, lag in self.figures.exports.items():
             if lag.seconds > self.config.options.export_every_s * _PATIENCE:
                 yield (
-                    f"Readers of {name.capitalize()} do not see {_several(lag.slots, 'commit')}, the oldest from "
+                    f"Readers of {name.capitalize()} do not see {several(lag.slots, 'commit')}, the oldest from "
                     f"{span(lag.seconds)} ago: `hoodoo export {self.path} --{name}`, or start a worker."
                 )
 
 
-def _several(number: int, noun: str) -> str:
+def several(number: int, noun: str) -> str:
+    """Format a number of things, such as '1 file' or '2,000 files'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

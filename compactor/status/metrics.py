@@ -137,7 +137,8 @@ class PrometheusEndpoint:
                 "Choose another port, or 0 for any free port, or an address of this machine.",
                 option="metrics_port",
             ) from None
-        self.url = f"http://{address}:{self._server.server_port}/metrics"
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
 
     def close(self) -> None:
         self._server.shutdown()

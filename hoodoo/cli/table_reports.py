@@ -10,7 +10,7 @@ from typing import Any
 
 from hoodoo.cli import quarantine
 from hoodoo.cli.show import ROWS_SHOWN, Out
-from hoodoo.compactor.status.advice import Services, amount, span
+from hoodoo.compactor.status.advice import Services, amount, several, span
 from hoodoo.errors import HoodooError
 from hoodoo.redact import redact
 from hoodoo.table import Table
@@ -80,11 +80,11 @@ def _service_lines(found: Services) -> dict[str, Any]:
     figures = found.figures
     lines = {
         "commits": f"{figures.commits:,}, newest slot {figures.head}, oldest readable slot {figures.min_readable}",
-        "base files": f"{amount(figures.base_bytes)} in {figures.groups:,} file groups, "
-        f"{figures.small_files:,} small files",
-        "logs": f"{amount(figures.log_bytes)} in {figures.groups_behind:,} file groups, "
-        f"at most {figures.logs_max:,} logs in a file group",
-        "oldest log": f"{span(figures.lag_seconds)} old, {figures.lag_commits:,} commits"
+        "base files": f"{amount(figures.base_bytes)} in {several(figures.groups, 'file group')}, "
+        f"{several(figures.small_files, 'small file')}",
+        "logs": f"{amount(figures.log_bytes)} in {several(figures.groups_behind, 'file group')}, "
+        f"at most {several(figures.logs_max, 'log')} in a file group",
+        "oldest log": f"{span(figures.lag_seconds)} old, {several(figures.lag_commits, 'commit')}"
         if figures.groups_behind
         else "none",
         "reads": f"{figures.read_amplification:.2f} bytes per byte of base files",
@@ -93,7 +93,7 @@ def _service_lines(found: Services) -> dict[str, Any]:
         "cleanable": f"{amount(figures.cleanable_bytes)} in files that no snapshot within retention needs",
     }
     for format, lag in figures.exports.items():
-        lines[f"export {format}"] = f"{lag.slots:,} commits behind, {span(lag.seconds)}"
+        lines[f"export {format}"] = f"{several(lag.slots, 'commit')} behind, {span(lag.seconds)}"
     for instant, age in found.plan_ages.items():
         owner = found.owners[instant]
         lines[f"plan {instant}"] = f"{span(age)} old, {f'run by {owner}' if owner else 'not running'}"
@@ -151,7 +151,7 @@ def _reports(
             found = report(open_table(path))
         except HoodooError as problem:
             error = {"code": problem.code, "message": redact(problem.message)}
-            found = _Report(1, {"error": error}, {"state": problem.code}, partial(out.say, problem.message))
+            found = _Report(1, {"error": error}, {"state": problem.code}, partial(out.say, f"{path}: {problem.message}"))
         reports.append(found)
         if out.machine:
             out.document({"path": path, **found.fields})

@@ -106,6 +106,18 @@ def test_an_open_plan_on_schedule_is_shown_but_does_not_lag(lake: Path, run: Any
     assert plan and code == 0 and f"Plan {plan.instant} has been waiting" in out
 
 
+def test_files_that_a_savepoint_keeps_are_shown_but_do_not_lag(lake: Path, run: Any) -> None:
+    options = {"type": "copy_on_write", "clean_every": 1, "retain_hours": 0, "retain_commits": 1}
+    table = hoodoo.create(lake / "kept", SCHEMA, key="id", **options)
+    table.insert([{"id": "a", "v": 1}])
+    table.savepoints.create("audit")
+    for value in range(3):
+        table.upsert([{"id": "a", "v": value}])
+    table.maintenance.clean()
+    code, out, _ = run("services", lake / "kept", "--check")
+    assert code == 0 and "savepoint audit holds them" in out
+
+
 def test_json_has_one_document_for_each_table(lagging: Path, run: Any) -> None:
     code, out, _ = run("services", f"{lagging}/*", f"{lagging}/missing", "--json")
     first, second, missing = map(json.loads, out.splitlines())

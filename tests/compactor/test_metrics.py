@@ -205,6 +205,21 @@ def test_a_port_that_is_taken_is_an_error_before_anything_is_served(tmp_path: Pa
             Worker([make(tmp_path / "t")], metrics_port=port).run()
 
 
+def test_metrics_are_served_at_the_given_address_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    worker = Worker([make(tmp_path / "t")], poll_s=0.05, metrics_port=0, metrics_address="127.0.0.2")
+    with serving(worker, caplog) as url:
+        assert url.startswith("http://127.0.0.2:") and urllib.request.urlopen(url, timeout=10).status == 200
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(url.replace("127.0.0.2", "127.0.0.1"), timeout=2)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_the_url_of_an_ipv6_address_has_brackets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    worker = Worker([make(tmp_path / "t")], poll_s=0.05, metrics_port=0, metrics_address="::1")
+    with serving(worker, caplog) as url:
+        assert url.startswith("http://[::1]:") and urllib.request.urlopen(url, timeout=10).status == 200
+
+
 def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(hoodoo.OptionError, match="metrics_port"):
         Worker([make(tmp_path / "t")], metrics_port=70_000)

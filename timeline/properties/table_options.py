@@ -17,7 +17,7 @@ from typing import Any
 
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
-from hoodoo.sizes import size_from
+from hoodoo.sizes import LARGEST, size_from
 from hoodoo.timeline.properties.synonyms import meant
 
 PREFIX = "hoodoo."
@@ -26,7 +26,6 @@ ARGUMENTS = (
     "allow_moving_keys",
 )
 """Arguments of create() that are not table options."""
-_MAX = 10**12
 _DIGITS_MAX = 40
 MIB = 1 << 20
 
@@ -167,11 +166,11 @@ def _number(name: str, value: Any, kind: type) -> Any:
         if not isinstance(value, (int, float, str)) or isinstance(value, str) and len(value) > _DIGITS_MAX:
             raise ValueError
         number = kind(value)
-        if not math.isfinite(number) or number > _MAX:
+        if not math.isfinite(number) or number > LARGEST:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise OptionError(
-            f"Option {name} must be {'an integer' if kind is int else 'a number'} up to {_MAX:,}, got "
+            f"Option {name} must be {'an integer' if kind is int else 'a number'} up to {LARGEST:,}, got "
             f"{printable(value)}.",
             option=name,
         ) from None

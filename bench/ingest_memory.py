@@ -97,7 +97,7 @@ def measure(folder: Path, size: int) -> None:
 def job(folder: Path, path: Path, size: int, rows: int = 10**9) -> int:
     """Take the file into a new table. rows: a limit; a small one ends after the first batch. Returns the batches."""
     table = hoodoo.create(path, SCHEMA, key="id", order_by="t")
-    made = hoodoo.ingest(Files(folder, settle_s=0), table, name="job", max_rows=rows, max_bytes=size * _MIB)
+    made = hoodoo.ingest(Files(folder, settle_seconds=0), table, name="job", max_rows=rows, max_bytes=size * _MIB)
     if rows < _AT_ONCE:
         made.take()
         return 1

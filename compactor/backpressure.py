@@ -35,7 +35,7 @@ def throttle(context: Context, config: TableConfig, seq: int) -> float:
         return 0.0
     logs = _logs(context, context.timeline.history.known_head(), seq)
     if logs < bound or not any_worker_sent_heartbeat(
-        context.store, environment.now_ms(), config.options.worker_timeout_s
+        context.store, environment.now_ms(), config.options.worker_timeout_seconds
     ):
         return 0.0  # without a worker, compact_after_logs decides
     if logs >= HUNG * bound:

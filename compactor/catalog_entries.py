@@ -39,8 +39,8 @@ class _CatalogRequest:
         except BaseException as problem:  # `answer` raises it
             self._answer.append(problem)
 
-    def has_answer(self, wait_s: float) -> bool:
-        self._thread.join(max(0.0, min(wait_s, self.until - time.monotonic())))
+    def has_answer(self, wait_seconds: float) -> bool:
+        self._thread.join(max(0.0, min(wait_seconds, self.until - time.monotonic())))
         return bool(self._answer)
 
     def answer(self) -> str:

@@ -32,7 +32,7 @@ def formats(config: TableConfig) -> tuple[str, ...]:
 def due(turn: Turn) -> bool:
     """Return whether an export is due, or the update of a catalog entry.
 
-    A worker exports a changed table every `export_every_s` seconds. A worker and a writer also export when cleaning is
+    A worker exports a changed table every `export_every_seconds`. A worker and a writer also export when cleaning is
     due. In a worker, a catalog entry that failed or waits for a response is due when its backoff is over.
     """
     if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
@@ -91,7 +91,7 @@ def _update_catalog_entry(turn: Turn, duty: ServiceState, part: str, anew: bool)
         change = duty.worker.entries[turn.table].update_or_await_entry(part, turn.context, anew, duty.worker.once)
     except Exception as problem:
         wait = duty.failed(problem, turn.now_ms, part)
-        failure("registration_failed", problem, table=turn.table, entry=name, retry_s=wait)
+        failure("registration_failed", problem, table=turn.table, entry=name, retry_seconds=wait)
         return
     if change is None:
         return
@@ -105,7 +105,7 @@ def _export(turn: Turn) -> None:
     result = export(turn.context, turn.config, turn.view)
     if turn.duty:
         turn.duty.looked(turn.view)
-        turn.duty.schedule_next_run(_CLOCK, turn.config.options.export_every_s)
+        turn.duty.schedule_next_run(_CLOCK, turn.config.options.export_every_seconds)
     written = sum(format_result.bytes for format_result in (result.delta, result.iceberg) if format_result)
     if written:
         work = Work(1, bytes_written=written, seconds=turn.seconds())

@@ -102,8 +102,8 @@ def held(store: Store, instant: str, now_ms: int) -> bool:
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 
 
-def any_worker_sent_heartbeat(store: Store, now_ms: int, timeout_s: float) -> bool:
+def any_worker_sent_heartbeat(store: Store, now_ms: int, timeout_seconds: float) -> bool:
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
-        sent_ms is not None and abs(now_ms - sent_ms) < timeout_s * 1000 for sent_ms in beats
+        sent_ms is not None and abs(now_ms - sent_ms) < timeout_seconds * 1000 for sent_ms in beats
     )  # ignore heartbeats from the far future

@@ -63,7 +63,7 @@ class LoopSettings(WorkerSettings, Protocol):
     """
 
     services: tuple[str, ...]
-    grace_s: float
+    grace_seconds: float
     stopped: threading.Event
     progress: Callable[[str, int, int], None]
 
@@ -102,13 +102,13 @@ class ServiceLoop:
         self.worker, self.table, self.limits = worker, table, limits
         self.engine = _CountingEngine(engine, lambda done, groups: worker.progress(table.path, done, groups))
         self.quiet = threading.Event()  # set when heartbeats have to stop
-        self.backoff = Backoff(worker.poll_s)
+        self.backoff = Backoff(worker.poll_seconds)
         self.duties = {name: ServiceState(name, worker) for name in SERVICES if name in worker.services}
         self.seen: tuple[Context, TableConfig] | None = None
         self._healed = (0, 0.0)  # head and time of the last complete check of the table
         self._store: Store | None = None
         self._beating = threading.Thread(target=self._renew_heartbeats, name=f"beat {table.path}", daemon=True)
-        self._beat_s = BEAT_S
+        self._beat_seconds = BEAT_S
         self._idle_since = time.monotonic()
         self._problem: heartbeats.ServiceProblem | None = None  # error of the newest round
         self._told: dict[str, heartbeats.ServiceProblem] = {}
@@ -136,7 +136,7 @@ class ServiceLoop:
         finally:
             self.quiet.set()
             if self._beating.ident:
-                self._beating.join(self.worker.grace_s)
+                self._beating.join(self.worker.grace_seconds)
 
     def _guarded_round(self) -> tuple[bool, float]:
         # Returns whether the round did work, and the seconds to wait if it did not. Exceptions are logged and the round
@@ -148,7 +148,7 @@ class ServiceLoop:
         except Exception as problem:
             wait = self.backoff.failed()
             self._problem = heartbeats.ServiceProblem.of(self.worker.name, "round", problem, self._now_ms())
-            failure("round_failed", problem, table=self.table.path, retry_s=wait)
+            failure("round_failed", problem, table=self.table.path, retry_seconds=wait)
             self._tell()
             return False, wait
         self.backoff.failures = 0
@@ -156,7 +156,7 @@ class ServiceLoop:
         self._tell()
         if busy:
             self._idle_since = time.monotonic()
-        return busy, self.worker.poll_s
+        return busy, self.worker.poll_seconds
 
     def _now_ms(self) -> int:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
@@ -170,7 +170,7 @@ class ServiceLoop:
             missing = isinstance(refusal, TableNotFound)
             if not missing or self.backoff.failures == 1:  # log a missing table only once
                 event = "table_missing" if missing else "round_failed"
-                failure(event, refusal, table=self.table.path, retry_s=wait)
+                failure(event, refusal, table=self.table.path, retry_seconds=wait)
             return False, wait
         if isinstance(problem, TableReplaced):
             say(logging.WARNING, "table_replaced", table=self.table.path, message=str(problem))
@@ -180,7 +180,7 @@ class ServiceLoop:
         self._told.clear()
         for duty in self.duties.values():
             duty.forget()
-        return True, self.worker.poll_s
+        return True, self.worker.poll_seconds
 
     def _tell(self) -> None:
         # The errors are stored with the table if they have changed since the last call.
@@ -194,7 +194,7 @@ class ServiceLoop:
     def _renew_heartbeats(self) -> None:
         while not self.quiet.is_set():
             self._send_heartbeat()
-            self.quiet.wait(self._beat_s)
+            self.quiet.wait(self._beat_seconds)
         self._hint(lambda store: heartbeats.delete_heartbeat(store, self.worker.name))
 
     def _send_heartbeat(self) -> None:
@@ -225,7 +225,7 @@ class ServiceLoop:
             return False
         context = replace(self.table.context(), engine=self.engine)
         first, self._store = self._store is None, context.store
-        self._beat_s = min(BEAT_S, context.timeline.last_state().config.options.worker_timeout_s / 3)
+        self._beat_seconds = min(BEAT_S, context.timeline.last_state().config.options.worker_timeout_seconds / 3)
         if first:
             self._prepare_first_round()
         state = context.timeline.heal()
@@ -276,7 +276,7 @@ class ServiceLoop:
         except Exception as problem:
             duty.require_table_check()  # otherwise the next check would skip the unchanged table
             wait = duty.failed(problem, self._now_ms())
-            failure("service_failed", problem, table=self.table.path, service=service.name, retry_s=wait)
+            failure("service_failed", problem, table=self.table.path, service=service.name, retry_seconds=wait)
             return False
         duty.succeeded()
         return busy

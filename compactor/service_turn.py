@@ -86,13 +86,13 @@ class Work:
 class Backoff:
     """Exponential backoff, whose delay grows with consecutive failures."""
 
-    def __init__(self, base_s: float) -> None:
-        self.base_s, self.failures, self.at = base_s, 0, 0.0
+    def __init__(self, base_seconds: float) -> None:
+        self.base_seconds, self.failures, self.at = base_seconds, 0, 0.0
 
     def failed(self) -> float:
         """Count a failure, and return the seconds until the next attempt."""
         self.failures += 1
-        wait = round(min(_BACKOFF_MAX_S, self.base_s * 2.0 ** min(self.failures, 16)), 3)
+        wait = round(min(_BACKOFF_MAX_S, self.base_seconds * 2.0 ** min(self.failures, 16)), 3)
         self.at = time.monotonic() + wait
         return wait
 
@@ -111,7 +111,7 @@ class WorkerSettings(Protocol):
     """
 
     name: str
-    poll_s: float
+    poll_seconds: float
     once: bool
     logs_min: int | None
     entries: Mapping[str, CatalogEntries]
@@ -126,7 +126,7 @@ class ServiceState:
 
     def __init__(self, service: str, worker: WorkerSettings) -> None:
         self.service, self.worker, self.work = service, worker, Work()
-        self.backoff = Backoff(worker.poll_s)
+        self.backoff = Backoff(worker.poll_seconds)
         self.parts: dict[str, Backoff] = {}
         self.problems: dict[str, heartbeats.ServiceProblem] = {}
         self.holding = ""  # key of the hint for the part that is being worked on
@@ -168,10 +168,10 @@ class ServiceState:
         self._looked_at = (0, 0.0)
 
     # ---- periodic tasks
-    def is_time(self, what: str, first_s: float = 0.0) -> bool:
+    def is_time(self, what: str, first_seconds: float = 0.0) -> bool:
         """Return whether a periodic task is due."""
         now = time.monotonic()
-        return now >= self.clocks.setdefault(what, now + first_s)
+        return now >= self.clocks.setdefault(what, now + first_seconds)
 
     def schedule_next_run(self, what: str, seconds: float) -> None:
         self.clocks[what] = time.monotonic() + seconds
@@ -182,7 +182,7 @@ class ServiceState:
 
         An empty `part` means the service itself.
         """
-        backoff = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
+        backoff = self.parts.setdefault(part, Backoff(self.worker.poll_seconds)) if part else self.backoff
         self.work.failures += 1
         failing_name = part or self.service
         self.problems[failing_name] = heartbeats.ServiceProblem.of(self.worker.name, failing_name, problem, now_ms)
@@ -206,7 +206,7 @@ class Turn:
     """One run of a table service on a table.
 
     `view` is the newest view at the beginning of the turn. `duty` is the state that the worker keeps for the service,
-    or None if a writer runs the turn after its commit. `idle_s` is the time that the worker has been idle, in seconds.
+    or None if a writer runs the turn after its commit. `idle_seconds` is the time that the worker has been idle.
     """
 
     context: Context
@@ -216,7 +216,7 @@ class Turn:
     stopped: Callable[[], bool] = never
     table: str = ""
     duty: ServiceState | None = None
-    idle_s: float = 0.0
+    idle_seconds: float = 0.0
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -225,7 +225,7 @@ class Turn:
 
     def has_live_worker(self) -> bool:
         return heartbeats.any_worker_sent_heartbeat(
-            self.context.store, self.now_ms, self.config.options.worker_timeout_s
+            self.context.store, self.now_ms, self.config.options.worker_timeout_seconds
         )
 
     def enough_commits_since(self, commit: int) -> bool:
@@ -278,7 +278,7 @@ class Turn:
             except FileExistsError:
                 return False
             return True
-        if self.idle_s < _PATIENCE_S and self.now_ms - modified_ms < heartbeats.PLAN_FRESH_S * 1000:
+        if self.idle_seconds < _PATIENCE_S and self.now_ms - modified_ms < heartbeats.PLAN_FRESH_S * 1000:
             return False
         store.put(key, duty.worker.name.encode())
         return True

@@ -86,10 +86,10 @@ class Worker:
         self,
         tables: Sequence[Any],
         services: Iterable[str] = tuple(SERVICES),
-        poll_s: float = 1.0,
+        poll_seconds: float = 1.0,
         once: bool = False,
         logs_min: int | None = None,
-        grace_s: float = _GRACE_S,
+        grace_seconds: float = _GRACE_S,
         engine: Engine | None = None,
         limits: Limits | None = None,
         metrics_port: int | None = None,
@@ -105,11 +105,11 @@ class Worker:
         Args:
             tables: The open tables to serve, each once.
             services: The services to run, from 'compact', 'cluster', 'export', 'clean' and 'archive'. Default: all.
-            poll_s: Seconds between two checks of an idle table, above 0. Default 1.0.
+            poll_seconds: Seconds between two checks of an idle table, above 0. Default 1.0.
             once: True stops the worker when no work is left. Default False.
             logs_min: Minimum number of log files that makes a file group due for compaction, at least 1. None
                 (default): half the option `compact_after_logs` of the table.
-            grace_s: Seconds that running file groups have to finish after a stop. Default 8.
+            grace_seconds: Seconds that running file groups have to finish after a stop. Default 8.
             engine: The engine of hoodoo.engine that rewrites file groups. None (default): this process.
             limits: Limits on the resources that the worker uses for all tables together. Each table gets an equal share
                 of the memory and of the byte rate. With `engine`, the number of concurrent file groups applies to each
@@ -124,8 +124,8 @@ class Worker:
                 `tables`. A single string for one table. The worker updates the entry after each of its exports, which
                 the option `export_formats` of the table enables. None (default): no entries.
             register_hudi: The Hudi entry of each table in a Hive metastore or in Glue, in the same form as `register`.
-                `Table.register` creates such an entry. The worker updates it every `export_every_s` if the table has
-                changed. None (default): no entries.
+                `Table.register` creates such an entry. The worker updates it every `export_every_seconds` if the table
+                has changed. None (default): no entries.
             catalog: A pyiceberg catalog, or the name of a catalog in pyiceberg's configuration. None (default): the
                 catalog named 'default'. A failing catalog does not delay any service, and is retried.
             catalog_properties: Properties of a named catalog. They override the properties in the configuration.
@@ -148,14 +148,14 @@ class Worker:
                 "A worker needs at least one table and one service. Pass both.",
                 option="services" if served else "tables",
             )
-        number_from("poll_s", poll_s, 0, optional=False)
-        if not poll_s:
+        number_from("poll_seconds", poll_seconds, 0, optional=False)
+        if not poll_seconds:
             raise OptionError(
-                "Option poll_s is invalid: expected a positive number of seconds, got 0.", option="poll_s"
+                "Option poll_seconds is invalid: expected a positive number of seconds, got 0.", option="poll_seconds"
             )
         flag("once", once)
         number_from("logs_min", logs_min, 1, whole=True)
-        number_from("grace_s", grace_s, 0, optional=False)
+        number_from("grace_seconds", grace_seconds, 0, optional=False)
         port("metrics_port", metrics_port)
         self.metrics_address = address("metrics_address", metrics_address)
         if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
@@ -172,11 +172,11 @@ class Worker:
                 f"Option progress is invalid: expected a function, got {printable(progress)}.", option="progress"
             )
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = (
-            poll_s,
+        self.poll_seconds, self.once, self.logs_min, self.grace_seconds, self.metrics_port, self.progress = (
+            poll_seconds,
             once,
             logs_min,
-            grace_s,
+            grace_seconds,
             metrics_port,
             progress,
         )
@@ -239,7 +239,7 @@ class Worker:
     def _ended(self, thread: threading.Thread) -> bool:
         while thread.is_alive():
             thread.join(0.2)
-            if self.stopped.is_set() and time.monotonic() - self._stopped_at > self.grace_s:
+            if self.stopped.is_set() and time.monotonic() - self._stopped_at > self.grace_seconds:
                 return not thread.is_alive()
         return True
 

@@ -75,7 +75,9 @@ def follow(table: hoodoo.Table, copy: hoodoo.Table, told: threading.Event) -> in
     since: hoodoo.Cursor | str = "earliest"
     while True:
         done = told.is_set()
-        for step in table.follow(since, mode="incremental", deletes=True, most_commits=2, poll_s=0.05, timeout_s=0.1):
+        for step in table.follow(
+            since, mode="incremental", deletes=True, most_commits=2, poll_seconds=0.05, timeout_seconds=0.1
+        ):
             newest = [one for one in table.inspect.schemas() if one.cursor.seq <= step.cursor.seq][-1]
             if newest.id != known.id:
                 same_columns(copy, known, newest)

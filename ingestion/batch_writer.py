@@ -89,7 +89,7 @@ class BatchWriter:
                 raise CommitConflict(
                     f"Another process of application {printable(transaction.application)} has committed the same rows."
                 )
-            watch.waited(result.waited_s)
+            watch.waited(result.waited_seconds)
         return BatchReport(
             transaction.application,
             transaction.version,

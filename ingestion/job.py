@@ -81,7 +81,7 @@ class Job:
     def run(
         self,
         once: bool = True,
-        poll_s: float = 5.0,
+        poll_seconds: float = 5.0,
         each_batch: EachBatch | None = None,
         metrics_port: int | None = None,
         metrics_address: str = LOOPBACK,
@@ -95,7 +95,7 @@ class Job:
             once: True (default) returns when all rows of the source were read. False runs until `stop` is called. It
                 retries if the store or the source does not respond or the store is full. If another process of the job
                 is running, this process waits as a standby.
-            poll_s: Time between two requests to a source whose rows were all read, in seconds. Default 5.
+            poll_seconds: Time between two requests to a source whose rows were all read, in seconds. Default 5.
             each_batch: Function that receives a `BatchReport` after each commit. An exception in it ends the run.
             metrics_port: Port for metrics in Prometheus' text format; 0 chooses a free port. None (default): no
                 metrics.
@@ -114,9 +114,10 @@ class Job:
             StoreFull: With `once`, the store was full several times in a row.
         """
         flag("once", once)
-        if number_from("poll_s", poll_s, 0, optional=False) == 0:
+        if number_from("poll_seconds", poll_seconds, 0, optional=False) == 0:
             raise OptionError(
-                "Option poll_s is invalid: expected a number above 0, got 0. The default is 5.", option="poll_s"
+                "Option poll_seconds is invalid: expected a number above 0, got 0. The default is 5.",
+                option="poll_seconds",
             )
         port("metrics_port", metrics_port)
         address("metrics_address", metrics_address)
@@ -126,7 +127,7 @@ class Job:
                 option="each_batch",
             )
         with stop_on_signals(self._stopped), serve_job_metrics([self], metrics_port, metrics_address):
-            run([ScheduledJob(self, once, poll_s, each_batch, metrics_port is not None)], self._stopped)
+            run([ScheduledJob(self, once, poll_seconds, each_batch, metrics_port is not None)], self._stopped)
         return self.reported()
 
     def check(self) -> CheckReport:

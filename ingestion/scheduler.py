@@ -61,7 +61,7 @@ class ScheduledJob:
         self,
         job: SchedulableJob,
         once: bool,
-        poll_s: float,
+        poll_seconds: float,
         each_batch: EachBatch | None = None,
         measure_lag: bool = False,
     ) -> None:
@@ -70,12 +70,17 @@ class ScheduledJob:
         Args:
             job: The job.
             once: True if the job ends when all rows of the source were read.
-            poll_s: Pause after a turn without new rows, in seconds.
+            poll_seconds: Pause after a turn without new rows, in seconds.
             each_batch: Function that receives a report of each commit.
             measure_lag: True if `job.lag` is updated regularly.
         """
         self.job, self.due, self.over = job, 0.0, False
-        self._once, self._poll_s, self._each_batch, self._measure_lag = once, poll_s, each_batch, measure_lag
+        self._once, self._poll_seconds, self._each_batch, self._measure_lag = (
+            once,
+            poll_seconds,
+            each_batch,
+            measure_lag,
+        )
         self._failed = self._lost = 0
         self._measured = float("-inf")
 
@@ -99,7 +104,7 @@ class ScheduledJob:
         self.job.fine = True
         self._record_lag()
         if batch is None:
-            self.over, self.due = self._once, time.monotonic() + self._poll_s
+            self.over, self.due = self._once, time.monotonic() + self._poll_seconds
             return
         self.due = self.job.pace.next(began, batch.rows, not self._once)
         if self._each_batch is not None:
@@ -121,7 +126,7 @@ class ScheduledJob:
         if self._lost >= RACES_MAX:
             if self._once:
                 raise problem
-            self.due = began + self._poll_s
+            self.due = began + self._poll_seconds
 
     def _fail(self, problem: TryAgainError | StoreFull) -> None:
         self._failed += 1

@@ -76,8 +76,8 @@ class Files(Source):
         path: str | os.PathLike[str],
         format: str | None = None,
         pattern: str = "*",
-        grace_s: float = 86_400.0,
-        settle_s: float | None = None,
+        grace_seconds: float = 86_400.0,
+        settle_seconds: float | None = None,
         on_change: str = "fail",
         on_bad_file: str = "fail",
         storage: Mapping[str, Any] | None = None,
@@ -92,9 +92,9 @@ class Files(Source):
                 None (default): the format in the name of each file, such as `trips.jsonl.gz`.
             pattern: Pattern for the paths of files, relative to the folder. '*' matches any characters, including '/'.
                 Default: all files.
-            grace_s: Time in seconds for which the source remembers a file that left the folder. If the file comes back
+            grace_seconds: Seconds for which the source remembers a file that left the folder. If the file comes back
                 unchanged within this time, it is not read again. Default: one day.
-            settle_s: Time in seconds for which a file must be unchanged before it is read. None (default): 2 for a
+            settle_seconds: Seconds for which a file must be unchanged before it is read. None (default): 2 for a
                 local folder, and 0 on S3, where an object appears as a whole.
             on_change: Handling of a file that is rewritten after it was read: 'fail' (default) stops the job, 'again'
                 reads the file once more.
@@ -119,8 +119,8 @@ class Files(Source):
             )
         self.folder: Folder = open_folder(path, storage)
         self.format, self.pattern, self.on_change, self.on_bad_file = file_format, pattern, on_change, on_bad_file
-        self.grace_ms = int(number_from("grace_s", grace_s, 0, optional=False) * 1000)
-        settle = number_from("settle_s", settle_s, 0)
+        self.grace_ms = int(number_from("grace_seconds", grace_seconds, 0, optional=False) * 1000)
+        settle = number_from("settle_seconds", settle_seconds, 0)
         self.settle_ms = self.folder.settle_ms if settle is None else int(settle * 1000)
         self.name = f"files:{self.folder.uri}"
         self.passed_over: tuple[str, ...] = ()

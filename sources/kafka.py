@@ -81,7 +81,7 @@ class Kafka(Source):
         start: str = "earliest",
         on_loss: str = "fail",
         tombstones: str = "quarantine",
-        idle_s: float = 30.0,
+        idle_seconds: float = 30.0,
         settings: Mapping[str, Any] | None = None,
         format: str = "json",
         truncate: str = "fail",
@@ -103,7 +103,7 @@ class Kafka(Source):
                 before anything is read, 'skip' continues with the oldest message of the partition.
             tombstones: Handling of messages without a value: 'quarantine' (default) or 'skip'. Tombstones of Debezium
                 are always skipped, because a delete event precedes them.
-            idle_s: Time that a broker may take to send the next message, in seconds. Default 30.
+            idle_seconds: Time that a broker may take to send the next message, in seconds. Default 30.
             settings: More settings of librdkafka, such as {"security.protocol": "SSL"}. Read secrets from the
                 environment: the source neither logs nor stores them.
             format: Format of the messages: 'json' (default) or 'avro' for rows, 'debezium-json' (with or without
@@ -149,8 +149,8 @@ class Kafka(Source):
                 "Leave time_unit out.",
                 option="time_unit",
             )
-        idle_s = number_from("idle_s", idle_s, 0, optional=False)
-        self._client = KafkaClient(servers, topic, dict(settings or {}), idle_s, skips_lost=on_loss == "skip")
+        idle_seconds = number_from("idle_seconds", idle_seconds, 0, optional=False)
+        self._client = KafkaClient(servers, topic, dict(settings or {}), idle_seconds, skips_lost=on_loss == "skip")
         # mean message size of the last batch, used to divide the byte limit among partitions
         self._mean_bytes = 1.0
         self.name = f"kafka:{topic}"

@@ -124,7 +124,9 @@ class KafkaClient:
         servers: Addresses of brokers.
     """
 
-    def __init__(self, servers: str, topic: str, settings: Mapping[str, Any], idle_s: float, skips_lost: bool) -> None:
+    def __init__(
+        self, servers: str, topic: str, settings: Mapping[str, Any], idle_seconds: float, skips_lost: bool
+    ) -> None:
         """Create a client for one topic.
 
         The brokers are not contacted yet.
@@ -133,7 +135,7 @@ class KafkaClient:
             servers: Addresses of brokers, such as "broker-1:9092,broker-2:9092".
             topic: The name of the topic.
             settings: More settings of librdkafka.
-            idle_s: Time after which reading fails if the brokers send no message although more exist, in seconds.
+            idle_seconds: Time after which reading fails if the brokers send no message although more exist, in seconds.
             skips_lost: True if the reader continues after messages that were deleted unread.
 
         Raises:
@@ -151,7 +153,7 @@ class KafkaClient:
         except ImportError:
             raise EngineError("Kafka requires confluent-kafka. Install it: pip install 'hoodoo[kafka]'.") from None
         self.topic, self.servers = topic, servers
-        self._idle_s, self._skips_lost = idle_s, skips_lost
+        self._idle_seconds, self._skips_lost = idle_seconds, skips_lost
         self._kafka = confluent_kafka
         self._settings = {**_DEFAULTS, **settings, **OURS, "bootstrap.servers": servers}
         self._advice = _rejection_advice(confluent_kafka.KafkaError, topic)
@@ -174,13 +176,13 @@ class KafkaClient:
             SourceUnavailable: No broker responds.
         """
 
-        def ask(wait_s: float) -> dict[int, tuple[int, int]]:
-            metadata = self._consumer.list_topics(self.topic, timeout=wait_s).topics[self.topic]
+        def ask(wait_seconds: float) -> dict[int, tuple[int, int]]:
+            metadata = self._consumer.list_topics(self.topic, timeout=wait_seconds).topics[self.topic]
             if metadata.error is not None:
                 raise self._convert_error(metadata.error)
             return {
                 partition: self._consumer.get_watermark_offsets(
-                    self._kafka.TopicPartition(self.topic, partition), timeout=wait_s, cached=False
+                    self._kafka.TopicPartition(self.topic, partition), timeout=wait_seconds, cached=False
                 )
                 for partition in sorted(metadata.partitions)
             }
@@ -263,7 +265,9 @@ class KafkaClient:
             SourceUnavailable: No broker responds.
         """
         requested = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
-        found = self._request_with_retries(lambda wait_s: self._consumer.offsets_for_times(requested, timeout=wait_s))
+        found = self._request_with_retries(
+            lambda wait_seconds: self._consumer.offsets_for_times(requested, timeout=wait_seconds)
+        )
         for one in found:
             if one.error is not None:
                 raise self._convert_error(one.error)
@@ -284,7 +288,7 @@ class KafkaClient:
             SourceLost: Messages were deleted.
             SourceChanged: Messages were deleted, and `skips_lost` is True.
             OptionError: The brokers reject the client.
-            SourceUnavailable: The brokers sent nothing for `idle_s`.
+            SourceUnavailable: The brokers sent nothing for `idle_seconds`.
         """
         found: dict[int, list[Message]] = {one: [] for one in sorted(ranges)}
         upto, amount = {one: start for one, (start, _) in ranges.items()}, _ReadAmount(bytes_max)
@@ -328,9 +332,9 @@ class KafkaClient:
                     if end >= stop:
                         left.discard(partition)
                         consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
-                if time.monotonic() - last_heard > self._idle_s:
+                if time.monotonic() - last_heard > self._idle_seconds:
                     raise self._missing_response_error(
-                        f"Kafka sent no message of topic {self.topic!r} for {self._idle_s:g} s, although messages are "
+                        f"Kafka sent no message of topic {self.topic!r} for {self._idle_seconds:g} s, although messages are "
                         f"left in partitions {sorted(left)}. Nothing was written"
                     )
         finally:
@@ -388,16 +392,16 @@ class KafkaClient:
 
     def _request_with_retries(self, ask: Callable[[float], T]) -> T:
         # `ask` receives a timeout in seconds. Transient failures are retried for 10 s.
-        end, wait_s = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
+        end, wait_seconds = time.monotonic() + _ASK_S, min(_FIRST_S, _ASK_S)
         while True:
             try:
-                answer = ask(wait_s)
+                answer = ask(wait_seconds)
             except self._kafka.KafkaException as problem:
                 self._process_callbacks(_LISTEN_S)
                 left_s = end - time.monotonic()
                 is_transient = problem.args[0].code() in self._passing
                 if self._error_listener.refusal is None and is_transient and left_s > 0:
-                    wait_s = min(2 * wait_s, left_s)
+                    wait_seconds = min(2 * wait_seconds, left_s)
                     continue
                 raise self._convert_error(problem.args[0]) from None
             self._process_callbacks(0)

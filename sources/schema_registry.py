@@ -36,7 +36,9 @@ class SchemaRegistry:
         url: The address, without secrets.
     """
 
-    def __init__(self, url: str, user: str | None = None, password: str | None = None, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, url: str, user: str | None = None, password: str | None = None, timeout_seconds: float = 10.0
+    ) -> None:
         """Create a client for a schema registry.
 
         Nothing is requested yet.
@@ -45,7 +47,7 @@ class SchemaRegistry:
             url: The address, such as "https://registry:8081". It may contain a user and a password.
             user: The user, if the registry requires a login. Default: no login.
             password: The password. It is never shown, logged or stored.
-            timeout_s: The maximum time of one response, in seconds. Default 10.
+            timeout_seconds: The maximum time of one response, in seconds. Default 10.
 
         Raises:
             OptionError: An argument is invalid.
@@ -77,9 +79,11 @@ class SchemaRegistry:
             )
         host = parts.netloc.rpartition("@")[2]
         self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-        self.timeout_s = number_from("timeout_s", timeout_s, 0, optional=False)
-        if not timeout_s:
-            raise OptionError("Option timeout_s is invalid: expected a number above 0, got 0.", option="timeout_s")
+        self.timeout_seconds = number_from("timeout_seconds", timeout_seconds, 0, optional=False)
+        if not timeout_seconds:
+            raise OptionError(
+                "Option timeout_seconds is invalid: expected a number above 0, got 0.", option="timeout_seconds"
+            )
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if user is not None:
             token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
@@ -160,7 +164,7 @@ class SchemaRegistry:
         # Raises the same errors as `schema`.
         request = urllib.request.Request(f"{self.url}/{path}", headers=self._headers)
         try:
-            with self._opener.open(request, timeout=self.timeout_s) as response:
+            with self._opener.open(request, timeout=self.timeout_seconds) as response:
                 content = self._read_body(response)
         except urllib.error.HTTPError as problem:
             with problem:
@@ -184,14 +188,14 @@ class SchemaRegistry:
 
     def _read_body(self, response: Any) -> bytes:
         # Raises an error if the body is too large or takes too long.
-        chunks, size, end = list[bytes](), 0, time.monotonic() + self.timeout_s
+        chunks, size, end = list[bytes](), 0, time.monotonic() + self.timeout_seconds
         while chunk := response.read1(1 << 16):
             chunks.append(chunk)
             size += len(chunk)
             if size > _RESPONSE_BYTES_MAX:
                 raise self._not_registry_error(f"A response is larger than {_RESPONSE_BYTES_MAX >> 20} MiB")
             if time.monotonic() > end:
-                raise TimeoutError(f"The response took more than {self.timeout_s:g} s")
+                raise TimeoutError(f"The response took more than {self.timeout_seconds:g} s")
         if response.length:
             raise http.client.IncompleteRead(b"")
         return b"".join(chunks)

@@ -75,7 +75,7 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
     if planned is None:
         raise DataError(
             f"{printable(source.name)} does not have rows yet. Wait until it has some. A new file in a folder is "
-            "read after it was not changed for settle_s seconds (--settle-seconds)."
+            "read after it was not changed for settle_seconds seconds (--settle-seconds)."
         )
     try:
         first_parts, bad = _read_first_rows(source, planned, {}, rows)

@@ -66,7 +66,7 @@ def test_what_is_waited_for_is_returned_and_what_does_not_come_is_named() -> Non
     answers = iter(["", "", "found"])
     assert wait_for(lambda: next(answers), "an answer") == "found"
     with pytest.raises(NotInTime, match="the end of the world did not happen"):
-        wait_for(lambda: False, "the end of the world", patience_s=0.0)
+        wait_for(lambda: False, "the end of the world", patience_seconds=0.0)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ class TableTimeline:
             and self.publisher.has_unpublished(state.view.seq, state.names)
         ):
             # its metadata table and the properties are Hudi's too, which changes them under its lock
-            shared = hudi_lock(self.store, self.environment, config.options.commit_timeout_s)
+            shared = hudi_lock(self.store, self.environment, config.options.commit_timeout_seconds)
         try:
             with shared:
                 self.publisher.publish_through(state.view.seq, config, names=state.names)

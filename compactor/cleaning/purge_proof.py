@@ -73,10 +73,10 @@ class PurgeProof:
         that begins later cannot read the deleted files. The result maps instants to paths of timeline files.
         """
         running = self._pending_writes()
-        for pause_s in _PAUSES_S:
+        for pause_seconds in _PAUSES_S:
             if not running:
                 break
-            self.timeline.environment.sleep(pause_s)
+            self.timeline.environment.sleep(pause_seconds)
             running = self.still(running)
         return running
 

@@ -100,7 +100,7 @@ def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
             result = plans.run(turn.context, plan, turn.stopped, turn.limits)
         except Exception as problem:
             wait = duty.failed(problem, turn.now_ms, _PLAN + plan.instant)
-            failure("plan_failed", problem, table=turn.table, instant=plan.instant, retry_s=wait)
+            failure("plan_failed", problem, table=turn.table, instant=plan.instant, retry_seconds=wait)
             return False
     duty.succeeded(_PLAN + plan.instant)
     seconds = round(turn.seconds() - start, 3)
@@ -164,7 +164,7 @@ def _merge_logs_only(
         return _merge_logs(turn, choose), None
     except Exception as problem:
         for group in choose(history.head()):
-            duty.parts.setdefault(_LOGS + group.file_id, Backoff(duty.worker.poll_s)).failed()
+            duty.parts.setdefault(_LOGS + group.file_id, Backoff(duty.worker.poll_seconds)).failed()
         return False, problem
 
 

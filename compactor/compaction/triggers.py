@@ -15,7 +15,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 _BASE_MIN = 16 << 20  # rewriting a smaller base is cheap
 _PAYS = 8  # a full compaction is too expensive if the base has more than this many times the bytes of its logs
-_COSTLY_AGE = 24  # factor for `age_s` if a full compaction is too expensive
+_COSTLY_AGE = 24  # factor for `age_seconds` if a full compaction is too expensive
 # fewer log bytes only count by number and age of logs, since otherwise each commit would compact a tiny table
 _BYTES_MIN = 1 << 20
 
@@ -28,8 +28,8 @@ class Triggers:
 
     Attributes:
         logs: Minimum number of log files of the group.
-        age_s: Minimum age of the group's oldest log file, in seconds. If the base file is large compared to the log
-            files, the minimum is 24 times this age.
+        age_seconds: Minimum age of the group's oldest log file, in seconds. If the base file is large compared to the
+            log files, the minimum is 24 times this age.
         log_ratio: Maximum ratio of the bytes of the group's log files to the bytes of its base file. A group above it
             is due.
         read_amplification: Maximum ratio of the bytes that a snapshot read needs to the bytes of base files. If the
@@ -37,7 +37,7 @@ class Triggers:
     """
 
     logs: int | None = 5
-    age_s: float | None = 600.0
+    age_seconds: float | None = 600.0
     log_ratio: float | None = 0.5
     read_amplification: float | None = 1.5
 
@@ -57,7 +57,7 @@ class Triggers:
         default = Options.compact_after_logs or 1
         half = max(1, (default if options.compact_after_logs is None else options.compact_after_logs) // 2)
         return Triggers(
-            logs_min or half, options.compact_age_s, options.compact_log_ratio, options.compact_read_amplification
+            logs_min or half, options.compact_age_seconds, options.compact_log_ratio, options.compact_read_amplification
         )
 
 
@@ -85,7 +85,8 @@ def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGro
     """Return the file groups that a worker should compact now."""
     waiting = behind(view)
     old, very_old = (
-        _newest_slot_of_age(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
+        _newest_slot_of_age(timeline, view, triggers.age_seconds and triggers.age_seconds * times)
+        for times in (1, _COSTLY_AGE)
     )
     due_ids = {
         group.file_id
@@ -105,13 +106,13 @@ def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
     return has_many or is_heavy or group.logs[0].seq <= old_seq
 
 
-def _newest_slot_of_age(timeline: TableTimeline, view: View, age_s: float | None) -> int:
-    # 0 if there is no such slot, or if `age_s` is None.
-    if age_s is None:
+def _newest_slot_of_age(timeline: TableTimeline, view: View, age_seconds: float | None) -> int:
+    # 0 if there is no such slot, or if `age_seconds` is None.
+    if age_seconds is None:
         return 0
-    if not age_s:  # the time of a slot may be slightly ahead of the clock
+    if not age_seconds:  # the time of a slot may be slightly ahead of the clock
         return view.seq
-    history, before = timeline.history, timeline.environment.now_ms() - int(age_s * 1000)
+    history, before = timeline.history, timeline.environment.now_ms() - int(age_seconds * 1000)
     return (
         min(view.seq, history.last_completed_by(before))
         if history.slot(history.oldest_slot()).completed_at <= before

@@ -41,7 +41,7 @@ class Services:
             all services are up to date and nothing holds files.
         owners: The worker that runs the plan, by instant of each open plan. '' if no worker runs it.
         plan_ages: Age of each open plan in seconds, by instant.
-        dead: The names of workers whose last heartbeat is older than the option `worker_timeout_s`.
+        dead: The names of workers whose last heartbeat is older than the option `worker_timeout_seconds`.
         problems: The last error of each failing service, newest first.
         lags: True if a service is late or failed. False if `advice` is empty, or only reports open plans on schedule
             and files that a savepoint, a pinned slot or a consumer keeps.
@@ -85,7 +85,7 @@ class _StateOfServices:
         plans = {instant: self._age(running_plan_hint_path(instant)) for instant in self.view.plans}
         owners = {instant: heartbeats.holder(self.store, instant) for instant in plans}
         ages = {instant: max(0.0, (self.now - plan.planned_at) / 1000) for instant, plan in self.view.plans.items()}
-        dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_s)
+        dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_seconds)
         problems = tuple(heartbeats.problems(self.store))
         held_bytes = self._bytes_kept_by_holder()
         late_plans, other_plans = self._describe_open_plans(plans, owners)
@@ -148,8 +148,8 @@ class _StateOfServices:
         figures, options = self.figures, self.config.options
         triggers = Triggers.of(options)
         has_many = triggers.logs is not None and figures.logs_max >= triggers.logs * _PATIENCE
-        is_old = triggers.age_s is not None and figures.lag_seconds > triggers.age_s * _PATIENCE
-        alive = [age for age in workers.values() if age < options.worker_timeout_s]
+        is_old = triggers.age_seconds is not None and figures.lag_seconds > triggers.age_seconds * _PATIENCE
+        alive = [age for age in workers.values() if age < options.worker_timeout_seconds]
         if figures.groups_behind and (has_many or is_old):
             verb = "has" if figures.groups_behind == 1 else "have"
             lag_text = (
@@ -273,7 +273,7 @@ class _StateOfServices:
     # ---- exports
     def _about_exports(self) -> Iterator[str]:
         for name, lag in self.figures.exports.items():
-            if lag.seconds > self.config.options.export_every_s * _PATIENCE:
+            if lag.seconds > self.config.options.export_every_seconds * _PATIENCE:
                 yield (
                     f"Readers of {name.capitalize()} do not see {several(lag.slots, 'commit')}, the oldest from "
                     f"{span(lag.seconds)} ago: `hoodoo export {self.path} --{name}`, or start a worker."

@@ -22,9 +22,9 @@ class Lag:
         log_bytes: Total size of the log files that wait for compaction, in bytes.
         base_bytes: Total size of the base files of file groups with log files, in bytes.
         groups_behind: Number of file groups with log files.
-        oldest_delta_s: Age of the oldest log file that waits for compaction, in seconds.
+        oldest_delta_seconds: Age of the oldest log file that waits for compaction, in seconds.
         open_plans: Number of plans that are requested but not completed.
-        oldest_plan_s: Age of the oldest open plan, in seconds.
+        oldest_plan_seconds: Age of the oldest open plan, in seconds.
         cleanable_bytes: Total size of the files that cleaning would delete now, in bytes.
     """
 
@@ -32,9 +32,9 @@ class Lag:
     log_bytes: int = 0
     base_bytes: int = 0
     groups_behind: int = 0
-    oldest_delta_s: float = 0.0
+    oldest_delta_seconds: float = 0.0
     open_plans: int = 0
-    oldest_plan_s: float = 0.0
+    oldest_plan_seconds: float = 0.0
     cleanable_bytes: int = 0
 
 
@@ -58,9 +58,11 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
         log_bytes=totals.log_bytes,
         base_bytes=totals.bytes_behind,
         groups_behind=totals.behind,
-        oldest_delta_s=max(0.0, (now - timeline.history.slot(oldest).completed_at) / 1000) if oldest else 0.0,
+        oldest_delta_seconds=max(0.0, (now - timeline.history.slot(oldest).completed_at) / 1000) if oldest else 0.0,
         open_plans=len(view.plans),
-        oldest_plan_s=max((max(0.0, (now - plan.planned_at) / 1000) for plan in view.plans.values()), default=0.0),
+        oldest_plan_seconds=max(
+            (max(0.0, (now - plan.planned_at) / 1000) for plan in view.plans.values()), default=0.0
+        ),
         cleanable_bytes=sum(entry.size for entry in cleanable(view, retained)),
     )
 

@@ -69,7 +69,7 @@ def run(scratch: Path, programs: Path, table: hoodoo.Table, record: bool) -> Non
 def going_on(job: Job) -> Iterator[Callable[[], bool]]:
     """Let a job follow its source in a thread. Yields what raises its error once it has one."""
     with ThreadPoolExecutor(1) as pool:
-        running: Future[Any] = pool.submit(job.run, once=False, poll_s=0.2)
+        running: Future[Any] = pool.submit(job.run, once=False, poll_seconds=0.2)
         try:
             yield lambda: not running.done() or bool(running.result())
         finally:

@@ -41,7 +41,7 @@ from hoodoo.writers.batches.write_options import BadRowLimits
 _EXIT_CODES: tuple[tuple[type[HoodooError], int], ...] = ((TooManyBadRows, 3), (SourceLost, 4), (CommitConflict, 5))
 
 
-_OF_FILES = ("pattern", "grace_s", "settle_s", "on_change", "on_bad_file")
+_OF_FILES = ("pattern", "grace_seconds", "settle_seconds", "on_change", "on_bad_file")
 _OF_TOPICS = ("start", "on_loss", "tombstones", "truncate", "before", "registry", "time_unit")
 _OF_TABLES = ("moves", "hold")
 _FORMATS_OF_FILES, _FORMATS_OF_TOPICS = ("json", "csv", "parquet", "avro"), FORMATS
@@ -322,7 +322,9 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
     for names, kind in kinds.items():
         for name in names:
             if name in named and name not in known:
-                option = {"grace_s": "grace-seconds", "settle_s": "settle-seconds"}.get(name, name).replace("_", "-")
+                option = {"grace_seconds": "grace-seconds", "settle_seconds": "settle-seconds"}.get(name, name).replace(
+                    "_", "-"
+                )
                 raise CallError(
                     f"--{option} applies only to {kind}, and SOURCE is not one. Leave out --{option}.", option=name
                 )

@@ -154,14 +154,12 @@ def of_job(parser: argparse.ArgumentParser) -> None:
         "--grace-seconds",
         type=seconds,
         metavar="S",
-        dest="grace_s",
         help="how long to remember a file that was removed from the folder (default: 86400, one day)",
     )
     files.add_argument(
         "--settle-seconds",
         type=seconds,
         metavar="S",
-        dest="settle_s",
         help="how long a file must be unchanged before it is read (default: 2 in a folder, 0 on S3)",
     )
     files.add_argument(

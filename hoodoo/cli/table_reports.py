@@ -151,7 +151,9 @@ def _reports(
             found = report(open_table(path))
         except HoodooError as problem:
             error = {"code": problem.code, "message": redact(problem.message)}
-            found = _Report(1, {"error": error}, {"state": problem.code}, partial(out.say, f"{path}: {problem.message}"))
+            found = _Report(
+                1, {"error": error}, {"state": problem.code}, partial(out.say, f"{path}: {problem.message}")
+            )
         reports.append(found)
         if out.machine:
             out.document({"path": path, **found.fields})

@@ -263,12 +263,12 @@ class TableHandle:
         from hoodoo.table.results import WriteResult
 
         call_commit_hooks(self.store.uri, done)
-        waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
+        waited_seconds = self.served(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()
         measure = partial(_lag, self.timeline, view, seen.config)
         count = CommitRowCounter(self.store, seen.config, view.table, done.cursor.seq)
-        return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
+        return WriteResult(**vars(done), waited_seconds=waited_seconds, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
         """Run the table services that became due with a commit.

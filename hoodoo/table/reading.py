@@ -386,8 +386,8 @@ class Readable:
         deletes: bool = False,
         versions: str = "net",
         most_commits: int | None = None,
-        poll_s: float = 1.0,
-        timeout_s: float | None = None,
+        poll_seconds: float = 1.0,
+        timeout_seconds: float | None = None,
     ) -> Iterator[Rows]:
         """Read the changes after a position, then keep waiting for new commits and read their changes.
 
@@ -403,8 +403,8 @@ class Readable:
             deletes: See `deletes` of `incremental`. Default False.
             versions: 'net' (default) or 'all', see `versions` of `changes`.
             most_commits: The maximum number of commits in one read. None (default): all new commits.
-            poll_s: The time in seconds between two checks for a new commit. Default 1.0.
-            timeout_s: The time in seconds without a new commit after which the iterator ends. None (default): never.
+            poll_seconds: Seconds between two checks for a new commit. Default 1.0.
+            timeout_seconds: Seconds without a new commit after which the iterator ends. None (default): never.
 
         Yields:
             The next read, with the end position of its range in `cursor`.
@@ -422,8 +422,8 @@ class Readable:
 
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)
-        number_from("poll_s", poll_s, 0, optional=False)
-        number_from("timeout_s", timeout_s, 0)
+        number_from("poll_seconds", poll_seconds, 0, optional=False)
+        number_from("timeout_seconds", timeout_seconds, 0)
         values = checked_parameters(where, params)
         _, history, view = self.handle.look()
         table, start = view.table, self.handle.slot_of(history, since, exclusive=True)
@@ -440,7 +440,7 @@ class Readable:
                 else self.incremental(*between, columns=columns, where=where, params=values, deletes=deletes)
             )
 
-        return follow(look, start, pull, most_commits, poll_s, timeout_s)
+        return follow(look, start, pull, most_commits, poll_seconds, timeout_seconds)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """List the commits that changed rows of the table, newest first.

@@ -35,12 +35,12 @@ class WriteResult(Committed):
         rows_rewritten: The number of rows, changed or not, in the file groups that a restore rewrote. 0 for all other
             writes.
         skipped: True if the `transaction` was already committed, so this write did nothing.
-        waited_s: The time in seconds that the write waited after its commit for lagging workers.
+        waited_seconds: The time in seconds that the write waited after its commit for lagging workers.
         quarantined: The number of bad rows of the batch that were stored in the quarantine.
         reasons: The number of quarantined rows by reason, such as 'null_key'.
     """
 
-    waited_s: float = 0.0
+    waited_seconds: float = 0.0
     quarantined: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict, hash=False)
     _measure: Callable[[], Lag] | None = field(default=None, repr=False, compare=False)
@@ -109,7 +109,7 @@ class WriteResult(Committed):
         rows, tries = {"stale": self.stale, "quarantined": self.quarantined}, {"retries": self.retries}
         counts = rows | {"rewritten": self.rows_rewritten} | tries
         said = [f"{count:,} {name}" for name, count in counts.items() if count]
-        waited = [f"waited {self.waited_s:,.1f} s for workers"] if self.waited_s else []
+        waited = [f"waited {self.waited_seconds:,.1f} s for workers"] if self.waited_seconds else []
         return "".join(f", {one}" for one in (*said, *waited))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -21,8 +21,8 @@ def follow(
     since: int,
     pull: Callable[[int, int], R],
     most_commits: int | None,
-    poll_s: float,
-    timeout_s: float | None,
+    poll_seconds: float,
+    timeout_seconds: float | None,
 ) -> Iterator[R]:
     """Poll a table for new commits, and yield one read for each new range of commits.
 
@@ -31,8 +31,8 @@ def follow(
         since: The slot after which the first range begins.
         pull: Function that reads the range after the first slot, up to and including the second slot.
         most_commits: The maximum number of commits in a range, or None for no limit.
-        poll_s: Seconds to wait between two polls if there is no new commit.
-        timeout_s: Seconds without a new commit after which the iterator ends, or None to never end.
+        poll_seconds: Seconds to wait between two polls if there is no new commit.
+        timeout_seconds: Seconds without a new commit after which the iterator ends, or None to never end.
     """
     idle_since = time.monotonic()
     while True:
@@ -40,10 +40,10 @@ def follow(
         if until > since:
             yield pull(since, until)
             since, idle_since = until, time.monotonic()
-        elif timeout_s is not None and time.monotonic() - idle_since >= timeout_s:
+        elif timeout_seconds is not None and time.monotonic() - idle_since >= timeout_seconds:
             return
         else:
-            time.sleep(poll_s)
+            time.sleep(poll_seconds)
 
 
 def end_of_next_range(history: History, head: View, since: int, most_commits: int | None) -> int:

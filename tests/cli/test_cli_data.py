@@ -189,7 +189,7 @@ def test_services_names_the_last_error_of_each_service_until_it_works(
 
 def test_services_tells_dead_workers_as_dead(trips: Path, run: Any, machine: Any) -> None:
     table = hoodoo.open(trips)
-    table.set_options(worker_timeout_s=0.01)
+    table.set_options(worker_timeout_seconds=0.01)
     heartbeats.beat(table.handle.store, "w1")
     time.sleep(0.02)
     out = run("services", trips)[1]

@@ -41,7 +41,7 @@ def logs(table: hoodoo.Table, part: str = "a") -> int:
 def test_a_writer_waits_longer_the_further_its_groups_are_behind_and_says_so(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     heartbeats.beat(table.handle.store, "slow worker")
-    waited = [table.upsert(rows()).waited_s for _ in range(6)]
+    waited = [table.upsert(rows()).waited_seconds for _ in range(6)]
     assert waited[:3] == [0.0, 0.0, 0.0]
     assert waited[3] >= 0.05 and waited[4] >= 0.1 and waited[5] >= 0.15
     assert logs(table) == 6, "nobody compacted"
@@ -54,7 +54,7 @@ def test_a_writer_to_other_file_groups_does_not_wait(tmp_path: Path) -> None:
     for _ in range(5):
         table.upsert(rows())
     assert logs(table) == 5
-    assert table.upsert(rows("b")).waited_s == 0.0
+    assert table.upsert(rows("b")).waited_seconds == 0.0
 
 
 def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None
     worker.start()
     table.upsert(rows())
     worker.join()
-    assert table.upsert(rows()).waited_s == 0.0
+    assert table.upsert(rows()).waited_seconds == 0.0
     assert logs(table) <= 2
 
 
@@ -89,7 +89,7 @@ def test_at_twice_the_bound_workers_count_as_hung_and_the_writer_compacts(tmp_pa
 def test_none_switches_it_off(tmp_path: Path) -> None:
     table = make(tmp_path / "t", slow_after_logs=None)
     heartbeats.beat(table.handle.store, "worker")
-    assert [table.upsert(rows()).waited_s for _ in range(10)] == [0.0] * 10
+    assert [table.upsert(rows()).waited_seconds for _ in range(10)] == [0.0] * 10
     assert logs(table) == 10
 
 
@@ -112,5 +112,5 @@ def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp
 def test_without_a_worker_there_is_nobody_to_wait_for(tmp_path: Path) -> None:
     """It waited for nobody, and then compacted although compact_after_logs says never."""
     table = make(tmp_path / "t", compact_after_logs=None, slow_after_logs=2)
-    assert [table.upsert(rows()).waited_s for _ in range(8)] == [0.0] * 8
+    assert [table.upsert(rows()).waited_seconds for _ in range(8)] == [0.0] * 8
     assert logs(table) == 8

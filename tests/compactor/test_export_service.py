@@ -78,7 +78,7 @@ def test_a_clean_that_is_asked_for_exports_first_and_goes_on_where_that_fails(
 
 
 def test_the_services_say_how_far_exports_are_behind(tmp_path: Path) -> None:
-    table = make(tmp_path / "t", export_formats="both", export_every_s=0)
+    table = make(tmp_path / "t", export_formats="both", export_every_seconds=0)
     table.upsert(rows(1))
     table.upsert(rows(2))
     behind = table.maintenance.services()

@@ -89,7 +89,7 @@ def test_the_figures_of_a_table_are_served_in_prometheus_text(tmp_path: Path, ca
         table.upsert(batch(range(10), "a", 1 + ts))
     view = table.handle.history.head()
     [behind] = view.groups(["part=a"])
-    worker = Worker([later(table, 1)], ["archive"], poll_s=0.05, metrics_port=0)
+    worker = Worker([later(table, 1)], ["archive"], poll_seconds=0.05, metrics_port=0)
     with serving(worker, caplog) as url:
         assert url.startswith("http://127.0.0.1:") and url.endswith("/metrics")
         found = samples(url)
@@ -120,7 +120,7 @@ def test_names_follow_prometheus_conventions_and_nothing_is_registered_globally(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = make(tmp_path / "t")
-    with serving(Worker([table], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
+    with serving(Worker([table], ["archive"], poll_seconds=0.05, metrics_port=0), caplog) as url:
         text = urllib.request.urlopen(url, timeout=10).read().decode()
     families = list(text_string_to_metric_families(text))
     assert len(families) > 20
@@ -144,7 +144,7 @@ def test_work_is_counted_by_service_and_failures_too(
         raise StoreUnavailable("away")
 
     monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack", broken)
-    worker = Worker([table], poll_s=0.02, metrics_port=0)
+    worker = Worker([table], poll_seconds=0.02, metrics_port=0)
     with serving(worker, caplog) as url:
         wait_for(
             lambda: all(
@@ -173,7 +173,9 @@ def test_a_table_that_cannot_be_reached_is_down_and_the_others_are_measured(
     def broken() -> Any:
         raise StoreUnavailable("away")
 
-    with serving(Worker([table, ServiceTarget("gone", broken, broken)], poll_s=0.05, metrics_port=0), caplog) as url:
+    with serving(
+        Worker([table, ServiceTarget("gone", broken, broken)], poll_seconds=0.05, metrics_port=0), caplog
+    ) as url:
         found = samples(url)
     assert (found["hoodoo_up", table.path], found["hoodoo_up", "gone"]) == (1, 0)
     assert ("hoodoo_head_slot", "gone") not in found
@@ -188,7 +190,7 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
     running = min(table.handle.history.head().plans)
     table.handle.store.put(heartbeats.running_plan_hint_path(running), b"another")
     aged = later(table, 10 / 3600)  # a hint that is older than 30 s would be that of a dead worker
-    with serving(Worker([aged], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
+    with serving(Worker([aged], ["archive"], poll_seconds=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
     assert {
         state: found["hoodoo_compaction_plans", state, table.path] for state in ("open", "running", "postponed")
@@ -206,7 +208,7 @@ def test_a_port_that_is_taken_is_an_error_before_anything_is_served(tmp_path: Pa
 
 
 def test_metrics_are_served_at_the_given_address_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    worker = Worker([make(tmp_path / "t")], poll_s=0.05, metrics_port=0, metrics_address="127.0.0.2")
+    worker = Worker([make(tmp_path / "t")], poll_seconds=0.05, metrics_port=0, metrics_address="127.0.0.2")
     with serving(worker, caplog) as url:
         assert url.startswith("http://127.0.0.2:") and urllib.request.urlopen(url, timeout=10).status == 200
         with pytest.raises(urllib.error.URLError):
@@ -215,7 +217,7 @@ def test_metrics_are_served_at_the_given_address_only(tmp_path: Path, caplog: py
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_the_url_of_an_ipv6_address_has_brackets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    worker = Worker([make(tmp_path / "t")], poll_s=0.05, metrics_port=0, metrics_address="::1")
+    worker = Worker([make(tmp_path / "t")], poll_seconds=0.05, metrics_port=0, metrics_address="::1")
     with serving(worker, caplog) as url:
         assert url.startswith("http://[::1]:") and urllib.request.urlopen(url, timeout=10).status == 200
 
@@ -253,7 +255,7 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     os.utime(Path(table.path, HEARTBEATS, heartbeats.WORKER + "w1"), (aged, aged))
     assert "No worker has sent a heartbeat for 10 h and 1 file group" in advice(ahead)
     heartbeats.beat(table.handle.store, "w1")
-    table.set_options(compact_age_s=None, compact_after_logs=10)
+    table.set_options(compact_age_seconds=None, compact_after_logs=10)
     for ts in range(15):
         table.upsert(batch(range(10), "a", 10 + ts))
     assert "1 worker cannot keep up: 1 file group has logs" in advice(table)

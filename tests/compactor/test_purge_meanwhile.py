@@ -73,8 +73,8 @@ def test_a_purge_waits_for_the_writes_that_are_under_way(tmp_path: Path) -> None
     attempt = table.handle.context().timeline.begin("commit")
     pauses: list[float] = []
 
-    def ends_meanwhile(pause_s: float) -> None:
-        pauses.append(pause_s)
+    def ends_meanwhile(pause_seconds: float) -> None:
+        pauses.append(pause_seconds)
         if len(pauses) == 2:
             attempt.abandon()
 

@@ -79,7 +79,7 @@ def test_a_service_that_failed_is_due_again_however_the_table_is(
     turns: list[tuple[str, int]] = []
     table = table_of(tmp_path / "t")
     monkeypatch.setitem(SERVICES, "polish", polishing(turns, fails=True))
-    with loop_of(table, "polish", poll_s=0.001) as loop:
+    with loop_of(table, "polish", poll_seconds=0.001) as loop:
         loop.round()
         assert loop.failing and loop.duties["polish"].problems["polish"].error == "RuntimeError"
         monkeypatch.setitem(SERVICES, "polish", polishing(turns))

@@ -93,7 +93,7 @@ def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> N
     for number in range(3):
         lag = table.upsert(rows(("a", 2 + number))).lag
     assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
-    assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_s >= 0
+    assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_seconds >= 0
     plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert table.maintenance.lag().open_plans == 1
     table.compact()

@@ -54,7 +54,7 @@ def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     table.handle.store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
-    serving = Worker([table.handle.services()], poll_s=0.05)
+    serving = Worker([table.handle.services()], poll_seconds=0.05)
     thread = threading.Thread(target=serving.run)
     thread.start()
     wait_for(lambda: not table.maintenance.lag().open_plans, "the plan's completion")
@@ -64,7 +64,7 @@ def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
 
 
 def test_a_worker_beats_while_its_first_compaction_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = table_of(tmp_path / "t", worker_timeout_s=0.3)
+    table = table_of(tmp_path / "t", worker_timeout_seconds=0.3)
     for ts in range(7):
         table.upsert(batch(np.arange(10), ts))
     hints: set[str] = set()
@@ -100,7 +100,7 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(
         return plans.CompactionResult()
 
     monkeypatch.setattr(plans, "run", stuck)
-    serving = Worker([table.handle.services()], grace_s=0.2)
+    serving = Worker([table.handle.services()], grace_seconds=0.2)
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(serving.run()))
     thread.start()
@@ -154,7 +154,7 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
             tables[1].handle.services(),
             tables[2].handle.services(),
         ],
-        poll_s=0.05,
+        poll_seconds=0.05,
     )
     thread = threading.Thread(target=serving.run)
     thread.start()
@@ -174,7 +174,7 @@ def test_a_table_that_is_missing_at_the_start_is_served_once_it_appears(
 
     late = ServiceTarget(str(path), missing, lambda: hoodoo.open(path).handle.services())
     with caplog.at_level("INFO", "hoodoo.worker"):
-        serving = Worker([table_of(tmp_path / "t").handle.services(), late], poll_s=0.02)
+        serving = Worker([table_of(tmp_path / "t").handle.services(), late], poll_seconds=0.02)
         thread = threading.Thread(target=serving.run)
         thread.start()
         wait_for(lambda: "event=table_missing" in caplog.text, "the record of the missing table")
@@ -232,7 +232,7 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
         loop._send_heartbeat()
         return any(heartbeats.WORKER in key for key in beats(table))
 
-    with loop_of(table, "compact", poll_s=0.001) as loop:
+    with loop_of(table, "compact", poll_seconds=0.001) as loop:
         loop.round()
         compaction = loop.duties["compact"]
         assert beating(loop)
@@ -261,7 +261,7 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
     def logs() -> dict[str, int]:
         return {group.partition: len(group.logs) for group in hoodoo.open(table.path).handle.history.head().groups()}
 
-    with loop_of(table, "compact", poll_s=0.001, logs_min=3) as loop:
+    with loop_of(table, "compact", poll_seconds=0.001, logs_min=3) as loop:
         loop.round()
         assert logs() == {"part=0": 3, "part=1": 1, "part=2": 0}
         assert loop.failing and loop.work["compact"].failures == 1
@@ -330,7 +330,7 @@ def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_
         light.upsert(batch(np.arange(10), ts, 1))
     Worker([heavy.handle.services(), light.handle.services()], once=True).run()
     assert (heavy.maintenance.lag().log_files_max, light.maintenance.lag().log_files_max) == (0, 1)
-    light.set_options(compact_age_s=0.001)
+    light.set_options(compact_age_seconds=0.001)
     time.sleep(0.01)
     Worker([light.handle.services()], once=True).run()
     assert light.maintenance.lag().log_files_max == 0
@@ -381,7 +381,7 @@ def test_a_worker_acts_at_half_the_logs_that_make_a_writer_act() -> None:
     assert Triggers.of(Options(compact_after_logs=None)).logs == 5
 
 
-@pytest.mark.parametrize("wrong", [{"services": ["polish"]}, {"services": []}, {"poll_s": 0}, {"logs_min": 0}])
+@pytest.mark.parametrize("wrong", [{"services": ["polish"]}, {"services": []}, {"poll_seconds": 0}, {"logs_min": 0}])
 def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
     table = table_of(tmp_path / "t")
     with pytest.raises(OptionError):

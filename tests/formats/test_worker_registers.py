@@ -44,7 +44,7 @@ def some(*parts: str, first: int = 1) -> list[dict[str, Any]]:
 def test_each_export_of_a_worker_moves_the_iceberg_entry_and_refreshes_hudis_own(
     metastore: Catalog, tmp_path: Path
 ) -> None:
-    table = make(tmp_path / "t", SCHEMA, export_formats="iceberg", export_every_s=0)
+    table = make(tmp_path / "t", SCHEMA, export_formats="iceberg", export_every_seconds=0)
     table.upsert(some("a"))
     kept = {"register": "lake.rides", "register_hudi": "lake.rides_hudi", "catalog": metastore}
     with loop_of(table, "export", **kept) as loop:

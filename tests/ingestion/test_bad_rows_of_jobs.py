@@ -26,7 +26,9 @@ def put(folder: Path, name: str, *rows: Any) -> None:
 
 
 def job(folder: Path, table: hoodoo.Table, **how: Any) -> Job:
-    return hoodoo.ingest(Files(folder, settle_s=0), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1), **how)
+    return hoodoo.ingest(
+        Files(folder, settle_seconds=0), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1), **how
+    )
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ def test_each_batch_and_the_log_name_left_out_columns_and_files_that_are_skipped
     put(landing, "a.jsonl", {"id": 1, "v": 1, "renamed": 5})
     put(landing, "note.txt", "x")
     running, batches = job(landing, table), list[Any]()
-    running.run(once=False, poll_s=0.01, each_batch=lambda batch: (batches.append(batch), running.stop()))
+    running.run(once=False, poll_seconds=0.01, each_batch=lambda batch: (batches.append(batch), running.stop()))
     assert (batches[0].unknown, batches[0].passed_over) == (("renamed",), ("note.txt",))
     said = [record.getMessage() for record in caplog.records]
     assert any("column left out" in one and "renamed" in one for one in said)

@@ -18,7 +18,7 @@ MIB = 1 << 20
 def sizes(folder: Path, table: hoodoo.Table, max_bytes: int) -> list[int]:
     """Return the number of rows of each batch."""
     found = list[int]()
-    job = hoodoo.ingest(Files(folder, settle_s=0), table, max_bytes=max_bytes)
+    job = hoodoo.ingest(Files(folder, settle_seconds=0), table, max_bytes=max_bytes)
     job.run(each_batch=lambda batch: found.append(batch.rows))
     return found
 

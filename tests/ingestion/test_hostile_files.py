@@ -32,7 +32,7 @@ def ids(table: hoodoo.Table) -> list[str]:
 
 
 def taken(folder: Path, table: hoodoo.Table) -> Any:
-    return hoodoo.ingest(Files(folder, settle_s=0), table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
+    return hoodoo.ingest(Files(folder, settle_seconds=0), table, on_bad_rows=hoodoo.BadRowLimits(share=1)).run()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,13 @@ def test_parquet_that_is_damaged_behind_its_footer_is_named(folder: Path, table:
     for at in range(4, len(sound) - 12, max(1, len(sound) // 60)):
         (folder / "a.parquet").write_bytes(sound[:at] + b"\xff\xff\xff\xff" + sound[at + 4 :])
         try:
-            next(iter(Files(folder, settle_s=0).read(Files(folder, settle_s=0).plan("", Limits()), SCHEMA, False)))  # type: ignore[arg-type]
+            next(
+                iter(
+                    Files(folder, settle_seconds=0).read(
+                        Files(folder, settle_seconds=0).plan("", Limits()), SCHEMA, False
+                    )
+                )
+            )  # type: ignore[arg-type]
         except HoodooError as problem:
             assert "a.parquet" in problem.message
             found += 1

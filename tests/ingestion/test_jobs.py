@@ -310,7 +310,7 @@ def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table:
                 put(folder, "a.jsonl", row(1), row(2))
             yield from super().read(planned, columns, unknown)
 
-    assert hoodoo.ingest(Changing(folder, settle_s=0), table).run().rows == 2
+    assert hoodoo.ingest(Changing(folder, settle_seconds=0), table).run().rows == 2
 
 
 @pytest.mark.parametrize(
@@ -344,9 +344,9 @@ def test_a_wrong_argument_is_named_before_anything_is_read(
     ("wrong", "named"),
     [
         ({"once": "yes"}, "once"),
-        ({"poll_s": -1}, "poll_s"),
-        ({"poll_s": 0}, "poll_s"),
-        ({"poll_s": float("nan")}, "poll_s"),
+        ({"poll_seconds": -1}, "poll_seconds"),
+        ({"poll_seconds": 0}, "poll_seconds"),
+        ({"poll_seconds": float("nan")}, "poll_seconds"),
         ({"each_batch": "print"}, "each_batch"),
         ({"metrics_port": 70_000}, "metrics_port"),
     ],

@@ -32,7 +32,7 @@ def take(tmp_path: Path, table: hoodoo.Table) -> Any:
     def run(*rows: dict[str, Any], **how: Any) -> Any:
         name = f"{len(list(folder.iterdir()))}.jsonl"
         (folder / name).write_text("".join(json.dumps(one) + "\n" for one in rows))
-        return hoodoo.ingest(Files(folder, settle_s=0), table, new_columns="add", **how).run()
+        return hoodoo.ingest(Files(folder, settle_seconds=0), table, new_columns="add", **how).run()
 
     return run
 
@@ -99,5 +99,5 @@ def test_values_of_several_types_in_a_new_column_are_refused_until_the_table_say
 
 def test_a_look_names_what_would_be_left_out(tmp_path: Path, table: hoodoo.Table) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1, "V": 2, "w": 3, "n": {"a": 1, "b": 2}}\n')
-    found = hoodoo.ingest(Files(tmp_path, pattern="*.jsonl", settle_s=0), table, new_columns="add").check()
+    found = hoodoo.ingest(Files(tmp_path, pattern="*.jsonl", settle_seconds=0), table, new_columns="add").check()
     assert found.unknown == ("V",) and set(found.columns) == {"id", "w", "n"}

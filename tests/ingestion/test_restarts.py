@@ -42,7 +42,7 @@ def ids(table: hoodoo.Table) -> list[int]:
 
 
 def test_a_reset_reads_again_or_passes_over_and_keeps_what_was_read(landing: Path, table: hoodoo.Table) -> None:
-    job = hoodoo.ingest(Files(landing, settle_s=0), table, name="job")
+    job = hoodoo.ingest(Files(landing, settle_seconds=0), table, name="job")
     assert job.reset("latest", -1).version == 0
     assert job.run().rows == 0 and ids(table) == []
     assert job.reset("earliest", 0).version == 1
@@ -55,7 +55,7 @@ def test_a_reset_reads_again_or_passes_over_and_keeps_what_was_read(landing: Pat
 
 
 def test_of_two_who_reset_a_job_one_is_told(landing: Path, table: hoodoo.Table) -> None:
-    job = hoodoo.ingest(Files(landing, settle_s=0), table, name="job")
+    job = hoodoo.ingest(Files(landing, settle_seconds=0), table, name="job")
     job.run()
     job.reset("earliest", 0)
     with pytest.raises(CommitConflict, match="another number: expected 0, got 1"):
@@ -67,10 +67,10 @@ def test_a_position_of_before_is_a_place_and_one_of_another_source_is_none(
     landing: Path, table: hoodoo.Table, tmp_path: Path
 ) -> None:
     other = hoodoo.create(tmp_path / "other", COLUMNS, key="id")
-    job = hoodoo.ingest(Files(landing, settle_s=0), other, name="job", max_bytes=1)
+    job = hoodoo.ingest(Files(landing, settle_seconds=0), other, name="job", max_bytes=1)
     first = list[str]()
     job.run(each_batch=lambda batch: first.append(batch.position))
-    again = hoodoo.ingest(Files(landing, settle_s=0), table, name="job")
+    again = hoodoo.ingest(Files(landing, settle_seconds=0), table, name="job")
     again.reset(first[0], -1)
     assert again.run().rows == 2
     for wrong in ("yesterday", "", '{"source":"files"}', '{"source":"kafka","id":"","offsets":"t,0:1"}', "{"):
@@ -128,7 +128,7 @@ def test_a_source_of_a_users_own_is_reset_to_its_positions_only(table: hoodoo.Ta
 
 
 def test_a_job_begins_where_another_one_has_read_to(landing: Path, table: hoodoo.Table) -> None:
-    source = Files(landing, settle_s=0)
+    source = Files(landing, settle_seconds=0)
     hoodoo.ingest(source, table, name="old").run()
     (landing / "new.jsonl").write_text('{"id": 7, "v": "y"}\n')
     job = hoodoo.ingest(source, table, name="new")
@@ -145,7 +145,7 @@ def test_a_job_begins_where_another_one_has_read_to(landing: Path, table: hoodoo
 def test_a_job_goes_on_from_where_hudis_streamer_stopped_and_tells_it_its_place(
     landing: Path, table: hoodoo.Table
 ) -> None:
-    source, path = Files(landing, settle_s=0), Path(table.path)
+    source, path = Files(landing, settle_seconds=0), Path(table.path)
     os.utime(landing / "0.jsonl", (NINE.timestamp(), NINE.timestamp()))
     times = [file.time_ms for file in source._list_files(2**60)[0]]
     table.upsert([{"id": 100, "v": ""}])
@@ -169,7 +169,7 @@ def test_a_wrong_argument_of_a_reset_is_named(
 
 
 def test_an_owner_that_hudis_streamer_has_overtaken_goes_on_after_a_reset(landing: Path, table: hoodoo.Table) -> None:
-    source, path = Files(landing, settle_s=0, grace_s=0), Path(table.path)
+    source, path = Files(landing, settle_seconds=0, grace_seconds=0), Path(table.path)
     hoodoo.ingest(source, table, name="job").run()
     streamer_commits(path, str(2**45))
     job = hoodoo.ingest(source, hoodoo.open(path), name="job")

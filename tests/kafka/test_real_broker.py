@@ -130,7 +130,7 @@ def test_a_partition_that_ends_within_a_range_has_not_been_read(kafka: Broker) -
     kafka.put(topic, *rows("before"))
     producer.begin_transaction()
     send(producer, topic, *rows("open", "open too"))
-    source = Kafka(kafka.address, topic, idle_s=1)
+    source = Kafka(kafka.address, topic, idle_seconds=1)
     planned = source.plan("", Limits())
     assert planned is not None
     wider = Planned(type(planned.what)({0: (0, 3)}, 1 << 20, 1_000), planned.position)
@@ -280,7 +280,7 @@ def test_messages_that_are_skipped_because_they_are_gone_are_counted_and_logged(
 def test_a_topic_that_was_made_anew_after_the_plan_brings_no_rows(kafka: Broker, table: hoodoo.Table) -> None:
     topic = kafka.topic()
     kafka.put(topic, *rows(*range(5)))
-    source = Interrupted(kafka.address, topic, idle_s=3)
+    source = Interrupted(kafka.address, topic, idle_seconds=3)
 
     def meanwhile() -> None:
         make_anew(kafka, topic)
@@ -381,12 +381,12 @@ def test_a_job_goes_on_where_it_was_once_its_broker_is_back(
     topic = kafka.topic(2)
     kafka.put(topic, *rows(*range(100)))
     settings = {"reconnect.backoff.max.ms": 200, **kafka.settings_of("reader")}
-    source = Watched(kafka.locked, topic, idle_s=2, settings=settings)
+    source = Watched(kafka.locked, topic, idle_seconds=2, settings=settings)
     job, failed = hoodoo.ingest(source, table, max_rows=30), list[BaseException]()
 
     def run() -> None:
         try:
-            job.run(once=False, poll_s=0.02)
+            job.run(once=False, poll_seconds=0.02)
         except BaseException as problem:
             failed.append(problem)
 

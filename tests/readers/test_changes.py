@@ -185,7 +185,9 @@ def test_following_the_table_gives_every_change_once(machines: list[Machine]) ->
         least = max(1, machine.table.handle.history.head().min_readable)
         for most in (None, 1, 3):
             rows, last = images(machine.model.snapshots[least]), least
-            for found in machine.table.follow(cursor(machine, least), most_commits=most, timeout_s=0, versions="all"):
+            for found in machine.table.follow(
+                cursor(machine, least), most_commits=most, timeout_seconds=0, versions="all"
+            ):
                 rows, last = replay(rows, found.to_arrow().to_pylist(), machine.model), found.cursor.seq
                 assert repr(sorted(rows.items(), key=repr)) == repr(
                     sorted(images(machine.model.snapshots[last]).items(), key=repr)

@@ -228,9 +228,9 @@ COUNTS: dict[str, Callable[..., int]] = {
     "incremental deletes": lambda table, **more: table.incremental(1, deletes=True, **more).count(),
     "changes": lambda table, **more: table.changes("earliest", **more).count(),
     "diff": lambda table, **more: table.diff(1, **more).count(),
-    "follow": lambda table, **more: sum(one.count() for one in table.follow("earliest", timeout_s=0, **more)),
+    "follow": lambda table, **more: sum(one.count() for one in table.follow("earliest", timeout_seconds=0, **more)),
     "follow incremental": lambda table, **more: sum(
-        one.count() for one in table.follow("earliest", mode="incremental", timeout_s=0, **more)
+        one.count() for one in table.follow("earliest", mode="incremental", timeout_seconds=0, **more)
     ),
     "pin": lambda table, **more: table.pin().scan(**more).count(),
     "update": lambda table, **more: table.update({"fare": 9.0}, **more).updated,
@@ -276,7 +276,7 @@ def test_the_values_are_those_of_the_call(table: hoodoo.Table) -> None:
     params = {"cities": cities}
     scan, follow = (
         table.scan(where="city IN $cities", params=params),
-        table.follow("earliest", where="city IN $cities", params=params, timeout_s=0),
+        table.follow("earliest", where="city IN $cities", params=params, timeout_seconds=0),
     )
     cities.append("oslo")
     params["cities"] = []

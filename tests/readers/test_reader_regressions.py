@@ -277,7 +277,7 @@ def test_following_goes_past_slots_that_another_engine_took_back(
 
     monkeypatch.setattr(History, "head", with_one_undone)
     monkeypatch.setattr(History, "known_head", with_one_undone)
-    assert [found.cursor.seq - since.seq for found in table.follow(since, most_commits=1, timeout_s=0)] == [2, 3]
+    assert [found.cursor.seq - since.seq for found in table.follow(since, most_commits=1, timeout_seconds=0)] == [2, 3]
 
 
 def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(

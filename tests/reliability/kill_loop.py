@@ -116,7 +116,7 @@ def run(
         storage=direct or storage,
         max_retries=200,
         compact_after_logs=8,
-        commit_timeout_s=10,
+        commit_timeout_seconds=10,
     )
     began = time.monotonic()
     longest = max(PATIENCE_S, 4 * seconds)

@@ -68,7 +68,7 @@ def test_no_acknowledged_commit_is_lost_when_the_server_is_killed_in_mid_put(
         order_by="ts",
         storage=server.options,
         max_retries=200,
-        commit_timeout_s=20,
+        commit_timeout_seconds=20,
     )
     began = time.monotonic()
     with proxy(server.port, rates=Rates(0, 0, 0, 0, 0, 0)) as between:

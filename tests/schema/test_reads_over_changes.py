@@ -203,7 +203,7 @@ def test_a_follower_gets_each_step_with_the_columns_of_its_end(table: hoodoo.Tab
     write(table, row(0, a=50))
     table.alter.add_column("late", pa.int32(), default=None)
     write(table, row(0, a=51, late=1))
-    steps = [one.to_arrow() for one in table.follow(since, most_commits=1, timeout_s=0)]
+    steps = [one.to_arrow() for one in table.follow(since, most_commits=1, timeout_seconds=0)]
     images = [(step.schema.field("after").type, step.to_pylist()) for step in steps if len(step)]
     assert [(len(kind), rows[0]["after"]["a"]) for kind, rows in images] == [(6, 50), (7, 51)]
     assert images[1][1][0]["before"]["late"] is None

@@ -214,7 +214,7 @@ def every_read_goes_by_the_same_ids(table: hoodoo.Table) -> None:
         assert (change["before"], change["after"]) == want
     [change] = table.changes(since, columns=names, versions="all").to_arrow().to_pylist()
     assert (change["before"], change["after"]) == want
-    steps = list(table.follow(since, columns=names, most_commits=1, timeout_s=0))
+    steps = list(table.follow(since, columns=names, most_commits=1, timeout_seconds=0))
     found = [one for step in steps for one in step.to_arrow().to_pylist()]
     assert [(one["before"], one["after"]) for one in found] == [want]
     assert table.incremental(since, columns=names).to_arrow().to_pylist() == [want[1]]

@@ -300,7 +300,7 @@ class Simulation:
             "compact_after_logs": rng.choice((None, None, 1, 2)),
             "retain_hours": 0,
             "retain_commits": rng.choice((1, 1, 2, 5)),
-            "commit_timeout_s": rng.choice((0, 0.2, 5)),
+            "commit_timeout_seconds": rng.choice((0, 0.2, 5)),
             "max_retries": rng.choice((2, 20)),
             "target_file_bytes": rng.choice((4_000, 1_000_000)),
             "compression": "none",

@@ -86,7 +86,7 @@ def what_is_bad_is_kept_before_the_commit_that_moves_past_it(folder: Path) -> No
     """Else a process that dies right after its commit leaves a line that is neither a row nor in the quarantine."""
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "a.jsonl").write_text('{"id": "a"}\nbroken\n')
-    source = Files(folder / "in", settle_s=0)
+    source = Files(folder / "in", settle_seconds=0)
     table = hoodoo.create(folder / "t", {"id": "string"}, key="id")
     store = FaultyStore(table.path)
     store.fault = lambda number, operation, key: (

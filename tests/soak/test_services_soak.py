@@ -83,7 +83,7 @@ def test_beside_services_a_thousand_commits_succeed_and_every_tenth_reads_as_the
         logs_max=max(writer.logs_seen, default=0),
         scan_ratio=round(statistics.median(scans) / fresh, 2),
         scan_ratio_max=round(max(scans) / fresh, 2),
-        waited_s=round(writer.waited, 2),
+        waited_seconds=round(writer.waited, 2),
         **{name.lower(): count for name, count in did.items()},
     )
     assert writer.table.verify().ok
@@ -143,6 +143,6 @@ def test_a_writer_at_twice_the_speed_of_its_compactor_is_slowed_and_reads_stay_b
                 writer.check()
         commit_until(writer, lambda: writer.waited, "a wait of the writer")
     assert max(writer.logs_seen) <= 2 * 8 + 1, "the bound at which the writer compacts itself"
-    record("soak-outrun", commits=commits, logs_max=max(writer.logs_seen), waited_s=round(writer.waited, 2))
+    record("soak-outrun", commits=commits, logs_max=max(writer.logs_seen), waited_seconds=round(writer.waited, 2))
     writer.table.compact()
     writer.check()

@@ -60,8 +60,8 @@ class Reader(threading.Thread):
             consumer.position,
             versions=self.versions,
             most_commits=self.rng.choice([None, 1, 5]),
-            poll_s=0.02,
-            timeout_s=0.2 if until is None else 0,
+            poll_seconds=0.02,
+            timeout_seconds=0.2 if until is None else 0,
         ):
             rows = found.to_arrow()
             if until is None and self.rng.random() < 0.2:

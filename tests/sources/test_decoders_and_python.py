@@ -62,7 +62,7 @@ def read(
     """Read one file in batches. Returns its rows, and the bytes of its bad rows, b'' where text is not UTF-8."""
     path = folder / f"a.{kind}"
     path.write_bytes(data)
-    source, position = Files(folder, settle_s=0), ""
+    source, position = Files(folder, settle_seconds=0), ""
     rows, bad = list[dict[str, Any]](), list[bytes]()
     while planned := source.plan(position, limits):
         position = planned.position

@@ -29,13 +29,13 @@ COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 def in_parts(folder: Path, limits: Limits, fresh: bool, **how: Any) -> list[list[dict[str, Any]]]:
     """Rows of each batch. fresh: each batch is read by another process, as it were."""
     batches, position = list[list[dict[str, Any]]](), ""
-    source = Files(folder, settle_s=0, **how)
+    source = Files(folder, settle_seconds=0, **how)
     while planned := source.plan(position, limits):
         batches.append([])
         for part in source.read(planned, COLUMNS, False):
             batches[-1] += part.rows.to_pylist()
         position = part.position
-        source = Files(folder, settle_s=0, **how) if fresh else source
+        source = Files(folder, settle_seconds=0, **how) if fresh else source
     return batches
 
 
@@ -106,7 +106,7 @@ def test_a_record_without_end_is_an_error_and_not_all_of_the_memory(
 @pytest.mark.parametrize("what", ["removed", "rewritten"])
 def test_a_file_that_is_read_in_part_and_lost_stops_the_job(tmp_path: Path, what: str) -> None:
     write(tmp_path, "a.jsonl", [{"id": number, "v": ""} for number in range(10)])
-    source = Files(tmp_path, settle_s=0)
+    source = Files(tmp_path, settle_seconds=0)
     planned = source.plan("", Limits(rows=3))
     assert planned
     *_, last = source.read(planned, COLUMNS, False)
@@ -131,7 +131,7 @@ def test_a_uuid_of_avro_is_text_and_a_moment_of_any_year_is_read(tmp_path: Path)
     with (tmp_path / "in" / "a.avro").open("wb") as out:
         fastavro.writer(out, schema, [{"id": 1, "v": value, "at": 2**60}, {"id": 2, "v": value, "at": 0}])
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
-    assert hoodoo.ingest(Files(tmp_path / "in", settle_s=0), table).run().rows == 2
+    assert hoodoo.ingest(Files(tmp_path / "in", settle_seconds=0), table).run().rows == 2
     assert table.scan().to_arrow()["v"].to_pylist() == [str(value)] * 2
 
 
@@ -143,7 +143,7 @@ def test_int96_of_parquet_keeps_its_year_and_is_utc(tmp_path: Path, zone: str | 
     (tmp_path / "in").mkdir()
     pa.parquet.write_table(rows, tmp_path / "in" / "a.parquet", use_deprecated_int96_timestamps=True)
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", zone))]), key="id")
-    assert hoodoo.ingest(Files(tmp_path / "in", settle_s=0), table).run().bad == 0
+    assert hoodoo.ingest(Files(tmp_path / "in", settle_seconds=0), table).run().bad == 0
     found = table.scan().to_arrow().sort_by("id")["at"].to_pylist()
     assert [one.replace(tzinfo=None) for one in found] == moments
 
@@ -170,9 +170,12 @@ def test_a_damaged_file_is_quarantined_once_and_all_others_are_read(tmp_path: Pa
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
     if name in DAMAGED:
         with pytest.raises(DataError, match=name):
-            hoodoo.ingest(Files(folder, settle_s=0), table, name="job").run()
+            hoodoo.ingest(Files(folder, settle_seconds=0), table, name="job").run()
     job = hoodoo.ingest(
-        Files(folder, settle_s=0, on_bad_file="quarantine"), table, name="job", on_bad_rows=hoodoo.BadRowLimits(share=1)
+        Files(folder, settle_seconds=0, on_bad_file="quarantine"),
+        table,
+        name="job",
+        on_bad_rows=hoodoo.BadRowLimits(share=1),
     )
     report = job.run()
     assert table.scan().to_arrow()["id"].to_pylist() == [1]
@@ -202,8 +205,8 @@ def test_a_file_with_a_column_of_another_type_is_quarantined_once_and_all_others
     write(folder, "b.jsonl", [{"id": 100, "v": "x"}])
     table = hoodoo.create(tmp_path / "t", COLUMNS, key="id")
     with pytest.raises(ColumnError, match=f"a.{suffix}.*'v'"):
-        hoodoo.ingest(Files(folder, settle_s=0), table, name="job").run()
-    source = Files(folder, settle_s=0, on_bad_file="quarantine")
+        hoodoo.ingest(Files(folder, settle_seconds=0), table, name="job").run()
+    source = Files(folder, settle_seconds=0, on_bad_file="quarantine")
     job = hoodoo.ingest(source, table, name="job", max_rows=10, on_bad_rows=hoodoo.BadRowLimits(share=1))
     assert job.check().bad == 1
     job.run()
@@ -226,7 +229,7 @@ def test_a_file_system_that_does_not_answer_is_waited_for(
     def fail(path: Any) -> Any:
         raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)), path)
 
-    source = Files(tmp_path, settle_s=0)
+    source = Files(tmp_path, settle_seconds=0)
     planned = source.plan("", Limits())
     assert planned
     monkeypatch.setattr(folders.pa, "OSFile", fail)
@@ -293,7 +296,7 @@ def test_lines_of_csv_end_with_a_carriage_return_too(tmp_path: Path, end: str, h
 
 def test_equal_bad_rows_of_csv_with_carriage_returns_have_places_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"id,v\r" + b"1,2,3\rx,a\r" * 5)
-    source, position, places = Files(tmp_path, settle_s=0), "", list[str]()
+    source, position, places = Files(tmp_path, settle_seconds=0), "", list[str]()
     while planned := source.plan(position, Limits(rows=3)):
         for part in source.read(planned, COLUMNS, False):
             places += part.bad["place"].to_pylist()
@@ -318,8 +321,8 @@ def test_a_file_without_the_key_column_can_be_quarantined(tmp_path: Path, header
     (folder / "b.csv").write_text("id,v\n7,x\n")
     table = hoodoo.create(tmp_path / "t", {"id": "bigint", "v": "string"}, key="id")
     with pytest.raises(DataError, match="on_bad_file='quarantine'"):
-        hoodoo.ingest(Files(folder, settle_s=0), table).run()
-    report = hoodoo.ingest(Files(folder, settle_s=0, on_bad_file="quarantine"), table).run()
+        hoodoo.ingest(Files(folder, settle_seconds=0), table).run()
+    report = hoodoo.ingest(Files(folder, settle_seconds=0, on_bad_file="quarantine"), table).run()
     assert (report.rows, report.bad, dict(report.reasons)) == (2, 1, {"file": 1}) and table.count() == 1
 
 
@@ -339,14 +342,14 @@ def test_max_bytes_bounds_values_that_a_parquet_file_stores_once(
     rows = pa.table({"id": pa.array(range(90)), "v": texts, "n": numbers})
     pa.parquet.write_table(rows, tmp_path / "a.parquet", row_group_size=40)
     columns = pa.schema([("id", pa.int64()), ("v", kind), ("n", pa.int64())])
-    source, position, found = Files(tmp_path, settle_s=0), "", list[dict[str, Any]]()
+    source, position, found = Files(tmp_path, settle_seconds=0), "", list[dict[str, Any]]()
     while planned := source.plan(position, Limits(bytes=400_000)):
         for part in source.read(planned, columns, False):
             assert part.rows.nbytes <= 1_000_000
             assert not part.rows.num_columns or part.rows.schema.field("v").type == kind
             found += part.rows.to_pylist()
             position = part.position
-        source = Files(tmp_path, settle_s=0) if fresh else source
+        source = Files(tmp_path, settle_seconds=0) if fresh else source
     assert found == rows.to_pylist()
 
 
@@ -356,5 +359,5 @@ def test_equal_bad_rows_of_files_with_similar_names_are_all_quarantined(tmp_path
     for name in ("a,source:b.jsonl", "a%source:b.jsonl", "a,position:b.jsonl", "__null__"):
         (folder / name).write_text("no json\n")
     table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
-    report = hoodoo.ingest(Files(folder, settle_s=0, format="json"), table, name="a,source:b").run()
+    report = hoodoo.ingest(Files(folder, settle_seconds=0, format="json"), table, name="a,source:b").run()
     assert report.bad == table.quarantine().count() == 3  # names that begin with '_' are skipped

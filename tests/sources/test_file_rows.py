@@ -25,7 +25,7 @@ def read(kind: str, text: str | bytes, columns: pa.Schema = COLUMNS, unknown: bo
     data = text.encode() if isinstance(text, str) else text
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "f").write_bytes(data)
-        source = Files(folder, format=kind, settle_s=0)
+        source = Files(folder, format=kind, settle_seconds=0)
         planned = source.plan("", Limits(bad_rows=bad_max))
         assert planned
         return next(source.read(planned, columns, unknown))

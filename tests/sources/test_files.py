@@ -39,7 +39,7 @@ def put(folder: Path, name: str, *ids: int) -> Path:
 
 
 def files(folder: Path, **how: Any) -> Files:
-    return Files(folder, **{"settle_s": 0, **how})
+    return Files(folder, **{"settle_seconds": 0, **how})
 
 
 def taken(source: Any, position: str = "", limits: Limits | None = None) -> tuple[list[int], str]:
@@ -117,7 +117,7 @@ def test_hidden_and_empty_files_and_those_that_still_grow_wait(folder: Path) -> 
     put(folder, "_temporary/0/part.jsonl", 3)
     (folder / "empty.jsonl").touch()
     put(folder, "young.jsonl", 4)
-    patient = Files(folder, settle_s=3600)
+    patient = Files(folder, settle_seconds=3600)
     assert patient.plan("", Limits()) is None and patient.lag("").waiting == 1
     assert taken(files(folder))[0] == [4]
 
@@ -141,7 +141,7 @@ def test_a_pattern_chooses(folder: Path) -> None:
 def test_a_file_that_is_moved_into_the_folder_counts_from_then(folder: Path, tmp_path: Path) -> None:
     """It keeps the time at which it was written, by which it was taken for a file of long ago."""
     put(folder, "first.jsonl", 1)
-    source = files(folder, grace_s=0)
+    source = files(folder, grace_seconds=0)
     position = taken(source)[1]
     outside = put(tmp_path, "outside.jsonl", 2)
     os.utime(outside, (1_000_000_000, 1_000_000_000))
@@ -218,10 +218,10 @@ def test_a_damaged_file_is_named(folder: Path) -> None:
         {"on_change": "ignore"},
         {"pattern": ""},
         {"pattern": None},
-        {"grace_s": -1},
-        {"grace_s": None},
-        {"settle_s": "x"},
-        {"settle_s": float("nan")},
+        {"grace_seconds": -1},
+        {"grace_seconds": None},
+        {"settle_seconds": "x"},
+        {"settle_seconds": float("nan")},
     ],
 )
 def test_a_wrong_argument_is_named(folder: Path, wrong: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_a_folder_that_was_there_and_is_gone_may_come_back(folder: Path) -> None:
     put(folder, "a.jsonl", 1)
-    source, away = Files(folder, settle_s=0), folder.with_name("away")
+    source, away = Files(folder, settle_seconds=0), folder.with_name("away")
     folder.rename(away)
     for ask in (lambda: source.plan("", Limits()), lambda: source.lag("")):
         with pytest.raises(SourceUnavailable, match="does not exist any more: it was deleted, moved or unmounted"):
@@ -274,7 +274,7 @@ def test_a_link_to_a_folder_is_not_followed_and_is_named(tmp_path: Path) -> None
     (tmp_path / "in" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "in" / "circle").symlink_to(tmp_path / "in")
     table = hoodoo.create(tmp_path / "t", {"id": "bigint"}, key="id")
-    source = Files(tmp_path / "in", settle_s=0)
+    source = Files(tmp_path / "in", settle_seconds=0)
     job = hoodoo.ingest(source, table)
     report = job.run()
     assert report.rows == 1 and report.passed_over == ("circle/", "linked/")

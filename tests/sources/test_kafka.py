@@ -210,7 +210,7 @@ def wider(source: Kafka, ranges: dict[int, tuple[int, int]]) -> Planned:
 def test_a_partition_that_ends_before_its_range_has_not_been_read(cluster: str, put: Any) -> None:
     """Its end was taken for the range's: the messages that came late were passed over for ever."""
     put("behind", 0, {"id": 1}, {"id": 2})
-    source = Kafka(cluster, "behind", idle_s=0.5)
+    source = Kafka(cluster, "behind", idle_seconds=0.5)
     with pytest.raises(SourceUnavailable, match=r"messages are left in partitions \[0\]"):
         list(source.read(wider(source, {0: (0, 3)}), COLUMNS, False))
     assert read(source)[0].rows["id"].to_pylist() == [1, 2]
@@ -220,7 +220,7 @@ def test_a_partition_that_brings_nothing_is_noticed_whatever_others_bring(cluste
     """Each message counted as an answer, those of partitions that were read already too: a job hung for ever."""
     put("quiet", 0, {"id": 1})
     put("quiet", 1, {"id": 2})
-    source, over = Kafka(cluster, "quiet", idle_s=0.5), threading.Event()
+    source, over = Kafka(cluster, "quiet", idle_seconds=0.5), threading.Event()
 
     def go_on() -> None:
         while not over.is_set():
@@ -382,7 +382,7 @@ def test_a_setting_that_the_client_refuses_is_no_broker_that_does_not_answer(nam
         ({"start": "now"}, "start"),
         ({"on_loss": "ignore"}, "on_loss"),
         ({"tombstones": "delete"}, "tombstones"),
-        ({"idle_s": -1}, "idle_s"),
+        ({"idle_seconds": -1}, "idle_seconds"),
         ({"broker_columns": "yes"}, "broker_columns"),
         ({"settings": {"enable.auto.commit": True}}, "settings"),
         ({"settings": {"isolation.level": "read_uncommitted"}}, "settings"),

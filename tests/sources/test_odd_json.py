@@ -47,7 +47,7 @@ def test_a_line_of_a_file_with_such_a_name_is_a_bad_row(tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / "a.jsonl").write_bytes(b'{"id":1,"s":{"x":1}}\n{"id":2,"s":{"\xc3":1}}\n')
     table = hoodoo.create(tmp_path / "t", pa.schema([ID, ("s", pa.struct([("x", pa.float64())]))]), key="id")
-    report = hoodoo.ingest(hoodoo.sources.Files(tmp_path / "landing", settle_s=0), table, name="job").run()
+    report = hoodoo.ingest(hoodoo.sources.Files(tmp_path / "landing", settle_seconds=0), table, name="job").run()
     assert table.count() == 1 and report.bad == 1
 
 

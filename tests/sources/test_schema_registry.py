@@ -75,7 +75,7 @@ def test_a_registry_that_is_not_there_is_waited_for() -> None:
 
 
 def test_an_answer_that_is_cut_short_is_asked_for_again(server: RegistryServer) -> None:
-    number, registry = server.put(POINT), SchemaRegistry(server.url, timeout_s=5)
+    number, registry = server.put(POINT), SchemaRegistry(server.url, timeout_seconds=5)
     server.instead = lambda path: (200, b'{"schema": ', {"Content-Length": "500"})
     with pytest.raises(SourceUnavailable):
         registry.schema(number)
@@ -147,7 +147,7 @@ def test_a_password_is_told_to_the_registry_and_to_nobody_else(server: RegistryS
         ({"password": "hush"}, "user"),
         ({"user": "a:b", "password": "hush"}, "user"),
         ({"user": "a", "password": 5}, "password"),
-        ({"timeout_s": 0}, "timeout_s"),
+        ({"timeout_seconds": 0}, "timeout_seconds"),
     ],
 )
 def test_a_wrong_argument_is_named_and_no_password_is_shown(wrong: dict[str, Any], named: str) -> None:

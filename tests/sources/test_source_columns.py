@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 def put(folder: Path, name: str, *lines: Any) -> Files:
     (folder / name).write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
-    return Files(folder, settle_s=0)
+    return Files(folder, settle_seconds=0)
 
 
 def test_a_table_with_the_columns_that_were_found_takes_each_row(folder: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_csv_is_told_as_json_is(folder: Path) -> None:
 def test_text_in_parquet_stays_text(folder: Path) -> None:
     table = pa.table({"day": ["2024-01-01"], "at": [dt.datetime(2024, 1, 1)], "n": pa.array([1], pa.uint32())})
     pa.parquet.write_table(table, folder / "a.parquet")
-    assert column_text(columns_of(Files(folder, settle_s=0)).schema) == "day string, at timestamp_ntz, n long"
+    assert column_text(columns_of(Files(folder, settle_seconds=0)).schema) == "day string, at timestamp_ntz, n long"
 
 
 def test_schemas_of_change_events_say_the_types() -> None:
@@ -119,7 +119,7 @@ def test_at_most_about_so_many_rows_are_read(folder: Path) -> None:
 
 def test_what_no_column_can_be_is_said(folder: Path) -> None:
     with pytest.raises(DataError, match=r"does not have rows yet.*--settle-seconds"):
-        columns_of(Files(folder, settle_s=0))
+        columns_of(Files(folder, settle_seconds=0))
     with pytest.raises(DataError, match="the first records are not valid rows"):
         columns_of(put(folder, "a.jsonl", "broken"))
 
@@ -171,7 +171,7 @@ def test_moments_with_and_without_a_zone_are_no_one_type_since_no_job_takes_both
     for name, zone in (("a", "UTC"), ("b", None)):
         pa.parquet.write_table(pa.table({"at": pa.array([0], pa.timestamp("us", zone))}), folder / f"{name}.parquet")
     with pytest.raises(ColumnError, match=r"timestamp \(at 'a\.parquet'\) and timestamp_ntz \(at 'b\.parquet'\)"):
-        columns_of(Files(folder, settle_s=0))
+        columns_of(Files(folder, settle_seconds=0))
 
 
 def test_text_in_one_file_makes_text_of_a_column_that_a_job_takes_as_such(folder: Path, tmp_path: Path) -> None:

@@ -69,14 +69,14 @@ def test_every_file_is_read_once_whatever_clocks_moves_links_and_permissions_do(
         elif there():
             path = rng.choice(there())
             path.chmod(0o600) if what == "chmod" else os.utime(path)
-        source = Files(folder, settle_s=0, grace_s=rng.choice([0, 1e6]))
+        source = Files(folder, settle_seconds=0, grace_seconds=rng.choice([0, 1e6]))
         for _ in range(rng.randint(0, 2)):
             if planned := source.plan(position, Limits(rng.choice([1, 3, 1000]), rng.choice([1, 40, 10_000]))):
                 for part in source.read(planned, COLUMNS, False):
                     if part.rows.num_columns:
                         read.update(part.rows["id"].to_pylist())
                 position = part.position or planned.position
-    source = Files(folder, settle_s=0)
+    source = Files(folder, settle_seconds=0)
     while planned := source.plan(position, Limits()):
         for part in source.read(planned, COLUMNS, False):
             if part.rows.num_columns:
@@ -119,7 +119,7 @@ def test_every_object_of_a_bucket_is_read_once_and_again_if_it_was_overwritten(s
         else:
             put(key if what == "same" else f"copy{written}-{rng.random()}.jsonl", stored[key])
         if rng.random() < 0.5:
-            source = Files(place, settle_s=0, grace_s=rng.choice([0, 1e6]), on_change="again", storage=s3)
+            source = Files(place, settle_seconds=0, grace_seconds=rng.choice([0, 1e6]), on_change="again", storage=s3)
             expected.update(number for key, number in stored.items() if last.get(key) != number)
             last |= stored
             while planned := source.plan(position, Limits(rng.choice([1, 1000]), rng.choice([1, 30, 10_000]))):

@@ -17,7 +17,7 @@ def put(folder: Path, name: str, *rows: Any) -> None:
 
 def files(folder: Path) -> Files:
     """The folder as a source that waits for no file."""
-    return Files(folder, settle_s=0)
+    return Files(folder, settle_seconds=0)
 
 
 def ids(table: hoodoo.Table) -> list[int]:

@@ -18,13 +18,13 @@ class NotInTime(Exception):
     """What was waited for did not happen within the patience: of a machine, perhaps, and no wrong answer."""
 
 
-def wait_for(condition: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
+def wait_for(condition: Callable[[], T], what: str, patience_seconds: float = PATIENCE_S) -> T:
     """Wait until `condition()` is true.
 
     Args:
         condition: asked every 20 ms.
         what: names the state in the error.
-        patience_s: seconds to wait at most.
+        patience_seconds: seconds to wait at most.
 
     Returns:
         The first true value of `condition()`.
@@ -32,9 +32,9 @@ def wait_for(condition: Callable[[], T], what: str, patience_s: float = PATIENCE
     Raises:
         NotInTime: the patience ran out.
     """
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + patience_seconds
     while not (value := condition()):
         if time.monotonic() > end:
-            raise NotInTime(f"{what} did not happen within {patience_s:.0f} s")
+            raise NotInTime(f"{what} did not happen within {patience_seconds:.0f} s")
         time.sleep(0.02)
     return value

@@ -24,8 +24,8 @@ OPTIONS: dict[str, Any] = {
     "target_file_bytes": 1 << 18,
     "retain_hours": 0,
     "retain_commits": 5,
-    "worker_timeout_s": 30,
-    "compact_age_s": 5,
+    "worker_timeout_seconds": 30,
+    "compact_age_seconds": 5,
 }
 
 
@@ -75,7 +75,7 @@ class Writer:
             result = self.table.upsert(self.batch(changed))
             self.model[changed] = self.ts
         self.changed[result.instant] = result.cursor.seq, count
-        self.waited += result.waited_s
+        self.waited += result.waited_seconds
         if result.lag:
             self.logs_seen.append(result.lag.log_files_max)
 

@@ -46,7 +46,7 @@ COUNTS = (
     "reasons",
     "rows_rewritten",
 )
-DIFFERS = {"retries", "bytes_written", "waited_s", "cursor", "instant"}
+DIFFERS = {"retries", "bytes_written", "waited_seconds", "cursor", "instant"}
 """What a result says of time, place and bytes, which no two writes have in common."""
 
 

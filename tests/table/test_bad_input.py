@@ -262,8 +262,8 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "no time to wait between polls": (
         hoodoo.OptionError,
         "OPTION",
-        "poll_s",
-        lambda t: t.follow("earliest", poll_s=None),
+        "poll_seconds",
+        lambda t: t.follow("earliest", poll_seconds=None),
     ),
     "option of another type": (
         hoodoo.OptionError,

@@ -116,7 +116,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "changes": lambda table: table.changes("earliest", where="n > 3"),
     "diff": lambda table: table.diff("kept"),
     "get": lambda table: table.get([3, 1, 2], columns=["n", "b"]),
-    "follow": lambda table: [rows.to_arrow() for rows in table.follow("kept", columns=["n"], timeout_s=0)],
+    "follow": lambda table: [rows.to_arrow() for rows in table.follow("kept", columns=["n"], timeout_seconds=0)],
     "inspect.files": lambda table: table.inspect.files().drop_columns(["base_file", "file_group"]),
     "inspect.timeline": lambda table: table.inspect.timeline(),
     "history": lambda table: table.history(),
@@ -164,7 +164,7 @@ REFUSED: dict[str, type[hoodoo.HoodooError]] = {
     "register": hoodoo.EngineError,  # without pyiceberg; with it tests/formats does this
 }
 """Calls whose right answer is an error, in words that tell what was seen."""
-VARYING = {"seconds", "oldest_delta_s", "lag_seconds", "at", "held", "cleanable_bytes"}
+VARYING = {"seconds", "oldest_delta_seconds", "lag_seconds", "at", "held", "cleanable_bytes"}
 """Names of what depends on when it is asked, or on how well instants compress."""
 
 

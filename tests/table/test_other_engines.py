@@ -409,7 +409,7 @@ BEHIND: dict[str, Callable[[Table], Any]] = {
     "pin": lambda table: pairs(table.pin()),
     "restore": lambda table: [table.restore(table.cursor).inserted, pairs(table)],
     "consumer": lambda table: table.consumer("c", table.cursor).position,
-    "follow": lambda table: [rows.to_arrow().num_rows for rows in table.follow("earliest", timeout_s=0)],
+    "follow": lambda table: [rows.to_arrow().num_rows for rows in table.follow("earliest", timeout_seconds=0)],
 }
 
 
@@ -449,7 +449,7 @@ def test_who_follows_a_table_gets_what_another_engine_does_and_what_comes_after_
     """
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
-    following = table.follow("earliest", mode="incremental", poll_s=0, timeout_s=0)
+    following = table.follow("earliest", mode="incremental", poll_seconds=0, timeout_seconds=0)
     assert next(following).to_arrow()["id"].to_pylist() == ["a"]
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     assert next(following).to_arrow()["id"].to_pylist() == ["x"]

@@ -171,7 +171,7 @@ def test_a_folder_that_cannot_be_synced_after_the_link_is_unknown_not_refused(
     [
         {"retain_hours": float("inf")},
         {"retain_hours": float("nan")},
-        {"commit_timeout_s": float("inf")},
+        {"commit_timeout_seconds": float("inf")},
         {"clean_every": 10**15},
     ],
 )

@@ -151,7 +151,7 @@ def test_a_worker_takes_up_the_table_that_is_there_now(tmp_path: Path, caplog: p
 
 
 def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new_one(tmp_path: Path) -> None:
-    worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_s=0.02)
+    worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_seconds=0.02)
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
@@ -184,7 +184,7 @@ def test_a_worker_makes_no_folder_where_a_table_was(tmp_path: Path, how: str, mo
             tried.append(gone)
 
     monkeypatch.setattr(heartbeats, "beat", beat_and_tell)
-    worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_s=0.02)
+    worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_seconds=0.02)
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

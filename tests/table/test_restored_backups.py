@@ -16,7 +16,7 @@ READS: dict[str, Callable[[hoodoo.Table, Any], Any]] = {
     "changes": lambda table, cursor: table.changes(since=cursor),
     "incremental": lambda table, cursor: table.incremental(since=cursor),
     "scan": lambda table, cursor: table.scan(as_of=cursor),
-    "follow": lambda table, cursor: next(iter(table.follow(since=cursor, timeout_s=0))),
+    "follow": lambda table, cursor: next(iter(table.follow(since=cursor, timeout_seconds=0))),
     "consumer": lambda table, cursor: table.consumer("new", cursor),
     "commit of a consumer": lambda table, cursor: table.consumer("job").commit(cursor),
     "restore": lambda table, cursor: table.restore(cursor),

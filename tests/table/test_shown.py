@@ -66,7 +66,7 @@ def test_a_write_says_its_counts_slot_files_and_what_is_unusual(table: hoodoo.Ta
     assert "the transaction was committed before; newest slot 4" in repr(
         table.delete([{"id": 3, "city": "rome"}], transaction=("job", 1))
     )
-    odd = replace(done, stale=1_234, quarantined=3, retries=2, waited_s=1.5)
+    odd = replace(done, stale=1_234, quarantined=3, retries=2, waited_seconds=1.5)
     assert "1,234 stale, 3 quarantined, 2 retries, waited 1.5 s for workers" in repr(odd)
 
 

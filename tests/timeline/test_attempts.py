@@ -57,7 +57,7 @@ def test_an_attempt_that_ends_without_a_slot_is_abandoned_and_one_with_a_slot_is
 
 
 def test_an_attempt_whose_slot_may_exist_deletes_nothing(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "t", commit_timeout_s=0.01)
+    table = table_of(tmp_path / "t", commit_timeout_seconds=0.01)
     put, get = table.handle.store.put_if_absent, table.handle.store.get
 
     def lost(key: str, data: bytes, durable: bool = True) -> None:

@@ -149,7 +149,7 @@ def test_a_lost_request_or_reply_is_tried_again_and_never_counts_twice(tmp_path:
 
 def test_an_unresolved_commit_is_reported_as_unknown_and_never_deleted(tmp_path: Path) -> None:
     build(tmp_path / "t", "merge_on_read")
-    hoodoo.open(tmp_path / "t").set_options(commit_timeout_s=0.2)
+    hoodoo.open(tmp_path / "t").set_options(commit_timeout_seconds=0.2)
     store = FaultyStore(str(tmp_path / "t"))
     store.counted = ALL
     table = Table(store)

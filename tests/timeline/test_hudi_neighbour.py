@@ -61,7 +61,7 @@ def test_without_the_option_nobodys_lock_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_lock_that_hudi_holds_is_waited_for_and_never_broken(tmp_path: Path) -> None:
     moments = iter(range(0, 1_000_000, 1))
-    make(tmp_path / "t", commit_timeout_s=5)
+    make(tmp_path / "t", commit_timeout_seconds=5)
     store = LocalStore(str(tmp_path / "t"))
     naps: list[float] = []
 

@@ -342,7 +342,7 @@ def test_beside_hudis_writers_a_helper_appends_under_hudis_lock() -> None:
 
 def test_a_table_opens_while_hudi_keeps_the_lock_under_which_a_helper_would_append() -> None:
     start, clock, table = made()
-    table.set_options(hudi_writers=True, commit_timeout_s=0)
+    table.set_options(hudi_writers=True, commit_timeout_seconds=0)
     metadata.make(start, clock())
     left = slot_taken(start, clock, "upsert")
     left.data[layout.HUDI_LOCK] = b""

@@ -45,8 +45,8 @@ class Writer:
     ended_s: when each was told of.
     """
 
-    def __init__(self, world: World, name: str, request_s: float, pause_s: float = 0.0) -> None:
-        self.world, self.name, self.request_s, self.pause_s = world, name, request_s, pause_s
+    def __init__(self, world: World, name: str, request_s: float, pause_seconds: float = 0.0) -> None:
+        self.world, self.name, self.request_s, self.pause_seconds = world, name, request_s, pause_seconds
         self.ended_s: list[float] = []
 
     def __call__(self) -> None:
@@ -55,7 +55,7 @@ class Writer:
         while True:
             table.upsert(rows(self.name, len(self.ended_s)))
             self.ended_s.append(self.world.now_s - began)
-            self.world.sleep(self.pause_s)
+            self.world.sleep(self.pause_seconds)
 
 
 def slow(world: World, name: str = "slow") -> Writer:
@@ -85,7 +85,7 @@ def test_a_writer_whose_requests_take_half_a_second_commits_beside_one_that_comm
     assert len(one.ended_s) == 2 and one.ended_s[1] < 60
     assert len(other.ended_s) > 2 * one.ended_s[1], "the fast one goes on"
     assert not turn_requests(world)
-    record("plea", first_s=round(one.ended_s[0], 1), second_s=round(one.ended_s[1], 1), beside=len(other.ended_s))
+    record("plea", first_seconds=round(one.ended_s[0], 1), second_s=round(one.ended_s[1], 1), beside=len(other.ended_s))
 
 
 @pytest.mark.deep

@@ -54,7 +54,13 @@ def unknown(lands: bool) -> tuple[Deaf, Table, hoodoo.CommitUnknown]:
     create_table.create(
         store,
         hoodie_properties.new_properties(
-            "t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", table_options.with_options({"commit_timeout_s": 5})
+            "t",
+            SCHEMA,
+            ("id",),
+            (),
+            ("ts",),
+            "merge_on_read",
+            table_options.with_options({"commit_timeout_seconds": 5}),
         ),
         Environment(),
     )
@@ -108,7 +114,13 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
         seconds = iter(range(10_000))
         store = MemoryStore()
         properties = hoodie_properties.new_properties(
-            "t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", table_options.with_options({"commit_timeout_s": 5})
+            "t",
+            SCHEMA,
+            ("id",),
+            (),
+            ("ts",),
+            "merge_on_read",
+            table_options.with_options({"commit_timeout_seconds": 5}),
         )
         create_table.create(store, properties, Environment())
         deaf = Deaf(store.data, lands)

@@ -136,13 +136,13 @@ class Transaction:
         """
         options, environment = self.config.options, self.timeline.environment
         shared = (
-            hudi_lock(self.store, environment, options.commit_timeout_s)
+            hudi_lock(self.store, environment, options.commit_timeout_seconds)
             if options.hudi_writers
             else contextlib.nullcontext()
         )
         with shared:
             try:
-                self.slot = self._complete(draft, environment.elapsed() + options.commit_timeout_s)
+                self.slot = self._complete(draft, environment.elapsed() + options.commit_timeout_seconds)
             finally:
                 self._turn_request.withdraw()
         return self.slot

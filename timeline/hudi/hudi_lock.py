@@ -22,15 +22,15 @@ _OURS = b"hoodoo "
 
 
 @contextmanager
-def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iterator[None]:
+def hudi_lock(store: Store, environment: Environment, patience_seconds: float) -> Iterator[None]:
     """Hold Hudi's file system lock, or raise LockHeld when it stays unavailable."""
     content = _OURS + environment.token().encode()
-    deadline = environment.elapsed() + patience_s
+    deadline = environment.elapsed() + patience_seconds
     while not _take(store, content):
         if environment.elapsed() > deadline:
             raise LockHeld(
                 (
-                    f"Apache Hudi's lock {HUDI_LOCK} has been held for {patience_s:g} s. If no Hudi writer is "
+                    f"Apache Hudi's lock {HUDI_LOCK} has been held for {patience_seconds:g} s. If no Hudi writer is "
                     "running, delete the file. Otherwise, write again."
                 ),
                 file=HUDI_LOCK,

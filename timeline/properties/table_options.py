@@ -39,8 +39,8 @@ class Options:
             files, but makes rewrites more expensive. Default 120 MiB.
         compact_after_logs: A writer compacts a file group with at least this many log files if no worker is alive.
             None: writers do not compact. Default 10.
-        compact_age_s: A worker compacts log files that are older than this many seconds, even if there are few. None:
-            age does not trigger compaction. Default 600.
+        compact_age_seconds: A worker compacts log files that are older than this many seconds, even if there are few.
+            None: age does not trigger compaction. Default 600.
         compact_log_ratio: A worker compacts a file group whose log files have more than this many bytes per byte of its
             base file, and more than 1 MiB. None: the ratio does not trigger compaction. Default 0.5.
         compact_read_amplification: A worker compacts the largest log files while a read of the table takes more than
@@ -70,11 +70,11 @@ class Options:
         export_formats: The formats that engines without Hudi support read: 'delta', 'iceberg', 'both' or 'none'
             (default). A worker exports a changed table. A writer or worker also exports before cleaning. See
             docs/other-engines.md.
-        export_every_s: Seconds between two exports of a worker. Each export adds an Iceberg snapshot, which stays as
-            long as retention keeps it. Default 60.
+        export_every_seconds: Seconds between two exports of a worker. Each export adds an Iceberg snapshot, which stays
+            as long as retention keeps it. Default 60.
         export_mode: Rows of a merge-on-read table that engines read from an export. 'read_optimized' (default): rows as
             of the last compaction of each file group. 'merged': the current rows of the table.
-        worker_timeout_s: A worker counts as dead after this many seconds without a heartbeat. Default 60.
+        worker_timeout_seconds: A worker counts as dead after this many seconds without a heartbeat. Default 60.
         compression: The compression of base files: 'zstd' (default), 'snappy', 'gzip', 'lz4' or 'none'.
         log_format: The format of rows in new log files: 'avro' (default) or 'parquet'. Parquet takes about a third of
             the bytes, and single columns can be read. Existing log files stay unchanged.
@@ -83,14 +83,14 @@ class Options:
         checkpoint_every: Number of slots between two checkpoints of the file view. A smaller number makes opening
             faster, but writes more bytes per commit. Default 20.
         max_retries: Number of conflicts that a write retries before it raises CommitConflict. Default 20.
-        commit_timeout_s: Seconds during which a write checks whether its slot was written before it raises
+        commit_timeout_seconds: Seconds during which a write checks whether its slot was written before it raises
             CommitUnknown. Default 60.
     """
 
     # Behaviour
     target_file_bytes: int = 120 * MIB
     compact_after_logs: int | None = 10
-    compact_age_s: float | None = 600.0
+    compact_age_seconds: float | None = 600.0
     compact_log_ratio: float | None = 0.5
     compact_read_amplification: float | None = 1.5
     slow_after_logs: int | None = 30
@@ -105,16 +105,16 @@ class Options:
     hudi_writers: bool = False
     partial_logs: bool = True
     export_formats: str = "none"
-    export_every_s: float = 60.0
+    export_every_seconds: float = 60.0
     export_mode: str = "read_optimized"
-    worker_timeout_s: float = 60.0
+    worker_timeout_seconds: float = 60.0
     # Speed
     compression: str = "zstd"
     log_format: str = "avro"
     row_group_rows: int = 131_072
     checkpoint_every: int = 20
     max_retries: int = 20
-    commit_timeout_s: float = 60.0
+    commit_timeout_seconds: float = 60.0
 
 
 _NULLABLE = {
@@ -122,7 +122,7 @@ _NULLABLE = {
     "clean_every",
     "retain_versions",
     "partition_ttl_hours",
-    "compact_age_s",
+    "compact_age_seconds",
     "compact_log_ratio",
     "compact_read_amplification",
     "slow_after_logs",

@@ -1,4 +1,4 @@
-"""hoodoo: keyed-upsert tables for Python and PySpark on Apache Hudi's open format, without a jar.
+"""Keyed-upsert tables for Python and PySpark in Apache Hudi's open format.
 
     import hoodoo
     trips = hoodoo.create("lake/trips", schema, key="trip_id", partition_by="day", order_by="updated_at")
@@ -104,7 +104,7 @@ __all__ = [  # noqa: PLE0604 the error names are collected from the module
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import hoodoo` is fast."""
+    """Import a public name at its first use."""
     if name == "sources":
         return import_module("hoodoo.sources")
     if name in _HOMES:
@@ -119,5 +119,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, imported or not, for `dir(hoodoo)` and tab completion."""
+    """List all public names for `dir(hoodoo)`."""
     return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

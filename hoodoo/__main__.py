@@ -1,4 +1,4 @@
-"""Entry point of `python -m hoodoo`, which runs the command line."""
+"""Entry point of `python -m hoodoo`."""
 
 import sys
 

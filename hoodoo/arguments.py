@@ -1,4 +1,4 @@
-"""Checks of argument types and bounds that several public methods share, such as `flag` and `one_of`."""
+"""Checks of argument types and bounds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _APPLICATION_MAX = 1_000
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a string has no lone surrogates, so that UTF-8 can encode it."""
+    """Return whether UTF-8 can encode a string."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -61,7 +61,7 @@ def is_utf8(text: str) -> bool:
 
 
 def application_version(transaction: Transaction | None) -> ApplicationVersion | None:
-    """Check the argument `transaction` of a write, and convert it to an ApplicationVersion.
+    """Convert the argument `transaction` of a write to an ApplicationVersion.
 
     Raises:
         OptionError: The transaction is not an application name with a version and optionally a position.
@@ -88,7 +88,7 @@ def application_version(transaction: Transaction | None) -> ApplicationVersion |
 
 
 def require_application(name: object) -> None:
-    """Raise OptionError unless `name` is a valid application name: a string of 1 to 1,000 characters."""
+    """Check that an application name is a string of 1 to 1,000 characters."""
     if not isinstance(name, str) or not 0 < len(name) <= _APPLICATION_MAX:
         raise OptionError(
             f"The name of an application must be a string of 1 to {_APPLICATION_MAX:,} characters, got "
@@ -98,7 +98,7 @@ def require_application(name: object) -> None:
 
 
 def require_position(position: object) -> None:
-    """Raise OptionError unless the source position of an application is a non-empty string of at most 64 KiB."""
+    """Check that a source position is a string of 1 byte to 64 KiB."""
     if not isinstance(position, str) or not position or not is_utf8(position):
         raise OptionError(
             f"The position of an application must be a non-empty string, such as '{{\"offset\": 42}}', got "
@@ -115,7 +115,7 @@ def require_position(position: object) -> None:
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
-    """Return an argument if it is a number of at least `least`, or raise OptionError.
+    """Check that an argument is a number in the allowed range.
 
     Args:
         option: The name of the argument.
@@ -141,7 +141,7 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
 
 
 def port(option: str, value: Any) -> int | None:
-    """Return an argument if it is a server port, or raise OptionError.
+    """Check that an argument is a valid port number.
 
     0 means any free port, and None means that no server is started.
     """
@@ -154,7 +154,7 @@ def port(option: str, value: Any) -> int | None:
 
 
 def address(option: str, value: Any) -> str:
-    """Return an argument if it is a server address, or raise OptionError."""
+    """Check that an argument is a server address."""
     if not isinstance(value, str) or not value:
         raise OptionError(
             f"{option} must be an address of this machine, such as {LOOPBACK!r} or '0.0.0.0', got {printable(value)}.",
@@ -164,14 +164,14 @@ def address(option: str, value: Any) -> str:
 
 
 def flag(option: str, value: bool) -> bool:
-    """Return an argument if it is True or False, or raise OptionError."""
+    """Check that an argument is True or False."""
     if not isinstance(value, bool):
         raise OptionError(f"{option} must be True or False, got {printable(value)}.", option=option)
     return value
 
 
 def instant_text(value: Any, instead: str = "") -> str:
-    """Return an argument if it is an instant of 17 digits, or raise PositionError.
+    """Check that an argument is an instant of 17 digits.
 
     Args:
         value: The value of the argument.
@@ -187,7 +187,7 @@ def instant_text(value: Any, instead: str = "") -> str:
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise OptionError unless the argument `option` has one of the allowed values."""
+    """Check that an argument has one of the allowed values."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(
             f"{option} must be {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
@@ -196,13 +196,13 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def meant(value: object, allowed: Sequence[str]) -> str:
-    """Return the hint " Did you mean ...?" for an invalid argument value, or ''."""
+    """Return a "Did you mean ...?" hint for an invalid value."""
     near = value_meant(value, allowed) if isinstance(value, str) else None
     return f" Did you mean {near!r}?" if near else ""
 
 
 def value_meant(value: str, allowed: Sequence[str]) -> str | None:
-    """Return the allowed value that an invalid value probably means, or None.
+    """Find the allowed value that is most similar to an invalid value.
 
     This is the equivalent of a value that other libraries use, or the most similar value.
     """
@@ -211,7 +211,7 @@ def value_meant(value: str, allowed: Sequence[str]) -> str | None:
 
 
 def takes_tables(function: Callable[..., Any], tables: int) -> bool:
-    """Return whether a function can be called with `tables` positional arguments.
+    """Return whether a function accepts a number of positional arguments.
 
     Functions whose signature is unavailable, such as some built-in ones, count as True.
     """
@@ -225,7 +225,7 @@ def takes_tables(function: Callable[..., Any], tables: int) -> bool:
 
 
 def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Convert a name, a list of names or None to a tuple of names, or raise OptionError."""
+    """Convert a name or a list of names to a tuple."""
     found: tuple[Any, ...] | None = (given,) if isinstance(given, str) else () if given is None else None
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
         found = tuple(given)
@@ -239,7 +239,7 @@ EVERY_COLUMN = ""
 
 
 def time_units(time_unit: Any) -> dict[str, str]:
-    """Check the argument `time_unit`, and convert it to time units by column.
+    """Convert the argument `time_unit` to time units by column.
 
     Args:
         time_unit: A time unit, or a mapping from columns to time units. None: no unit.

@@ -1,4 +1,4 @@
-"""Error classes of hoodoo, grouped by the action that the caller should take.
+"""Error classes of hoodoo.
 
     HoodooError
     ├── TryAgainError        the same call may succeed later
@@ -90,19 +90,22 @@ class HoodooError(Exception):
 
 
 class TryAgainError(HoodooError):
-    """Base class of temporary errors: the same call may succeed if it is repeated later."""
+    """Base class of temporary errors.
+
+    The call may succeed later.
+    """
 
     code = "TRY_AGAIN"
 
 
 class CommitConflict(TryAgainError):
-    """Error raised when a commit still conflicts with other writers after all retries."""
+    """Error raised when a write conflicts with other writes."""
 
     code = "COMMIT_CONFLICT"
 
 
 class CommitUnknown(TryAgainError):
-    """Error raised when a commit may have succeeded, but the store did not confirm it in time.
+    """Error raised when the outcome of a commit is unknown.
 
     `details` has `instant`, `slot` and `nonce`.
 
@@ -114,7 +117,9 @@ class CommitUnknown(TryAgainError):
     ask: Callable[[], bool] | None = None  # set where it is raised; not pickled
 
     def resolve(self) -> bool:
-        """Find out whether the commit succeeded, and roll it back if it is still pending.
+        """Find out whether the commit succeeded.
+
+        If the commit is still pending, it is rolled back.
 
         Returns:
             True if the batch was committed. False if it never will be, so that you can write it again.
@@ -135,13 +140,13 @@ class CommitUnknown(TryAgainError):
 
 
 class LockHeld(TryAgainError):
-    """Error raised when a writer of Apache Hudi holds the lock of the table."""
+    """Error raised when Apache Hudi holds the lock of the table."""
 
     code = "LOCK_HELD"
 
 
 class PurgeBlocked(TryAgainError):
-    """Error raised when a savepoint, a pin or a consumer needs a file that a purge must delete.
+    """Error raised when a purge must not delete a file yet.
 
     `details` has `savepoints` (names), `leases` (slots), `consumers` (names) and `files` (the first ten).
     """
@@ -150,43 +155,43 @@ class PurgeBlocked(TryAgainError):
 
 
 class SourceChanged(TryAgainError):
-    """Error raised when data of an ingestion source was deleted or rewritten during the read."""
+    """Error raised when a source changed during a read."""
 
     code = "SOURCE_CHANGED"
 
 
 class SourceUnavailable(TryAgainError):
-    """Error raised when an ingestion source, such as Kafka, did not respond before the deadline."""
+    """Error raised when a source such as Kafka did not respond."""
 
     code = "SOURCE_UNAVAILABLE"
 
 
 class StoreUnavailable(TryAgainError):
-    """Error raised when the table's store, such as S3, did not respond before the deadline."""
+    """Error raised when a store such as S3 did not respond."""
 
     code = "STORE_UNAVAILABLE"
 
 
 class CallError(HoodooError):
-    """Base class of errors in a call: its arguments, the path or the environment must be corrected."""
+    """Base class of errors in the arguments of a call."""
 
     code = "CALL"
 
 
 class OptionError(CallError):
-    """Error raised when an option or argument is unknown, has an invalid value, or is incompatible with the table."""
+    """Error raised when an option or argument is invalid."""
 
     code = "OPTION"
 
 
 class SchemaError(CallError):
-    """Error raised when a schema cannot be stored without loss, or a schema change is not allowed."""
+    """Error raised when a schema or a schema change is invalid."""
 
     code = "SCHEMA"
 
 
 class RewriteNeeded(CallError):
-    """Error raised when a schema change must rewrite files, but `rewrite=True` is missing.
+    """Error raised when a schema change needs `rewrite=True`.
 
     `details` has `groups` (the number of file groups to rewrite), `rows` and `bytes`.
     """
@@ -195,43 +200,43 @@ class RewriteNeeded(CallError):
 
 
 class TableExists(CallError):
-    """Error raised when `create` finds an existing table at the path."""
+    """Error raised when a table already exists."""
 
     code = "TABLE_EXISTS"
 
 
 class NestedTable(CallError):
-    """Error raised when a new table would be inside the folder of another table, or contain another table."""
+    """Error raised when one table would contain another table."""
 
     code = "NESTED_TABLE"
 
 
 class TableNotFound(CallError):
-    """Error raised when there is no table at the path."""
+    """Error raised when a table does not exist."""
 
     code = "TABLE_NOT_FOUND"
 
 
 class PositionError(CallError):
-    """Error raised when a position, such as a slot number, is invalid or does not exist in the table."""
+    """Error raised when a position in the table's history is invalid."""
 
     code = "POSITION"
 
 
 class PredicateError(CallError):
-    """Error raised when a `where` condition or a check cannot be parsed or does not match the columns."""
+    """Error raised when a `where` condition or a check is invalid."""
 
     code = "PREDICATE"
 
 
 class ExpressionError(CallError):
-    """Error raised when an SQL expression cannot be parsed, does not match the columns, or cannot be evaluated."""
+    """Error raised when an SQL expression is invalid."""
 
     code = "EXPRESSION"
 
 
 class ForeignExport(CallError):
-    """Error raised when another writer changed the exported Iceberg or Delta metadata.
+    """Error raised when another program changed exported metadata.
 
     Pass `rebuild=True` to rebuild the metadata.
 
@@ -242,7 +247,7 @@ class ForeignExport(CallError):
 
 
 class CatalogRefused(CallError):
-    """Error raised when a catalog rejects the entry of the table, such as a name in use.
+    """Error raised when a catalog rejects an entry.
 
     If an export raises it, the exported metadata is complete. `details` has `identifier`, the name in the catalog.
     """
@@ -251,7 +256,7 @@ class CatalogRefused(CallError):
 
 
 class SourceLost(CallError):
-    """Error raised when unread data was deleted from an ingestion source, or the position in the source is invalid.
+    """Error raised when unread data of a source was deleted.
 
     Unread data is the data after the position that the application stored in the table.
     """
@@ -260,7 +265,7 @@ class SourceLost(CallError):
 
 
 class Overtaken(SourceLost):
-    """Error raised when Apache Hudi's streamer has read further in a source than the application.
+    """Error raised when Apache Hudi's streamer has read further than a job.
 
     The table then already has the next rows of the application. `details` has `application`, and `position`, the
     position of the streamer.
@@ -270,19 +275,19 @@ class Overtaken(SourceLost):
 
 
 class AlreadyCommitted(CallError):
-    """Error raised when `maintenance.rollback` gets an instant that is already completed or rolled back."""
+    """Error raised when a rolled back instant is not pending."""
 
     code = "ALREADY_COMMITTED"
 
 
 class EngineError(CallError):
-    """Error raised when the engine does not support the call, or a required library is not installed."""
+    """Error raised when an engine or a library does not support a call."""
 
     code = "ENGINE"
 
 
 class BucketNotFound(CallError):
-    """Error raised when the bucket of an S3 path does not exist at the endpoint.
+    """Error raised when a bucket does not exist.
 
     `details` has `bucket` and `endpoint`.
     """
@@ -291,7 +296,7 @@ class BucketNotFound(CallError):
 
 
 class CredentialsError(CallError):
-    """Error raised when the store rejects the credentials, or no credentials are available.
+    """Error raised when a store rejects the credentials.
 
     `details` has `bucket` and `endpoint`.
     """
@@ -300,55 +305,55 @@ class CredentialsError(CallError):
 
 
 class NoCredentials(CredentialsError):
-    """Error raised when no credentials for the store were found, for example in the environment variables."""
+    """Error raised when no credentials were found."""
 
     code = "NO_CREDENTIALS"
 
 
 class KeyRefused(CredentialsError):
-    """Error raised when the store does not know the access key, or the session token has expired."""
+    """Error raised when a store rejects the access key."""
 
     code = "KEY_REFUSED"
 
 
 class SignatureRefused(CredentialsError):
-    """Error raised when the store rejects the signature, because the secret key is wrong or the clock is off."""
+    """Error raised when a store rejects the signature of a request."""
 
     code = "SIGNATURE_REFUSED"
 
 
 class DataError(HoodooError):
-    """Base class of errors in the rows of a batch, which must be corrected before they can be written."""
+    """Base class of errors in the rows of a batch."""
 
     code = "DATA"
 
 
 class ColumnError(DataError):
-    """Error raised when a column is missing or unknown, or has a value that cannot be converted without loss."""
+    """Error raised when a column of a batch is invalid."""
 
     code = "COLUMN"
 
 
 class KeyValueError(DataError):
-    """Error raised when a record key is null, too long or ambiguous."""
+    """Error raised when a record key is invalid."""
 
     code = "KEY_VALUE"
 
 
 class PartitionValueError(DataError):
-    """Error raised when a partition value cannot be converted to its column type, or is not a valid folder name."""
+    """Error raised when a partition value is invalid."""
 
     code = "PARTITION_VALUE"
 
 
 class OrderingError(DataError):
-    """Error raised when an ordering value is null or NaN, or cannot be represented in Hudi."""
+    """Error raised when an ordering value is invalid."""
 
     code = "ORDERING"
 
 
 class CheckFailed(DataError):
-    """Error raised when a row of a batch does not satisfy a check of the table.
+    """Error raised when a row violates a check of the table.
 
     `details` has `check` (its name), `text`, `row` and `key`.
     """
@@ -357,7 +362,7 @@ class CheckFailed(DataError):
 
 
 class TooManyBadRows(DataError):
-    """Error raised when a batch has more bad rows than the limits of on_bad_rows="quarantine" allow.
+    """Error raised when a batch has too many bad rows.
 
     `details` has `bad` (at least this many bad rows were found), `rows` (the number of rows in the batch), `quarantine`
     (the path of the table that stores the first bad rows) and `reasons`.
@@ -367,78 +372,78 @@ class TooManyBadRows(DataError):
 
 
 class DuplicateKeys(DataError):
-    """Error raised when a batch with duplicates="fail" contains a key twice."""
+    """Error raised when a batch contains a key twice."""
 
     code = "DUPLICATE_KEYS"
 
 
 class KeyExists(DataError):
-    """Error raised when an inserted key is already in the table."""
+    """Error raised when an inserted key already exists."""
 
     code = "KEY_EXISTS"
 
 
 class KeyNotFound(DataError):
-    """Error raised when a key of an upsert with new_keys="fail" is missing from the table."""
+    """Error raised when a key does not exist."""
 
     code = "KEY_NOT_FOUND"
 
 
 class TableError(HoodooError):
-    """Base class of errors in a stored table, which must be repaired, restored, upgraded or replaced."""
+    """Base class of errors in a stored table."""
 
     code = "TABLE"
 
 
 class CorruptTable(TableError):
-    """Error raised when a file of the table is missing, or differs from what the table recorded."""
+    """Error raised when a file of the table is missing or damaged."""
 
     code = "CORRUPT_TABLE"
 
 
 class UnsupportedTable(TableError):
-    """Error raised when the table has a version or a feature that hoodoo does not support."""
+    """Error raised when hoodoo does not support a table."""
 
     code = "UNSUPPORTED_TABLE"
 
 
 class StoreRefused(TableError):
-    """Error raised when a store lacks an operation that commits need, or its clock differs from the local clock."""
+    """Error raised when a store cannot commit safely."""
 
     code = "STORE_REFUSED"
 
 
 class StoreFull(TableError):
-    """Error raised when the disk or the store does not have enough space left for a write."""
+    """Error raised when a store is full."""
 
     code = "STORE_FULL"
 
 
 class StoreDenied(TableError):
-    """Error raised when the process is not permitted to read or write the store."""
+    """Error raised when access to a store is denied."""
 
     code = "STORE_DENIED"
 
 
 class SnapshotExpired(TableError):
-    """Error raised when the snapshot at a position is no longer readable, because cleaning deleted its files."""
+    """Error raised when cleaning deleted the files of a snapshot."""
 
     code = "SNAPSHOT_EXPIRED"
 
 
 class RangeUndone(TableError):
-    """Error raised when a position is no longer valid, because another engine rolled back the commit at it."""
+    """Error raised when another engine rolled back a commit."""
 
     code = "RANGE_UNDONE"
 
 
 class TableReplaced(TableError):
-    """Error raised when the opened table was deleted, and a different table is now at its path."""
+    """Error raised when a table was replaced by another table."""
 
     code = "TABLE_REPLACED"
 
 
 class Fenced(TableError):
-    """Error raised when another process rolled back this write while it was running."""
+    """Error raised when another process rolled back a running write."""
 
     code = "FENCED"

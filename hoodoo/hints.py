@@ -1,4 +1,4 @@
-"""Suggestions for names and arguments of deltalake, pandas, polars, DuckDB, Iceberg and Hudi that differ in hoodoo.
+"""Suggestions for names that other libraries use.
 
 These names are never accepted as aliases, because their meanings differ in details.
 """
@@ -249,7 +249,7 @@ _ARGUMENTS: Mapping[str, str] = {
 
 
 def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> str:
-    """Return the message of an AttributeError, with a suggestion for the unknown attribute name.
+    """Return an error message that suggests a similar name.
 
     Args:
         name: The unknown name.
@@ -268,7 +268,7 @@ def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> st
 
 
 def takes(call: Callable[P, T], called: str = "") -> Callable[P, T]:
-    """Decorate a public function so that unknown arguments raise an error with a suggestion.
+    """Decorate a function to suggest names for unknown arguments.
 
     The function raises OptionError for unknown, surplus and missing arguments. `called` is the name of the function in
     these errors, if users call it by another name than `call.__name__`.
@@ -303,7 +303,7 @@ def takes(call: Callable[P, T], called: str = "") -> Callable[P, T]:
 
 
 def explained(kind: C) -> C:
-    """Decorate a class so that its public methods raise an error with a suggestion for unknown arguments.
+    """Decorate the public methods of a class with `takes`.
 
     A class whose objects are a namespace of a table, such as `table.alter`, has its name in the attribute `NAMESPACE`.
     """
@@ -319,7 +319,7 @@ def explained(kind: C) -> C:
 
 
 def argument_meant(word: str, known: Sequence[str]) -> str | None:
-    """Return the known argument that a caller probably meant by an unknown one, or None if none is similar."""
+    """Find the argument that is most similar to an unknown argument."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
     ours = _ARGUMENTS.get(word) or _ARGUMENTS.get(plain, "")
     return next((one for one in ours.split() if one in known), None) or nearest(plain, known)

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names: search for the existing names that are most similar to an unknown name."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _READ = 100  # number of characters to compare
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Return the name in `known` that is most similar to `name`, ignoring case.
+    """Find the most similar name, ignoring case.
 
     Args:
         name: The name to search for.
@@ -29,7 +29,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return a hint for an unknown name: a similar name, or a list of the existing names."""
+    """Return a hint for an unknown name."""
     there = list(known)
     near = nearest(name, there, likeness)
     if near:
@@ -38,14 +38,14 @@ def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def listed(known: Iterable[str]) -> str:
-    """Join at most 20 names with commas, and append the number of the other names."""
+    """Join at most 20 names with commas."""
     there = list(known)
     more = len(there) - _SHOWN
     return ", ".join(there[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def by_likeness(name: str, known: Iterable[str]) -> list[str]:
-    """Sort existing names by their similarity to `name`, most similar first."""
+    """Sort names by their similarity to another name."""
 
     def unlike(one: str) -> float:
         return -difflib.SequenceMatcher(None, name[:_READ].lower(), one.lower()).ratio()

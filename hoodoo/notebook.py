@@ -1,4 +1,4 @@
-"""HTML output for notebooks: paragraphs, and tables with a title and escaped cells."""
+"""HTML output for notebooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CELL = 200  # maximum number of characters
 
 
 def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
-    """Return an HTML table with a title, at most `rows_max` rows, and the number of omitted rows."""
+    """Format rows as an HTML table."""
     left = iter(rows)
     shown = list(islice(left, rows_max))
     more = sum(1 for _ in left)
@@ -24,7 +24,7 @@ def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]
 
 
 def cut(text: str, characters: int) -> str:
-    """Return `text`, truncated with an ellipsis if it is longer than `characters`."""
+    """Truncate text with an ellipsis."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

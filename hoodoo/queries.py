@@ -1,4 +1,4 @@
-"""Public function `hoodoo.sql`, which runs Spark SQL statements on tables, or DuckDB queries over tables.
+"""Public function `hoodoo.sql`.
 
 The first argument determines the engine.
 Spark SQL refers to tables by path, and DuckDB by argument name. DuckDB gets each table as a lazy dataset, so that the
@@ -43,7 +43,7 @@ def sql(
     rewrite: bool | Table | Rows = False,
     **tables: Table | Rows,
 ) -> DataFrame | duckdb.DuckDBPyRelation:
-    """Run a Spark SQL statement, or a DuckDB query over tables and reads.
+    """Run an SQL statement on tables.
 
     `sql(spark, text)` runs a Spark SQL statement, which refers to a hoodoo table as hoodoo.`path`. A path is a local
     folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE TABLE, ALTER TABLE,
@@ -118,7 +118,7 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
 
 
 def _require_distinct(names: Iterable[str]) -> None:
-    """Raise OptionError if two table names differ only in case."""
+    """Check that table names differ in more than case."""
     found: dict[str, str] = {}
     for name in names:
         if (other := found.setdefault(name.lower(), name)) != name:
@@ -141,7 +141,7 @@ def _rows(name: str, given: Any) -> Rows:
 
 
 def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
-    """Return the kind of a DuckDB query: 'SELECT', 'MULTI' or 'EXPLAIN'.
+    """Return the kind of a DuckDB query, such as 'SELECT'.
 
     Raises:
         OptionError: The text is not a single query.
@@ -167,7 +167,7 @@ def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
 
 
 def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
-    """Raise OptionError if a DuckDB query does not use one of the tables passed to it."""
+    """Check that a query uses all tables passed to it."""
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
     except sqlglot.errors.SqlglotError:

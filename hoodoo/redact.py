@@ -1,4 +1,4 @@
-"""Removal of secrets, such as passwords and tokens, from text for logs, error messages and terminals."""
+"""Removal of passwords and other secrets from text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _VISIBLE = 200
 
 
 def redact(text: str) -> str:
-    """Replace passwords and other secrets in a string with ***."""
+    """Replace secrets in a text with ***."""
     if "://" in text:
         text = _USERINFO.sub("***@", text)
     return _PAIR.sub(r"\1***", text) if "=" in text or ":" in text else text
 
 
 def printable(value: object, limit: int = _VISIBLE) -> str:
-    """Format user data for a log or an error message: without control characters, cut off after `limit` characters."""
+    """Format user data for a log or an error message."""
     try:
         text = ascii(value) if not isinstance(value, str) else repr(value)
     except Exception:  # a huge number, or an object whose repr fails

@@ -1,4 +1,4 @@
-"""Sizes in bytes, given as a number or as text with a unit such as '2GB'."""
+"""Sizes in bytes, such as '2GB'."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = {
 
 
 def bytes_of(text: str) -> int:
-    """Convert a size such as '2GB', '512MiB' or '1048576' to bytes.
+    """Convert a size such as '2GB' to bytes.
 
     Raises:
         ValueError: The text is not a size.
@@ -31,7 +31,7 @@ def bytes_of(text: str) -> int:
 
 
 def size_from(option: str, value: Any, least: int = 1) -> int:
-    """Return an argument in bytes if it is a valid size, or raise OptionError.
+    """Convert a size argument to bytes.
 
     Args:
         option: The name of the argument.

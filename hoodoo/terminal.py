@@ -1,4 +1,4 @@
-"""Formatting of values for a terminal, without control characters from user data and without secrets.
+"""Formatting of values for a terminal.
 
 This module is independent of commands.
 """
@@ -16,7 +16,7 @@ CELL = 60  # maximum number of characters in a cell
 
 
 def safe(value: object, limit: int = 0) -> str:
-    """Format a value for a terminal, without control characters and secrets.
+    """Format a value for a terminal.
 
     0 means no limit.
     """
@@ -30,7 +30,7 @@ def _escaped(text: str, limit: int) -> str:
 
 
 def cell(value: object) -> str:
-    """Format a value for a cell of a terminal table.
+    """Format a value for a table cell.
 
     Integers have thousands separators, times are in ISO 8601, and null is a dot.
     """
@@ -48,14 +48,14 @@ def cell(value: object) -> str:
 
 
 def console(error: bool = False) -> Console:
-    """Create a rich console for standard output, or for standard error if `error` is True."""
+    """Create a rich console for standard output or error."""
     stream = sys.stderr if error else sys.stdout
     wide = None if stream.isatty() else 1 << 16  # a file has unlimited width
     return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
 
 
 def data_cell(value: object, limit: int) -> str:
-    """Format a value of a table row for a terminal, cut off after `limit` characters.
+    """Format a value of a row for a terminal.
 
     Nothing is redacted, because user data may look like a secret.
     """

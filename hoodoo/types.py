@@ -1,4 +1,4 @@
-"""Public types of arguments and results, such as `ArrowLike` and `WriteResult`, for type annotations.
+"""Public types for type annotations.
 
 For example: `from hoodoo.types import ArrowLike, WriteResult` and then `def load(batch: ArrowLike) -> WriteResult:
 ...`.

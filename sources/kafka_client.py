@@ -334,8 +334,8 @@ class KafkaClient:
                         consumer.pause([self._kafka.TopicPartition(self.topic, partition)])
                 if time.monotonic() - last_heard > self._idle_seconds:
                     raise self._missing_response_error(
-                        f"Kafka sent no message of topic {self.topic!r} for {self._idle_seconds:g} s, although messages are "
-                        f"left in partitions {sorted(left)}. Nothing was written"
+                        f"Kafka sent no message of topic {self.topic!r} for {self._idle_seconds:g} s, although "
+                        f"messages are left in partitions {sorted(left)}. Nothing was written"
                     )
         finally:
             consumer.resume([self._kafka.TopicPartition(self.topic, one) for one in ranges.keys() - left])

@@ -14,7 +14,7 @@ from hoodoo.timeline.properties.table_options import Options
 
 
 def about(table: Table) -> dict[str, Any]:
-    """Return the description of a table as fields by name."""
+    """Describe a table as named fields."""
     return {
         "path": table.path,
         "name": table.name,

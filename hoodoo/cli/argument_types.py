@@ -27,12 +27,12 @@ def names(text: str) -> list[str]:
 
 
 def partitioning(text: str) -> list[str]:
-    """Parse columns and transforms separated by commas, such as 'city, bucket(16, id)'."""
+    """Parse partition columns such as 'city, bucket(16, id)'."""
     return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text) if part.strip()]
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Parse NAME=VALUE, where the name ends at the first `=`."""
+    """Parse an argument of the form NAME=VALUE."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not valid: expected NAME=VALUE")
@@ -40,7 +40,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def time_unit(text: str) -> tuple[str, str]:
-    """Parse COLUMN=UNIT into a column and a time unit, or UNIT into '' and a time unit."""
+    """Parse a time unit such as COLUMN=UNIT or UNIT."""
     name, _, unit = text.rpartition("=")
     if unit not in ("ms", "us", "ns"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid time unit: expected ms, us, ns or COLUMN=UNIT")
@@ -62,7 +62,7 @@ def count(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """Parse the port number of a server, where 0 means any free port."""
+    """Parse the port number of a server."""
     if (found := amount(text)) >= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected an integer from 0 to 65535")
     return found
@@ -86,7 +86,7 @@ def share(text: str) -> float:
 
 
 def rate(text: str) -> float:
-    """Parse a maximum rate, such as rows per second: a finite number above 0."""
+    """Parse a maximum rate, such as rows per second."""
     return _number(text, 0 < _float_or_nan(text) < float("inf"), "a number above 0")
 
 
@@ -120,7 +120,7 @@ def _number(text: str, fits: bool, wanted: str) -> float:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Parse COLUMN=EXPRESSION into a column and its new value expression."""
+    """Parse an argument of the form COLUMN=EXPRESSION."""
     name, equals, expression = text.partition("=")
     if not name.strip() or not equals or not expression.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not valid: expected COLUMN=EXPRESSION")

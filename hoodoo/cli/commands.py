@@ -1,4 +1,4 @@
-"""Implementation of the commands."""
+"""Commands of the command line."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def _rollback(given: argparse.Namespace, out: Out) -> None:
 
 
 def _missing_folders(store: Store) -> list[str]:
-    """Return the missing folders in the path of a local store, deepest first.
+    """List the missing folders of a local path, deepest first.
 
     A write creates these folders, so `check-store` removes them again.
     """
@@ -378,7 +378,7 @@ def _sql(given: argparse.Namespace, out: Out) -> None:
 
 
 def _command_for_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out], int]:
-    """Create a command for several tables."""
+    """Wrap a command that takes several tables."""
 
     def run(given: argparse.Namespace, out: Out) -> int:
         paths = table_paths(given.paths, _storage(given))
@@ -389,7 +389,7 @@ def _command_for_tables(module: str, function: str) -> Callable[[argparse.Namesp
 
 
 def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
-    """Create a command for one table.
+    """Wrap a command that takes one table.
 
     The command opens the table for the function. It first raises CallError if the name of the output file is invalid.
     """

@@ -1,4 +1,4 @@
-"""Example of each command, which the help of the command shows.
+"""Examples in the help of the commands.
 
 A test runs all examples. They use a table `lake/trips` with the columns id, city, at and fare, and files with its rows
 and keys.

@@ -1,4 +1,4 @@
-"""Row files of the command line: Parquet, CSV and JSON lines.
+"""Row files in Parquet, CSV and JSON lines.
 
 writers/batches/row_files.py defines the formats for reading. Written CSV has one column for each struct field, named
 `struct.field`. JSON output has bytes as base64, decimals and times as strings, and null for NaN and infinities. JSON
@@ -36,7 +36,7 @@ def _kind(file: str) -> str:
 
 # ---- reading
 def require_writable(file: str) -> None:
-    """Raise CallError unless a file name ends in a supported extension."""
+    """Check that a file has a supported extension."""
     if file == STDIN or os.path.splitext(file)[1].lower() not in (".parquet", ".csv", *_JSON):
         raise CallError(
             f"Cannot write {printable(file)}: its name must end in .parquet, .csv, .json or .jsonl. Leave out "
@@ -48,7 +48,7 @@ def require_writable(file: str) -> None:
 def read(
     file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = (), whole: Collection[str] = ()
 ) -> pa.Table:
-    """Read all rows of one or several files, or of stdin.
+    """Read the rows of files or of stdin.
 
     Args:
         file: The path, a pattern, or STDIN for JSON lines. See `row_files.rows_in`.
@@ -68,7 +68,7 @@ def read(
 
 
 def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Return the columns of a row file, inferred if necessary."""
+    """Return the columns of a row file."""
     from hoodoo.writers.batches.row_files import schema_in
 
     return read(file, nulls=nulls).schema if file == STDIN else schema_in(file, nulls)
@@ -96,13 +96,13 @@ class _JsonLines:
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield each row of a batch as a line of ASCII JSON."""
+    """Format the rows of a batch as JSON lines."""
     for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
         yield json_text(row)
 
 
 def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
-    """Convert a batch to Python values, or raise ColumnError for unsupported dates.
+    """Convert a batch to Python values.
 
     Args:
         batch: The batch, which the error message refers to.
@@ -124,7 +124,10 @@ def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[An
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text, with null for NaN and infinities."""
+    """Format a value as JSON.
+
+    NaN and infinities become null.
+    """
     try:
         return json.dumps(value, default=_plain, allow_nan=False)
     except ValueError:

@@ -104,7 +104,7 @@ def run(
 
 
 def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
-    """Print the inferred columns of a source, and its problems to stderr."""
+    """Print the inferred columns of a source."""
     if given.path is not None:
         raise CallError("--infer inspects a source before its table exists. Leave out PATH.", option="infer")
     found = columns_of(_source(given, storage))
@@ -136,7 +136,7 @@ def _exit_code(problem: HoodooError) -> int:
 
 
 def _require_one_task(given: argparse.Namespace) -> None:
-    """Raise CallError if the command line combines exclusive options."""
+    """Check that no exclusive options are combined."""
     tasks = {
         "--infer": given.infer,
         "--check": given.check,
@@ -150,7 +150,7 @@ def _require_one_task(given: argparse.Namespace) -> None:
 
 
 def _require_single_job(given: argparse.Namespace, jobs: Sequence[Job]) -> None:
-    """Raise CallError if several jobs use an option for one job."""
+    """Check that several jobs do not share an option for one job."""
     if len(jobs) > 1 and (given.reset is not None or given.other is not None):
         raise CallError("--reset and --continue apply to a single job. Name its SOURCE and PATH.", option="reset")
     if (given.reset is None) != (given.expect_number is None):
@@ -183,7 +183,7 @@ def _add_job_to_errors(given: argparse.Namespace, number: int, job: argparse.Nam
 
 
 def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
-    """Check the rows of all jobs, and return exit code 1 for bad rows."""
+    """Check the rows of all jobs without writing them."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
         with _add_job_to_errors(given, number, one):
@@ -194,7 +194,7 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
 
 
 def _summary(job: Job) -> dict[str, Any]:
-    """Return the final report of a job and the amount of unread data.
+    """Summarize a finished job.
 
     `waiting` is None if the source is unavailable.
     """
@@ -288,7 +288,7 @@ def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -
 
 
 def _registry(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
-    """Return the schema registry settings of a Kafka source as a dict.
+    """Return the schema registry settings of a Kafka source.
 
     The login comes from the environment variable HOODOO_REGISTRY_AUTH if the URL does not contain it.
 
@@ -312,7 +312,7 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
 
 
 def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise CallError if an argument applies to another kind of source.
+    """Check that each argument applies to the kind of source.
 
     Args:
         named: The arguments by name.
@@ -331,7 +331,7 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
-    """Return the format setting of a source, or {} without one.
+    """Return the format setting of a source.
 
     Args:
         name: The format, or None.

@@ -1,4 +1,4 @@
-"""Arguments of `hoodoo ingest` and keys of a jobs file."""
+"""Arguments of `hoodoo ingest`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ingest(command: Command) -> None:
 
 
 def of_process(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that apply to the whole process, such as --once."""
+    """Add the arguments for the whole process."""
     parser.add_argument(
         "--once", action="store_true", help="exit when there is no new data (default: run until SIGTERM or SIGINT)"
     )
@@ -79,7 +79,7 @@ def of_process(parser: argparse.ArgumentParser) -> None:
 
 
 def of_job(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that apply to a single job, such as --name."""
+    """Add the arguments for a single job."""
     parser.add_argument(
         "--name", help="name of the job in the table, which stores the position (default: derived from SOURCE)"
     )

@@ -1,4 +1,4 @@
-"""Jobs files, which define several ingestion jobs in TOML.
+"""Jobs files, which define ingestion jobs in TOML.
 
     [[job]]
     source = "kafka://broker:9092/shop.orders"
@@ -28,7 +28,7 @@ _NEEDED = ("source", "table")
 
 
 class _Parser(WordsParser):
-    """Argument parser that raises CallError for invalid arguments instead of exiting."""
+    """Argument parser that raises CallError for invalid arguments."""
 
     def error(self, message: str) -> NoReturn:
         raise CallError(message)

@@ -37,7 +37,7 @@ def _example(command: str) -> str:
 
 
 def _common(stored: bool) -> WordsParser:
-    """Create a parser with the arguments of all commands, such as --json.
+    """Create a parser with the common arguments, such as --json.
 
     Args:
         stored: True includes the arguments for S3 storage.
@@ -55,7 +55,7 @@ def _common(stored: bool) -> WordsParser:
 
 
 class _TopParser(WordsParser):
-    """Parser of the command line, whose help groups the commands by task.
+    """Parser of the command line.
 
     Attributes:
         summaries: The summary of each command.
@@ -270,7 +270,7 @@ def _rows_in(writing: argparse.ArgumentParser, optional: bool = False) -> None:
 
 
 def _batch(writing: argparse.ArgumentParser) -> None:
-    """Add the arguments that the commands for new rows share."""
+    """Add the arguments for input rows."""
     writing.add_argument(
         "--duplicates",
         choices=("newest", "fail"),
@@ -578,7 +578,7 @@ def _limit_and_output(reading: argparse.ArgumentParser) -> None:
 
 
 def _prepare_streams() -> None:
-    """Make stdout and stderr tolerate closed streams and unsupported characters.
+    """Let stdout and stderr tolerate closed streams.
 
     Such characters are escaped. Output to a closed stream is discarded.
     """
@@ -591,7 +591,7 @@ def _prepare_streams() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command of the command line, and return the exit code.
+    """Run a command, and return its exit code.
 
     Args:
         arguments: The command and its arguments. None (default): `sys.argv[1:]`.

@@ -44,7 +44,7 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
 
 
 def _require_effect(given: argparse.Namespace) -> None:
-    """Raise CallError if the chosen action would ignore an argument."""
+    """Check that the action uses every given argument."""
     of_action = {"list": ("state",), "replay": ("overwrite", "missing", "time_unit")}.get(given.action, ("positions",))
     for name in ("positions", "state", "overwrite", "missing", "time_unit"):
         if getattr(given, name) and name not in of_action:
@@ -53,7 +53,7 @@ def _require_effect(given: argparse.Namespace) -> None:
 
 
 def verified(table: Table) -> list[Problem]:
-    """Verify the quarantine of a table, and return the problems found.
+    """Verify the quarantine of a table.
 
     Returns an empty list for a table without a quarantine.
     """

@@ -178,7 +178,7 @@ def _show(
     batches: Iterable[pa.RecordBatch],
     cursor: hoodoo.Cursor | None = None,
 ) -> bool:
-    """Show or write rows, and return True if the output is complete."""
+    """Show rows, or write them to a file."""
     limit = given.limit
     if limit is None and not (given.output or out.machine or out.piped):
         limit = ROWS_SHOWN

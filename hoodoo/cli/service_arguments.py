@@ -15,7 +15,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 
 class _AllServices:
-    """Names of all table services, loaded on first use."""
+    """Names of all table services."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(import_module("hoodoo.compactor.service_list").SERVICES)
@@ -40,7 +40,7 @@ def _limits(service: argparse.ArgumentParser) -> None:
 
 
 def monitoring(process: argparse.ArgumentParser, level: str | None, default: str) -> None:
-    """Add the arguments for logs and metrics of a long-running process.
+    """Add the arguments for logs and metrics.
 
     Args:
         process: The parser of the command.

@@ -136,7 +136,7 @@ def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
 
 
 def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
-    """Return a service target that keeps trying to open a missing table."""
+    """Create a service target for a table that does not exist yet."""
 
     def context() -> Context:
         raise problem
@@ -145,7 +145,7 @@ def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Tabl
 
 
 def _engine(name: str) -> Any:
-    """Return the engine with a name, or None for this process.
+    """Create the engine for an `--engine` value.
 
     The Spark session is a local classic session, or the server in $SPARK_REMOTE.
     """

@@ -47,7 +47,7 @@ class Out:
         return not self.machine and sys.stderr.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
-        """Print a single result as JSON, or as one line per field."""
+        """Print a single result."""
         if self.machine:
             print(json_text(dict(fields)))
             return
@@ -65,7 +65,7 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """Print a list of results as JSON lines, or as a table.
+        """Print a list of results.
 
         Args:
             rows: The results, as fields by name.
@@ -87,7 +87,7 @@ class Out:
         )
 
     def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-        """Print rows as JSON lines or as a table, and return the number of rows."""
+        """Print rows, and return their number."""
         if self.machine:
             shown = 0
             for batch in batches:
@@ -116,7 +116,7 @@ class Out:
         one_line: str = "",
         wide: bool = False,
     ) -> None:
-        """Print rows of formatted values as a table for people.
+        """Print formatted values as a table.
 
         Args:
             names: The column names.
@@ -142,18 +142,24 @@ class Out:
         console().print(table)
 
     def note(self, text: str) -> None:
-        """Print a remark in dim text, unless the output is JSON."""
+        """Print a remark in dim text.
+
+        It is not printed with `--json`.
+        """
         if not self.machine:
             console().print(Text(safe(text), style="dim"))
 
     def say(self, text: str) -> None:
-        """Print a sentence of any length, unless the output is JSON."""
+        """Print a sentence.
+
+        It is not printed with `--json`.
+        """
         if not self.machine:
             console().print(Text(safe(text)), soft_wrap=True)
 
     @contextmanager
     def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Show the progress of a worker's plans at a terminal while the block runs.
+        """Show the progress of compactions at a terminal.
 
         Yields:
             A function that updates the bar of a table. It takes the path of the table, the number of completed file
@@ -182,7 +188,7 @@ class Out:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show an activity indicator at a terminal while a block runs."""
+        """Show a spinner at a terminal while a block runs."""
         if self.machine or not sys.stderr.isatty():
             yield
             return
@@ -203,7 +209,7 @@ class Out:
             yield lambda text: status.update(Text(safe(text)))
 
     def failure(self, code: str, message: str) -> None:
-        """Print an error to stderr, without secrets."""
+        """Print an error to stderr."""
         if self.machine:
             print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
         else:
@@ -239,7 +245,7 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Format a number, without thousands separators for commit numbers."""
+    """Format a number for plain output."""
     return (
         str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
     )
@@ -253,7 +259,7 @@ def _is_number(kind: Any) -> bool:
 
 # ---- log records
 class _Lines(logging.Formatter):
-    """Log formatter with one line per record."""
+    """Log formatter that writes one line per record."""
 
     def format(self, entry: logging.LogRecord) -> str:
         return f"{_moment(entry)} {entry.levelname} {safe(entry.getMessage())}"
@@ -274,7 +280,7 @@ def _moment(entry: logging.LogRecord) -> str:
 
 
 def log_to(stream: Any, level: int, machine: bool) -> None:
-    """Send hoodoo's log records to a stream, instead of the stream of the previous call.
+    """Send hoodoo's log records to a stream.
 
     Args:
         stream: The output stream.

@@ -15,7 +15,7 @@ _WILDCARD = re.compile(r"[*?[]")
 
 
 def table_paths(paths: Sequence[str], storage: Mapping[str, str] | None) -> list[str]:
-    """Expand path patterns to the paths of matching tables, without duplicates.
+    """Expand path patterns to the paths of matching tables.
 
     `*`, `?` and `[...]` match folder names, as in a shell. Folders that are not tables are skipped.
 

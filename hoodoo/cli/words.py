@@ -60,7 +60,7 @@ class WordsParser(argparse.ArgumentParser):
         super().error(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit with a status and a message, which is a JSON object with `--json`."""
+        """Exit with a status and a message."""
         if self.as_json and status and message:
             said = {"code": "OPTION", "message": message.strip().removeprefix(f"{self.prog}: error: ")}
             message = json.dumps({"error": said}) + "\n"
@@ -81,7 +81,7 @@ class WordsParser(argparse.ArgumentParser):
         self._exit_with_suggestion(f"command {word!r} does not exist", near)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse arguments, and exit with a suggestion if an argument is unknown.
+        """Parse arguments, and suggest corrections for unknown arguments.
 
         Subcommands do this themselves, so that the suggestion is one of their own arguments.
 

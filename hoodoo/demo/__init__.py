@@ -1,1 +1,1 @@
-"""Command `hoodoo demo`, an example job that keeps a table of flights up to date."""
+"""Command `hoodoo demo`."""

@@ -32,12 +32,12 @@ Groups = dict[str, tuple[int, float | None]]
 
 
 class DemoEngine(Protocol):
-    """Interface of an engine on which the demo runs its writes and reads."""
+    """Interface of an engine that runs the demo."""
 
     name: str
 
     def frame(self, rows: pa.Table) -> Any:
-        """Convert an Arrow table to the type that this engine writes, such as a Spark DataFrame."""
+        """Convert an Arrow table to the engine's input type."""
 
     def rows(self, scan: Rows) -> pa.Table:
         """Read all rows of a scan as an Arrow table."""
@@ -49,7 +49,7 @@ class DemoEngine(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop the Spark session that the demo started, if any, and delete its temporary files."""
+        """Stop the engine, and delete its temporary files."""
 
 
 class Local:
@@ -80,7 +80,7 @@ def _groups(names: Any, counts: Any, means: Any) -> Groups:
 
 
 class Spark:
-    """Engine that runs the demo on PySpark, in the active session or a new local one.
+    """Engine that runs the demo on PySpark.
 
     Only a new session is stopped at the end.
     """

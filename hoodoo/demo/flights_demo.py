@@ -1,4 +1,4 @@
-"""Job of `hoodoo demo`: keeps a table of flights up to date, prints its progress, and checks the result.
+"""Job of `hoodoo demo`, which keeps a table of flights up to date.
 
 The job loads the schedule of a year, upserts departures and arrivals, and deletes the flights that never departed. A
 worker process compacts the table at the same time. Then the job reads the newest snapshot, the changes since an
@@ -39,7 +39,7 @@ _TIMELINE_SHOWN = 12
 
 @dataclass
 class DemoReport:
-    """Report of a demo run: its writes, compactions and checks, which `--json` prints."""
+    """Report of a demo run."""
 
     path: str
     engine: str
@@ -57,7 +57,7 @@ class DemoReport:
 
 
 def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) -> DemoReport:
-    """Run the demo, print its progress, and return a report with its checks.
+    """Run the demo, and check its result.
 
     Args:
         path: The path of the demo table.
@@ -88,7 +88,7 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
 
 # ---- where the table goes
 def _folder(path: str, keep: bool) -> str:
-    """Return the path of the new demo table, after deleting an earlier demo table at `path`.
+    """Prepare an empty folder for the demo table.
 
     With `keep`, the earlier table stays, and the path gets the next free number as a suffix. Raises CallError if `path`
     is not local, or contains anything except a demo table.
@@ -122,7 +122,7 @@ def _is_demo_table(path: str) -> bool:
 # ---- the worker beside the writer
 @contextmanager
 def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
-    """Run `hoodoo worker` on the demo table in a separate process while the block runs.
+    """Run a worker process while a block runs.
 
     Yields:
         A list that contains the log records of the worker after the block.
@@ -255,7 +255,7 @@ class _Demo:
         )
 
     def wait_for_worker(self) -> None:
-        """Wait up to 10 seconds until the worker has compacted the last writes.
+        """Wait until the worker has compacted the last writes.
 
         The wait only makes the report more interesting: reads also merge log files before compaction.
         """

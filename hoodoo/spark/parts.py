@@ -1,4 +1,4 @@
-"""Division of table reads into Spark tasks."""
+"""Division of reads into Spark tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.table import Table
 
 
 def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
-    """Start the table read that the Spark options describe.
+    """Start the read that the Spark options describe.
 
     Args:
         table: The table.
@@ -49,7 +49,7 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
-    """Return the schema of the rows that a Spark read returns.
+    """Return the schema of a Spark read.
 
     Args:
         table: The table.
@@ -62,7 +62,7 @@ def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
 
 
 def require_schema(schema: pa.Schema, asked: str) -> None:
-    """Raise SchemaError if Spark expects other columns than the table returns.
+    """Check that Spark expects the columns of the read.
 
     Args:
         schema: The columns that the table returns.
@@ -79,7 +79,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 
 
 def commits_to_keep_readable(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """Return the commits whose rows must stay readable during a read.
+    """Return the commits that a read needs.
 
     Args:
         table: The table.
@@ -123,7 +123,7 @@ def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
-    """Read the rows of one Spark task, with the column types that Spark expects.
+    """Read the rows of one Spark task.
 
     Args:
         part: The Spark partition. The placeholder that Spark creates for an empty read yields no rows.

@@ -39,7 +39,7 @@ _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def register(spark: SparkSession) -> None:
-    """Add the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` to a session.
+    """Register the data source `hoodoo` in a Spark session.
 
     A second call does nothing. hoodoo sends its own code to Spark. The packages that it depends on must be installed
     where Spark runs Python.
@@ -66,7 +66,7 @@ def register(spark: SparkSession) -> None:
 
 
 class HoodooSource(DataSource):
-    """Spark data source behind `format("hoodoo")`, which creates the readers and writers.
+    """Spark data source behind `format("hoodoo")`.
 
     Attributes:
         fixed: The slot of the fixed snapshot, or None before it is fixed.
@@ -84,7 +84,7 @@ class HoodooSource(DataSource):
         return "hoodoo"
 
     def schema(self) -> str:
-        """Return the columns of a read, and fix its snapshot.
+        """Return the columns of a read.
 
         Spark calls this method once, in `load` or CREATE VIEW, before it is known whether the read is a stream. A
         stream ignores the fixed snapshot.
@@ -108,7 +108,7 @@ class HoodooSource(DataSource):
         return schema_to_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:
-        """Return the reader for `spark.read`, with the fixed snapshot.
+        """Return the reader for `spark.read`.
 
         Args:
             schema: The columns that Spark expects, as a StructType.
@@ -141,7 +141,7 @@ class HoodooSource(DataSource):
         return HoodooStream(ReadOptions.of(self.options, True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """Check a batch write, and return the writer for `df.write`.
+        """Return the writer for `df.write`.
 
         Args:
             schema: The columns of the rows, as a StructType.
@@ -158,7 +158,7 @@ class HoodooSource(DataSource):
         return HoodooWriter(planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        """Check the write of a stream's micro-batch, and return the writer for `writeStream`.
+        """Return the writer for `writeStream`.
 
         Args:
             schema: The columns of the rows, as a StructType.
@@ -186,7 +186,7 @@ class HoodooReader(DataSourceReader):
         return [*self.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one Spark partition, in a Spark task.
+        """Read the rows of one Spark partition.
 
         Args:
             partition: The partition.

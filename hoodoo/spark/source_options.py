@@ -52,7 +52,9 @@ _NO_TABLE = (
 
 
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Check option names, and restore their case, because Spark ignores case.
+    """Check the names of options.
+
+    Spark ignores case, so the check restores the case of the names.
 
     Raises:
         OptionError: A name is unknown or looks like a secret.
@@ -92,7 +94,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """Parse column names that are separated by commas or in a JSON list.
+    """Parse a list of column names.
 
     Args:
         text: The names separated by commas, or as a JSON list. None: the option is not set.
@@ -168,7 +170,7 @@ class ReadOptions:
 
     @staticmethod
     def of(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
-        """Parse and check the options of a Spark batch or stream read.
+        """Parse the options of a Spark read.
 
         Args:
             given: The options by name, in any case.
@@ -238,7 +240,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class SparkWriteOptions:
-    """Options of a Spark batch write, or of a stream's micro-batch.
+    """Options of a Spark write.
 
     Attributes:
         path: The path of the table.
@@ -259,7 +261,7 @@ class SparkWriteOptions:
 
     @staticmethod
     def of(given: Mapping[str, str], stream: bool = False) -> SparkWriteOptions:
-        """Parse and check the options of a Spark write.
+        """Parse the options of a Spark write.
 
         Args:
             given: The options by name, in any case.
@@ -321,7 +323,7 @@ class SparkWriteOptions:
 
 @dataclass(frozen=True)
 class SparkStreamOptions:
-    """Parsed and checked options of a stream write, `writeStream.format("hoodoo")`.
+    """Options of a Spark stream write.
 
     Attributes:
         write: The write options of each micro-batch.
@@ -335,7 +337,7 @@ class SparkStreamOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkStreamOptions:
-        """Parse and check the options of a stream write.
+        """Parse the options of a Spark stream write.
 
         Args:
             given: The options by name, in any case.

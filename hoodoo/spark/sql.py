@@ -53,7 +53,7 @@ _INSTEAD = {
 
 
 def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
-    """Run a Spark SQL statement that refers to hoodoo tables as hoodoo.`path`.
+    """Run a Spark SQL statement on hoodoo tables.
 
     A path is a local folder or 's3://bucket/prefix'. hoodoo runs MERGE INTO, UPDATE, DELETE FROM, INSERT INTO, CREATE
     TABLE, ALTER TABLE, DESCRIBE and DESCRIBE HISTORY. All other statements are passed to `spark.sql`, and read the
@@ -122,7 +122,7 @@ def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _run_unparsable_statement(spark: SparkSession, statement: Statement, found: list[Reference]) -> DataFrame:
-    """Run a statement on hoodoo tables that sqlglot cannot parse."""
+    """Run a statement that sqlglot cannot parse."""
     words = statement.words
     if words[0] in _READS:
         return query(spark, statement)

@@ -45,7 +45,7 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class Side:
-    """Row that an SQL expression can refer to, such as a source row.
+    """Row that an SQL expression can refer to.
 
     Attributes:
         alias: The name of the row in the statement, in lower case, or '' without a name.
@@ -58,7 +58,7 @@ class Side:
     schema: pa.Schema
 
     def column(self, name: str) -> str | None:
-        """Find a column regardless of case, or return None."""
+        """Find a column, ignoring case."""
         if name in self.schema.names:
             return name
         found = [known for known in self.schema.names if known.lower() == name.lower()]
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scope:
-    """Columns that an SQL expression can use, and the session's time zone.
+    """Columns that an SQL expression can use.
 
     Attributes:
         sides: The rows that the expression can refer to.
@@ -82,7 +82,7 @@ class Scope:
         return is_utc(self.zone)
 
     def found(self, node: Node) -> tuple[Side, str, list[str]]:
-        """Find the row and the column that an expression refers to.
+        """Find the column that an expression refers to.
 
         Args:
             node: The column reference in the syntax tree.
@@ -115,7 +115,7 @@ class Scope:
 
 
 def duckdb_text(node: Node, scope: Scope) -> str:
-    """Translate a Spark SQL expression to DuckDB SQL with the same meaning.
+    """Translate a Spark SQL expression to DuckDB SQL.
 
     Args:
         node: The expression.
@@ -146,7 +146,7 @@ class _Writer:
         self._scope = scope
 
     def written(self, node: Node) -> Node:
-        """Translate an expression to DuckDB, or raise ExpressionError for an uncertain meaning."""
+        """Translate an expression to DuckDB SQL."""
         form = type(node)
         if form is exp.Column:
             return self._column(node)
@@ -196,7 +196,7 @@ class _Writer:
         return node
 
     def _cast(self, node: Node) -> Node:
-        """Translate a CAST, if Spark and DuckDB convert the value in the same way.
+        """Translate a CAST to DuckDB SQL.
 
         Other casts are rejected: Spark truncates where DuckDB rounds, and formats times and floats differently.
         """
@@ -275,7 +275,7 @@ class _Writer:
             )
 
     def _clocks(self, node: Node) -> set[str]:
-        """Return the kinds of dates and times that an expression uses, such as 'date'."""
+        """Return the kinds of dates and times in an expression."""
         found = set()
         for part in node.find_all(exp.Column, exp.Cast):
             if isinstance(part, exp.Cast):

@@ -30,7 +30,7 @@ _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
 def names_of(spark: SparkSession) -> dict[str, str]:
-    """Return the paths of the session's named tables, by lower-case name.
+    """Return the paths of the session's named tables.
 
     The caller may add names to the dict.
     """
@@ -56,7 +56,7 @@ def frame_of(spark: SparkSession, text: str) -> DataFrame:
 
 
 def query(spark: SparkSession, statement: Statement) -> DataFrame:
-    """Run a statement with Spark SQL, reading hoodoo tables as DataFrames.
+    """Run a Spark SQL query on hoodoo tables.
 
     Args:
         spark: The session.
@@ -76,7 +76,7 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
 
 
 def refresh_temporary_views(spark: SparkSession, path: str) -> None:
-    """Refresh the temporary views of a table to show its newest snapshot.
+    """Refresh the temporary views of a table.
 
     CREATE TABLE name ... LOCATION 'path' creates such a view.
 
@@ -90,7 +90,7 @@ def refresh_temporary_views(spark: SparkSession, path: str) -> None:
 
 
 class _Planner:
-    """Creator of the DataFrames for the tables of one statement.
+    """Planner of the DataFrames of one statement.
 
     All references to one path use the same snapshot.
     """
@@ -118,7 +118,7 @@ class _Planner:
 
 
 def pushable_conditions(node: Node, schema: pa.Schema, in_utc: bool) -> str:
-    """Return the WHERE conditions that a table scan can evaluate.
+    """Find the WHERE conditions that a scan can evaluate.
 
     They have the syntax of `where`. The scan may return more rows than Spark keeps, but never fewer.
 
@@ -136,7 +136,7 @@ def pushable_conditions(node: Node, schema: pa.Schema, in_utc: bool) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """Table in a FROM clause, with conditions that its scan can apply.
+    """Table in a FROM clause.
 
     Attributes:
         alias: The name that qualifies the columns of the table, in lower case.
@@ -199,7 +199,7 @@ def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> st
 
 
 def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
-    """Return whether literals mean the same in Spark SQL and in a scan.
+    """Return whether literals have equal meanings in Spark and DuckDB.
 
     Spark compares a number with a string as floats, and interprets times without a zone in the session's time zone.
     """
@@ -215,7 +215,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
 
 
 def _keeps_enough(tree: Predicate) -> bool:
-    """Return whether a scan returns every row that Spark would keep.
+    """Return whether a condition is safe to push down.
 
     Spark sorts NaN above all numbers.
     """

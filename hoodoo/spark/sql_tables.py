@@ -45,7 +45,7 @@ _KNOWN = (
 
 
 def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
-    """Convert a type in a Spark SQL statement, such as `decimal(10, 2)`, to an Arrow type.
+    """Convert a Spark SQL type to an Arrow type.
 
     Args:
         spark: The session, which parses the type.
@@ -58,7 +58,7 @@ def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
 
 
 def query_begins_after(statement: Statement) -> int:
-    """Return the index of the last token before the query of a CREATE statement."""
+    """Find the last token before the query of CREATE TABLE."""
     words = statement.names("AS") or [index - 1 for index in statement.names("SELECT")]
     if not words:
         raise unparsable_sql(statement)
@@ -67,7 +67,7 @@ def query_begins_after(statement: Statement) -> int:
 
 # ---- CREATE TABLE
 def create_table(spark: SparkSession, statement: Statement, path: str | None) -> tuple[Table, str, str]:
-    """Run a CREATE TABLE statement, and insert the rows of its query.
+    """Run a CREATE TABLE statement.
 
     Args:
         spark: The session.
@@ -146,7 +146,7 @@ def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
 
 
 def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
-    """Return the arguments of `hoodoo.create` from the clauses of CREATE TABLE."""
+    """Convert the clauses of CREATE TABLE to arguments."""
     location, found = "", dict[str, Any]()
     for one in tree.args["properties"].expressions if tree.args.get("properties") else []:
         if isinstance(one, exp.LocationProperty):
@@ -188,7 +188,7 @@ def _table_property(node: Node) -> dict[str, str]:
 
 # ---- ALTER TABLE
 def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bool) -> Any:
-    """Run an ALTER TABLE statement that changes columns or sets table options.
+    """Run an ALTER TABLE statement.
 
     Args:
         spark: The session.
@@ -292,7 +292,7 @@ def _path(node: Node, schema: pa.Schema) -> str:
 
 
 def _known(name: str, schema: pa.Schema) -> str:
-    """Find a column regardless of case, and return its name in the table.
+    """Find the name of a column, ignoring case.
 
     An unknown name is returned unchanged, and `Table.alter` rejects it later.
     """
@@ -310,7 +310,7 @@ def _parts(node: Node) -> list[str]:
 
 # ---- DESCRIBE
 def describe_columns(table: Table, extended: bool = False) -> pa.Table:
-    """Return the name, type and comment of each column, as DESCRIBE shows them.
+    """List the columns of a table for DESCRIBE.
 
     Args:
         table: The table.

@@ -38,7 +38,7 @@ class _Spark(Spark):
 
 @dataclass(frozen=True)
 class Statement:
-    """Parsed Spark SQL statement: its text, tokens and syntax tree.
+    """Parsed Spark SQL statement.
 
     Attributes:
         text: The text of the caller, without a trailing semicolon.
@@ -54,14 +54,14 @@ class Statement:
 
     @property
     def words(self) -> list[str]:
-        """The words of the statement in upper case, one per token."""
+        """The words of the statement in upper case."""
         return [token.text.upper() for token in self.tokens]
 
     def after(self, index: int) -> str:
         return self.text[self.tokens[index].end + 1 :]
 
     def ambiguous_string_literals(self) -> list[str]:
-        """Return the string literals that Spark and sqlglot may parse differently."""
+        """Find the string literals that Spark may parse differently."""
         found = []
         for index, token in enumerate(self.tokens):
             if token.token_type == TokenType.STRING:
@@ -72,7 +72,7 @@ class Statement:
         return found
 
     def names(self, word: str) -> list[int]:
-        """Return the positions of a keyword outside parentheses."""
+        """Find a keyword outside parentheses."""
         depth, found = 0, []
         for index, token in enumerate(self.tokens):
             depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -84,7 +84,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Reference:
-    """Reference to a hoodoo table in the text of a Spark SQL statement.
+    """Reference to a hoodoo table in a statement.
 
     Attributes:
         begin: The start offset of the reference in the text.
@@ -104,7 +104,7 @@ class Reference:
 
 
 def read(text: str) -> Statement:
-    """Parse the text of one Spark SQL statement into tokens and a syntax tree.
+    """Parse a Spark SQL statement.
 
     Args:
         text: The statement, in Spark SQL.
@@ -176,7 +176,7 @@ def unparsable_sql(statement: Statement) -> ExpressionError:
 
 
 def with_placeholders(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
-    """Replace each hoodoo table by a placeholder, which `spark.sql` fills.
+    """Replace hoodoo tables in a statement by placeholders.
 
     Args:
         statement: The statement.
@@ -237,7 +237,7 @@ def _by_tokens(statement: Statement) -> Iterator[Reference]:
 
 
 def _position(statement: Statement, last: int, end: int) -> tuple[str | None, int]:
-    """Parse a VERSION AS OF or TIMESTAMP AS OF clause after a table reference.
+    """Parse a VERSION AS OF or TIMESTAMP AS OF clause.
 
     Args:
         statement: The statement.

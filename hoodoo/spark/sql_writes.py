@@ -45,12 +45,12 @@ class Target:
 
     @property
     def alias(self) -> str:
-        """The lower-case name that qualifies the table's columns in the statement, or ''."""
+        """The name of the table in the statement."""
         return str(self.node.alias or ("" if self.node.db else self.node.name)).lower()
 
 
 def counts_of(result: WriteResult) -> pa.Table:
-    """Convert the result of a write to the row that `hoodoo.sql` returns."""
+    """Convert the result of a write to a row."""
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 
@@ -96,7 +96,7 @@ def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def _require_nothing_else(statement: Statement, what: str, known: Sequence[str]) -> None:
-    """Raise OptionError if an UPDATE or DELETE has an unsupported clause.
+    """Check that a statement has no unsupported clause.
 
     Such a clause may restrict the affected rows, so ignoring it could change more rows.
     """
@@ -113,7 +113,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
 
 
 def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Run an INSERT statement, and reject existing and duplicate keys.
+    """Run an INSERT statement on a hoodoo table.
 
     Args:
         spark: The session.
@@ -153,7 +153,7 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
 
 
 def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Cast decimals in a DataFrame to float where the table has a float column.
+    """Cast decimals of a DataFrame to float columns.
 
     Spark SQL parses numbers with a decimal point as decimals.
     """
@@ -321,7 +321,7 @@ def _where(tree: Node, scope: Scope) -> str | None:
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
-    """Raise OptionError unless a MERGE compares all key and partition columns.
+    """Check that a MERGE compares all key columns.
 
     Derived partition columns are optional.
     """
@@ -384,7 +384,7 @@ def _last_token_before_query(statement: Statement, target: Target, listed: Seque
 
 
 def _require_alike(statement: Statement) -> None:
-    """Raise OptionError if Spark and DuckDB would evaluate a statement differently.
+    """Check that Spark and DuckDB agree on a statement.
 
     sqlglot may parse such string literals differently. It does not distinguish TRY_CAST from CAST, which raises an
     error instead of returning null.

@@ -65,7 +65,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- offsets
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset at which a streaming query without a checkpoint starts.
+        """Return the offset of a new streaming query.
 
         Returns:
             The offset.
@@ -87,7 +87,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position.to_json(at.table, at.digest)
 
     def _position(self, offset: dict[str, Any], head: View) -> StreamPosition:
-        """Parse a stream position, or raise PositionError if its commit is missing."""
+        """Parse a stream position."""
         found = StreamPosition.from_json(offset, head.table)
         if found.slot > head.seq:
             raise PositionError(
@@ -103,11 +103,11 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.options.since or "earliest"
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the newest commit as the end of the query."""
+        """Stop the query at the newest commit."""
         self._target = self._table.cursor.seq
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the row limit of a micro-batch, if the options set one.
+        """Return the row limit of a micro-batch.
 
         Spark passes it to `latestOffset`, which then applies the limits in the options. Spark itself cannot limit
         commits, and supports only one limit at a time.
@@ -152,7 +152,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found == here else self._offset(found)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the position of the newest commit, which Spark shows as progress.
+        """Return the position of the newest commit.
 
         Returns:
             The offset.
@@ -205,7 +205,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- rows
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Split a micro-batch into Spark partitions, one per task.
+        """Split a micro-batch into Spark partitions.
 
         Args:
             start: The offset at which the micro-batch starts.
@@ -240,7 +240,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.options.columns is None else list(self.options.columns)
 
     def _before_first_change(self, head: View, after: int, up_to: int) -> int:
-        """Move the start of a range past commits that changed no rows.
+        """Skip commits that changed no rows.
 
         The returned commit has the same rows as commit `after`, and stays readable for longer.
         """
@@ -263,7 +263,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
-        """Read a snapshot in the format of the stream's later changes."""
+        """Read a snapshot as changes of a stream."""
         history, options = self._table.handle.history, self.options
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
@@ -272,7 +272,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return IncrementalRows(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one Spark partition, in a Spark task.
+        """Read the rows of one Spark partition.
 
         Args:
             partition: The partition.
@@ -284,7 +284,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """Return the snapshot at a commit, if it is still readable.
+        """Return the snapshot at a commit.
 
         Raises:
             SnapshotExpired: The snapshot is neither readable nor protected.
@@ -295,7 +295,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return view
 
     def _hold(self, seq: int) -> None:
-        """Protect a snapshot from cleaning while several micro-batches read it.
+        """Protect a snapshot from cleaning.
 
         Without write permission, only retention protects the snapshot. A stopped query leaves its lease, so it can be
         restarted until the lease expires.
@@ -310,7 +310,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 old.release()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Release the initial snapshot once it is read, and advance the consumer.
+        """Acknowledge a processed offset.
 
         Spark calls this method after it has processed all rows up to an offset.
 
@@ -338,7 +338,7 @@ def _weight_of_slot(slot: Slot) -> MicroBatchSize:
 
 
 def _weight_of_group(group: FileGroup) -> MicroBatchSize:
-    """Return the number of files and rows of a file group, for the limits of a micro-batch.
+    """Return the number of files and rows of a file group.
 
     The rows of log files are all counted, because the number of rows that they replace is unknown.
     """

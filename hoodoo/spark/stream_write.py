@@ -79,7 +79,7 @@ def _bytes_of(checkpoint: str, storage: Mapping[str, Any]) -> bytes:
 
 
 def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> HoodooStreamWriter:
-    """Check the write of a micro-batch, and return its writer.
+    """Create the writer of a micro-batch.
 
     Args:
         options: The options by name, as Spark passes them.
@@ -117,7 +117,7 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         self.job, self.options = job, options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamMessage:
-        """Prepare and stage the rows of one Spark task.
+        """Prepare the rows of one Spark task.
 
         Args:
             iterator: The rows.
@@ -131,7 +131,7 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         return StreamMessage(self.job.prepared(iterator), self.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Merge and commit the staged rows, unless this micro-batch is already committed.
+        """Commit the rows of a micro-batch.
 
         Args:
             messages: The message of each task.

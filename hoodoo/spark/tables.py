@@ -27,7 +27,7 @@ _TIMELINE = pa.schema([(field.name, pa.int64() if field.type == "int" else pa.st
 
 
 def register(spark: Any) -> None:
-    """Register the SQL table functions `hoodoo_timeline` and `hoodoo_changes` in a Spark session.
+    """Register hoodoo's SQL table functions.
 
     Args:
         spark: The session, classic or Connect.
@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 
 
 class _Timeline:
-    """SQL table function `hoodoo_timeline(path)`, which lists all instants of a table."""
+    """SQL table function `hoodoo_timeline(path)`."""
 
     def rows(
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
@@ -59,7 +59,7 @@ class _Range(AnalyzeResult):
 
 
 class _Changes:
-    """SQL table function `hoodoo_changes(path, since)`, which returns row changes.
+    """SQL table function `hoodoo_changes(path, since)`.
 
     Named arguments are `until`, `columns`, `where` and `versions`.
     """

@@ -30,7 +30,7 @@ from hoodoo.writers.staging import staged
 
 @dataclass(frozen=True)
 class Job:
-    """Spark write, as described to its tasks and its commit.
+    """Description of a Spark write.
 
     Attributes:
         options: The write options.
@@ -47,7 +47,7 @@ class Job:
     name_mapping: NameMapping
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> staged.TaskRows:
-        """Prepare and stage the rows of one Spark task for the commit.
+        """Prepare the rows of one Spark task.
 
         Args:
             batches: The rows of the task.
@@ -63,7 +63,7 @@ class Job:
         return staged.prepare_task(self.preparing, rows)
 
     def commit(self, rows: Iterable[staged.TaskRows], transaction: ApplicationVersion | None) -> None:
-        """Write the rows of all tasks in one commit, then delete staged files.
+        """Commit the rows of all tasks.
 
         Args:
             rows: The staged rows of each task.
@@ -116,7 +116,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
-    """Check a Spark batch write, and describe it for its tasks.
+    """Plan a Spark batch write.
 
     Args:
         options: The options by name, as passed by Spark.
@@ -142,7 +142,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
 
 
 def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
-    """Check the columns of a Spark write against its table, and describe the write.
+    """Check the columns of a Spark write.
 
     Args:
         chosen: The write options.
@@ -179,7 +179,7 @@ class HoodooWriter(DataSourceArrowWriter):
         self.job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Prepare and stage the rows of one Spark task.
+        """Prepare the rows of one Spark task.
 
         Args:
             iterator: The rows of the task.
@@ -193,7 +193,7 @@ class HoodooWriter(DataSourceArrowWriter):
         return TaskMessage(self.job.prepared(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Merge the staged rows of all tasks into the table in one commit.
+        """Commit the rows of all tasks.
 
         Args:
             messages: The message of each task.
@@ -206,7 +206,7 @@ class HoodooWriter(DataSourceArrowWriter):
         self.job.commit(rows, self.job.options.write.transaction)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete the staged files of all tasks, because the Spark job failed.
+        """Delete the staged files of a failed job.
 
         Args:
             messages: The message of each task.

@@ -1,4 +1,4 @@
-"""Public class `Table` and the internal table handle.
+"""Public class `Table` and its implementation.
 
 This package checks arguments and delegates the work. Spark's data source and the command line are built on it.
 """

@@ -1,4 +1,4 @@
-"""Namespace `table.alter`: methods that change the columns of a table.
+"""Methods of `table.alter`, which change columns.
 
 The methods check arguments and call `hoodoo.compactor.alter`, which changes the files.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AlterResult:
-    """Result of a schema change: its commit, and the amount of rewritten data.
+    """Result of a schema change.
 
     Attributes:
         cursor: The position of the commit, or of the newest slot if there was nothing to change.
@@ -44,7 +44,7 @@ class AlterResult:
 
 @explained
 class Alter:
-    """Methods that add, drop or change table columns, as `table.alter`.
+    """Methods that change the columns of a table.
 
     `table.alter([...])` makes several changes in one commit.
     """
@@ -64,7 +64,7 @@ class Alter:
         first: bool = False,
         rewrite: bool = False,
     ) -> AlterResult:
-        """Add a column to the table, with null in all existing rows.
+        """Add a column to the table.
 
         This call only writes data files in two cases. To add a struct field, it first compacts log files into base
         files. To reuse the name of a dropped column, it rewrites the files that still contain the old column.
@@ -96,9 +96,10 @@ class Alter:
         return self([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
 
     def drop_column(self, name: str, *, rewrite: bool = False) -> AlterResult:
-        """Drop a column from the table, but keep its values in earlier snapshots.
+        """Drop a column from the table.
 
-        Dropping a top-level column writes no data files. Dropping a struct field compacts log files into base files.
+        Earlier snapshots keep its values. Dropping a top-level column writes no data files. Dropping a struct field
+        compacts log files into base files.
 
         Args:
             name: The name of the column, or the dotted path of a struct field, as in `add_column`.
@@ -119,7 +120,9 @@ class Alter:
         return self([DropColumn(name)], rewrite=rewrite)
 
     def rename_column(self, name: str, to: str, *, rewrite: bool = False) -> AlterResult:
-        """Rename a column, and rewrite every file that contains it.
+        """Rename a column.
+
+        Every file that contains the column is rewritten.
 
         Args:
             name: The name of the column, or the dotted path of a struct field, as in `add_column`.
@@ -141,7 +144,9 @@ class Alter:
         return self([RenameColumn(name, to)], rewrite=rewrite)
 
     def move_column(self, name: str, *, after: str | None = None, first: bool = False) -> AlterResult:
-        """Move a column after another column or to the front, without writing data files.
+        """Change the position of a column.
+
+        No data file is written.
 
         Args:
             name: The name of the column. Fields of structs cannot be moved.
@@ -162,7 +167,7 @@ class Alter:
         return self([MoveColumn(name, after, flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
-        """Change the type of a column to a wider type that can store all its values.
+        """Change the type of a column to a wider type.
 
         Supported changes are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to
         float64; and decimals to decimals with more digits. This call compacts log files into base files. It rewrites
@@ -189,11 +194,11 @@ class Alter:
         return self([WidenColumn(name, type)], rewrite=rewrite)
 
     def retype_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
-        """Change the type of a column to another type, if all stored values can be converted without loss.
+        """Change the type of a column to any other type.
 
-        Numbers convert to another numeric type that has the same values, for example doubles without fractions to
-        int64. Strings convert to numbers, dates, timestamps or booleans if they have the canonical format of the value
-        ('7', not '007').
+        All stored values must be convertible without loss. Numbers convert to another numeric type that has the same
+        values, for example doubles without fractions to int64. Strings convert to numbers, dates, timestamps or
+        booleans if they have the canonical format of the value ('7', not '007').
 
         This call checks all rows before it writes anything. It compacts log files, and then rewrites the files that
         contain the column in one commit, which conflicts with concurrent writes. If the new type is a widening, this
@@ -221,7 +226,9 @@ class Alter:
         return self([RetypeColumn(name, type)], rewrite=rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
-        """Allow nulls in a column that was created with nullable=False, without writing data files.
+        """Allow nulls in a column.
+
+        No data file is written.
 
         Args:
             name: The name of the column.
@@ -238,7 +245,7 @@ class Alter:
         return self([MakeNullable(name)])
 
     def __call__(self, alterations: Sequence[Alteration], *, rewrite: bool = False) -> AlterResult:
-        """Apply a list of schema changes in order, as one commit.
+        """Apply a list of schema changes in one commit.
 
         Row values do not change, so the commit does not appear in `incremental` and `changes`. An empty list with
         `rewrite=True` keeps the columns. It rewrites files that other engines read incorrectly after one of them

@@ -1,4 +1,4 @@
-"""Functions or URLs to call after each commit of this process.
+"""Functions that run after each commit.
 
 The committing process calls a hook after the commit, at most once. If the process crashes in between, the hook is not
 called. The commit is final even if a hook fails. The failure is only logged. This module is independent of how commits
@@ -27,7 +27,7 @@ _URL = re.compile(r"https?://[^\s/]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CommitEvent:
-    """Description of a commit that changed rows, which commit hooks receive as their argument.
+    """Description of a commit for commit hooks.
 
     Attributes:
         path: The full path of the table.
@@ -58,7 +58,7 @@ Hook: TypeAlias = "Callable[[CommitEvent], object] | str"
 
 @dataclass(frozen=True, eq=False)
 class _Registered:
-    """Commit hook with the path of the table that it watches."""
+    """Commit hook with its table."""
 
     hook: Hook
     path: str | None
@@ -71,7 +71,7 @@ _telling = threading.local()
 
 
 def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callable[[], None]:
-    """Register a function or a URL to call after each commit of this process.
+    """Call a function or a URL after each commit.
 
     The hook runs in the writing thread, before the write returns. Commits made by a hook, by table services or by
     purges do not call hooks. `df.write` and `writeStream` of Spark commit in a separate Spark process, where this hook

@@ -1,4 +1,4 @@
-"""Consumers: named readers whose read position the table stores."""
+"""Consumers, which are named readers of a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from hoodoo.timeline.views.view import View
 
 @explained
 class Consumer:
-    """Named reader of a table, whose read position is stored in the table.
+    """Named reader of a table.
+
+    The table stores the position that the consumer has read.
 
     `Table.consumer` creates it. Cleaning keeps the files of unread changes for up to `consumer_hours`. Every call
     checks the table first. It raises TableReplaced if a different table is at the path, and TableNotFound if the table
@@ -35,7 +37,7 @@ class Consumer:
 
     @property
     def position(self) -> Cursor:
-        """The position up to which the consumer has read, for `since` of its next read.
+        """The position that the consumer has read.
 
         Raises:
             PositionError: The consumer was dropped.
@@ -45,7 +47,7 @@ class Consumer:
         return Cursor(table, stored.position, consumers.digest_of(store, stored))
 
     def commit(self, cursor: PositionLike) -> None:
-        """Store the position of the last change that the consumer processed.
+        """Store the position that the consumer has read.
 
         Args:
             cursor: The position, as in `Table.scan`. Usually the `cursor` of the last processed read.
@@ -59,7 +61,7 @@ class Consumer:
         consumers.advance(self._handle.store, self.name, position, history.digest(position))
 
     def drop(self) -> None:
-        """Delete the consumer from the table, so that cleaning no longer keeps files for it.
+        """Delete the consumer from the table.
 
         Dropping it a second time does not raise an error.
         """
@@ -69,7 +71,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """Lag of a consumer behind the newest slot of its table.
+    """Lag of a consumer.
 
     Attributes:
         name: The name of the consumer.
@@ -87,7 +89,7 @@ class ConsumerLag:
 
 
 def lags(timeline: TableTimeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
-    """Measure how far each consumer of a table lags behind the newest commit.
+    """Measure the lag of each consumer of a table.
 
     Args:
         timeline: The timeline of the table.

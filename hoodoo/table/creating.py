@@ -1,4 +1,4 @@
-"""Creation of a table and checks of its arguments."""
+"""Creation of tables."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _table_name(name: str | None, store: Store) -> str:
 
 
 def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
-    """Return the values of a renamed column in the sample rows.
+    """Return the values of a column in the sample rows.
 
     Args:
         rows: The sample rows that were passed to `create` as the schema, or None.

@@ -1,4 +1,4 @@
-"""Public function `hoodoo.drop`, which deletes a table."""
+"""Public function `hoodoo.drop`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PASSES = 2  # the second one deletes files that writers created during the firs
 
 @dataclass
 class DropResult:
-    """Result of `hoodoo.drop`: the deleted files, and the files of other programs that stay.
+    """Result of `hoodoo.drop`.
 
     Attributes:
         path: The path of the deleted table.
@@ -39,12 +39,13 @@ class DropResult:
 
 @takes
 def drop(path: str | os.PathLike[str], *, storage: Mapping[str, object] | None = None) -> DropResult:
-    """Delete a table: its data files, its history, and the Delta and Iceberg metadata that exports wrote.
+    """Delete a table.
 
-    A deleted table cannot be restored, so stop all writers and workers of the table first. Files that neither hoodoo
-    nor Apache Hudi wrote stay, and so do tables inside the folder, metadata that another writer of Delta or Iceberg
-    committed to, the quarantine table at `<path>__quarantine`, and entries in catalogs. On a local disk, folders that
-    are empty afterwards are removed.
+    This deletes its data files, its history, and the Delta and Iceberg metadata of its exports. A deleted table cannot
+    be restored, so stop all writers and workers of the table first. Files that neither hoodoo nor Apache Hudi wrote
+    stay, and so do tables inside the folder, metadata that another writer of Delta or Iceberg committed to, the
+    quarantine table at `<path>__quarantine`, and entries in catalogs. On a local disk, folders that are empty
+    afterwards are removed.
 
     The table properties are deleted last. If the call is interrupted, call it again: it deletes the remaining files. A
     damaged table can be deleted, too.

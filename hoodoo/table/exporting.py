@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @explained
 class Exportable:
-    """Base class with the methods of `Table` for exports to Delta and Iceberg, and for catalogs."""
+    """Base class with the export methods of `Table`."""
 
     handle: TableHandle
 
@@ -42,7 +42,7 @@ class Exportable:
         catalog: object = None,
         catalog_properties: Mapping[str, str] | None = None,
     ) -> ExportResult:
-        """Write Delta or Iceberg metadata, so that engines with Delta or Iceberg support can read the table.
+        """Export the table as a Delta or Iceberg table.
 
         The metadata references the base files of the table, so rows are not copied. The export includes all commits up
         to the newest slot. Later commits become visible with the next export. See docs/other-engines.md.
@@ -160,7 +160,7 @@ class Exportable:
     def register(
         self, name: str, *, catalog: object = None, catalog_properties: Mapping[str, str] | None = None
     ) -> RegisterResult:
-        """Create or refresh the table's entry in a Hive metastore or in Glue.
+        """Register the table in a Hive metastore or in Glue.
 
         The entry is equivalent to that of Apache Hudi's own catalog sync: it has the columns, the partitions with their
         locations, and the properties for Spark. A merge-on-read table gets three entries: `<name>` and `<name>_rt`

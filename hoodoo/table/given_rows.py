@@ -1,4 +1,4 @@
-"""Preparation of a write: arguments and input rows.
+"""Arguments and input rows of writes.
 
 This module does not commit anything.
 """
@@ -38,7 +38,7 @@ def options_of(
     transaction: Transaction | None,
     if_head: PositionLike | None = None,
 ) -> WriteOptions:
-    """Check the arguments of write methods, and return them as WriteOptions."""
+    """Convert the arguments of a write to WriteOptions."""
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
     limits, version = limits_of(on_bad_rows), application_version(transaction)
@@ -46,7 +46,7 @@ def options_of(
 
 
 def is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Return whether a DataFrame of keys to delete lacks the partition columns.
+    """Return whether keys to delete lack partition columns.
 
     This is the case if the table is partitioned, and the frame has each key column once but no partition column, except
     partition columns that are derived from the key.
@@ -60,7 +60,7 @@ def is_without_partition(frame: Any, config: TableConfig) -> bool:
 
 
 def with_current_names(options: WriteOptions, config: TableConfig) -> WriteOptions:
-    """Replace original column names in write options by current names."""
+    """Replace original column names in write options."""
     return replace(options, columns=config.name_mapping.names(options.columns)) if config.name_mapping else options
 
 
@@ -78,7 +78,7 @@ def as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.
 
 
 def checks_of(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
-    """Return the checks that written rows must satisfy, or () for deletes."""
+    """Return the checks that written rows must satisfy."""
     return () if options.delete else row_checks.of(config)
 
 
@@ -95,7 +95,7 @@ def as_partial(source: Source) -> PartialRows:
 
 
 def prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
-    """Split the rows of a write into valid rows and bad rows.
+    """Separate valid rows from bad rows.
 
     The batch has the columns of `config`. With the option `evolve`, it also has the columns that the write adds.
     """

@@ -1,4 +1,4 @@
-"""Conversion of the `schema` argument of `create` to pyarrow."""
+"""Conversion of schemas to pyarrow."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
 
 
 class Seen(NamedTuple):
-    """Immutable state of a table: configuration, history and files.
+    """State of a table at one moment.
 
     Keeping them in one object ensures that threads never mix two states.
 
@@ -77,7 +77,7 @@ class Seen(NamedTuple):
 
 
 class TableHandle:
-    """Internal handle of an open table, for all reads and writes.
+    """Internal handle of an open table.
 
     It has the store, the environment, the timeline, the index, and `seen`, the newest table state that was read.
     Threads can share a handle.
@@ -108,7 +108,7 @@ class TableHandle:
 
     # ---- looking
     def look(self) -> Seen:
-        """Read the newest state of the table, including commits of other engines."""
+        """Read the newest state of the table."""
         ours = self.timeline.history
         try:
             state = self.timeline.look(properties=False)
@@ -122,13 +122,13 @@ class TableHandle:
         return seen
 
     def heal(self) -> Seen:
-        """Publish the commits of crashed writers, then read the newest state."""
+        """Complete the commits of crashed writers."""
         with suppress(TableNotFound, *_MAY_NOT_WRITE):
             self.timeline.heal()
         return self.look()
 
     def at(self, position: PositionLike | None) -> Seen:
-        """Return the table state at a position, or the newest state."""
+        """Return the table state at a position."""
         newest = self.look()
         if position is None:
             return newest
@@ -136,14 +136,14 @@ class TableHandle:
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
     def slot_of(self, history: History, position: PositionLike, exclusive: bool = False) -> int:
-        """Return the commit number at a position such as '2 hours ago'.
+        """Return the commit number at a position.
 
         Relative times count back from the clock of the table's environment.
         """
         return resolve(history, position, exclusive, self.environment.now_ms)
 
     def require_adopted(self, seen: Seen, what: str) -> None:
-        """Raise UnsupportedTable if hoodoo must first record commits of another engine.
+        """Check that all commits of other engines are recorded.
 
         Args:
             seen: The state of the table.
@@ -174,7 +174,7 @@ class TableHandle:
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
-        """Read the state of another engine's table from Hudi's timeline.
+        """Read a table that another engine created.
 
         Args:
             config: The configuration of the table.
@@ -208,9 +208,10 @@ class TableHandle:
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
-        """Record commits of other engines, then return the context for a write.
+        """Prepare a write.
 
-        Raises UnsupportedTable if hoodoo cannot adopt the commits or cannot write to the table.
+        Commits of other engines are recorded first. Raises UnsupportedTable if hoodoo cannot adopt the commits or
+        cannot write to the table.
         """
         from hoodoo.engine.local import LocalEngine
         from hoodoo.storage.probe import require_conforming_once
@@ -248,7 +249,7 @@ class TableHandle:
         return context
 
     def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
-        """Return the context for a write, and the table state at a position.
+        """Prepare a write, and read the table state at a position.
 
         The call first adopts commits of other engines. It raises the errors of `at` and `context`.
         """
@@ -257,7 +258,7 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """Call commit hooks and run due table services after a commit."""
+        """Run commit hooks and table services after a commit."""
         from hoodoo.readers.exact_counts import CommitRowCounter
         from hoodoo.table.commit_hooks import call_commit_hooks
         from hoodoo.table.results import WriteResult
@@ -271,7 +272,7 @@ class TableHandle:
         return WriteResult(**vars(done), waited_seconds=waited_seconds, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
-        """Run the table services that became due with a commit.
+        """Run table services after a commit.
 
         Returns:
             The time in seconds that the call waited for lagging workers.
@@ -296,7 +297,7 @@ class TableHandle:
         return Seen(config, history, view)
 
     def _begin(self) -> None:
-        """Write the first commit of an empty table of another engine.
+        """Write the first commit of an empty table.
 
         The slot gets the modification time of the table properties, which precedes any commit of the other engine.
         """

@@ -1,4 +1,4 @@
-"""Methods of `table.inspect`, which list metadata of a table."""
+"""Methods of `table.inspect`, which list metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """One version of a table's schema, current or former.
+    """Version of a table's schema.
 
     Attributes:
         id: The schema id, starting at 1.
@@ -42,7 +42,7 @@ class SchemaVersion:
 
 @explained
 class Inspect:
-    """Methods that list the metadata of a table, as `table.inspect`."""
+    """Methods that list the metadata of a table."""
 
     NAMESPACE: ClassVar[str] = "inspect"
 
@@ -50,10 +50,10 @@ class Inspect:
         self._handle = handle
 
     def files(self, as_of: PositionLike | None = None) -> pa.Table:
-        """List the file groups of a snapshot from its metadata, without opening data files.
+        """List the file groups of a snapshot.
 
-        A file group is a base file and its log files. The listing is for inspection only. Use `scan` to read rows,
-        because base files contain rows that log files replace or delete.
+        No data file is opened. A file group is a base file and its log files. The listing is for inspection only. Use
+        `scan` to read rows, because base files contain rows that log files replace or delete.
 
         Args:
             as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
@@ -73,11 +73,11 @@ class Inspect:
         return file_groups(self._handle.at(as_of).view)
 
     def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
-        """Find the keys that have more than one row, usually because their rows are in different partitions.
+        """Find the keys that have more than one row.
 
-        A key identifies a row only within its partition. If a row arrives with a different partition value, the stored
-        row of the key stays, and the key is in two partitions. This call reads the key columns of the whole table. Its
-        memory use grows with the number of keys that it finds.
+        Their rows are usually in different partitions. A key identifies a row only within its partition. If a row
+        arrives with a different partition value, the stored row of the key stays, and the key is in two partitions.
+        This call reads the key columns of the whole table. Its memory use grows with the number of keys that it finds.
 
         Args:
             as_of: The position of the snapshot, as in `scan`. None (default): the newest slot.
@@ -99,7 +99,9 @@ class Inspect:
         return duplicates(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
-        """List the commits and table services of the table in order, with pending ones last.
+        """List all instants of the table's timeline.
+
+        Pending instants are listed last.
 
         Args:
             newest: The maximum number of slots to list, newest first. None (default): all slots except archived ones.
@@ -116,7 +118,9 @@ class Inspect:
         return timeline_listing.listing(self._handle.look().history, newest)
 
     def application(self, name: str) -> Application:
-        """Return how far an application has written: its newest committed version and source position.
+        """Return the progress of an application.
+
+        The progress is its newest committed version and source position.
 
         Args:
             name: The name of the application.
@@ -134,7 +138,7 @@ class Inspect:
         return application(name, view.transactions, view.reached)
 
     def applications(self) -> list[Application]:
-        """List the newest committed version and source position of each application that wrote to the table.
+        """List the progress of all applications.
 
         Returns:
             The version and position of each application, sorted by name.
@@ -145,7 +149,7 @@ class Inspect:
         return [application(name, view.transactions, view.reached) for name in sorted(view.transactions)]
 
     def schema_at(self, position: PositionLike) -> pa.Schema:
-        """Return the schema that the table had at a position.
+        """Return the schema of the table at a position.
 
         Args:
             position: The position, as in `scan`.
@@ -161,7 +165,7 @@ class Inspect:
         return self._handle.at(position).config.declared_schema
 
     def schemas(self) -> list[SchemaVersion]:
-        """List the current and former schemas of the table, oldest first.
+        """List all schemas of the table, oldest first.
 
         The list contains only schemas that readable snapshots or existing files use.
 
@@ -181,12 +185,12 @@ class Inspect:
 
     @property
     def transforms(self) -> dict[str, Transform]:
-        """Transforms that derive partition columns from other columns, by partition column."""
+        """Transforms of the generated partition columns."""
         return dict(self._handle.newest_config().transforms)
 
     @property
     def original_names(self) -> dict[str, str]:
-        """The original names of the columns that `create(rename='snake')` renamed, by current name.
+        """The original names of renamed columns, by current name.
 
         Struct fields appear by path, such as 's.f'.
         """

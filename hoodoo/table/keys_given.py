@@ -1,4 +1,4 @@
-"""Conversion of keys for deletes and look-ups to rows.
+"""Conversion of keys to rows.
 
 Callers pass rows with the key columns, with or without partition columns, or bare key values. This module does not look
 at the partitions of the table.
@@ -28,7 +28,7 @@ _ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
 
 class GivenKeys(NamedTuple):
-    """Keys that a caller passed to a delete or look-up, as rows.
+    """Keys of a delete or a look-up, as rows.
 
     Attributes:
         rows: One row for each key, with the key and partition columns, or the columns that they are derived from.
@@ -41,7 +41,7 @@ class GivenKeys(NamedTuple):
 
 
 class PartitionsGiven(NamedTuple):
-    """Partition columns that a batch of keys contains: all, some or none.
+    """Partition columns of a batch of keys.
 
     Attributes:
         wholly: True if the batch contains the values of all partition columns, or can derive them.
@@ -62,7 +62,7 @@ class PartitionsGiven(NamedTuple):
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
-    """Convert keys to rows with key columns and, if possible, partition columns.
+    """Convert keys to rows.
 
     Raises:
         ColumnError: `keys` has only some of the partition columns, has values of an unsupported type, or has bare
@@ -86,7 +86,7 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Convert bare key values to rows, and return other keys unchanged.
+    """Convert plain key values to rows.
 
     Bare key values are one value, or a list, a set, an iterator or an array of values.
     """
@@ -113,7 +113,7 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Clear the partition columns of keys that apply to all partitions.
+    """Let keys apply to all partitions.
 
     Partition columns that are key columns or derived from the key are not added.
     """

@@ -1,4 +1,4 @@
-"""Table services and repair of a table.
+"""Maintenance and repair of tables.
 
 The methods check arguments and call `hoodoo.compactor`, which does the work.
 """
@@ -44,7 +44,7 @@ _RESTORES = (
 
 @explained
 class Maintained:
-    """Base class with the `Table` methods `compact` and `verify`."""
+    """Base class with `Table.compact` and `Table.verify`."""
 
     handle: TableHandle
 
@@ -91,7 +91,7 @@ class Maintained:
         )
 
     def verify(self) -> Report:
-        """Read the whole table, and report every inconsistency of its slots, files, keys, index and rows.
+        """Read the whole table, and report every inconsistency.
 
         Rows must satisfy the table's checks. Like opening the table, this call first publishes commits that a crashed
         writer left unpublished.
@@ -118,7 +118,7 @@ class Maintained:
 
 @explained
 class Maintenance:
-    """Methods that run table services, such as cleaning, and repair a table, as `table.maintenance`."""
+    """Methods that maintain or repair a table."""
 
     NAMESPACE: ClassVar[str] = "maintenance"
 
@@ -136,7 +136,7 @@ class Maintenance:
         bytes_per_second: float | str | None = None,
         groups_at_once: int | None = None,
     ) -> ClusterResult:
-        """Sort the rows of each partition by columns, or pack small files into larger ones.
+        """Sort the rows of a table, or pack its small files.
 
         Reads that filter by the sort columns then skip more data. Clustering does not change rows, so it does not
         appear in change reads.
@@ -172,7 +172,7 @@ class Maintenance:
         return clustering.cluster(context, sort_by, order, paths, limits)
 
     def services(self) -> Services:
-        """Report the state of compaction, cleaning and the other table services, as numbers and as text.
+        """Report the state of all table services.
 
         The report lists the pending work, the live workers, the snapshots protected from cleaning, and advice if a
         service lags. This call changes nothing.
@@ -196,7 +196,7 @@ class Maintenance:
         retain_commits: int | None = None,
         retain_versions: int | None = None,
     ) -> CleanResult:
-        """Delete old data files, except those that snapshots within retention need.
+        """Delete old data files beyond retention.
 
         Files that a savepoint, a pin, an open plan or a consumer needs are also kept. The arguments override the table
         options for this call only.
@@ -240,7 +240,7 @@ class Maintenance:
         )
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
-        """Drop the partitions whose last write is older than a limit, like `delete_partitions`.
+        """Drop partitions without recent writes.
 
         A partition that receives a write during the call is kept.
 
@@ -274,7 +274,7 @@ class Maintenance:
         return expired
 
     def archive(self, older_than_hours: float | None = None, *, keep_instants: int | None = None) -> ArchiveResult:
-        """Shorten the timeline by deleting old slots and archiving old instants.
+        """Archive old commits, to shorten the timeline.
 
         The arguments override the table options for this call only. Snapshots within retention always stay readable.
 
@@ -301,9 +301,9 @@ class Maintenance:
         return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
-        """Roll back abandoned writes, and delete orphaned files of crashed writers.
+        """Delete the files of crashed writers.
 
-        This call lists all files of the table.
+        Abandoned writes are rolled back. This call lists all files of the table.
 
         Args:
             older_than_hours: The minimum age in hours of the writes and files to remove. Default 24.
@@ -320,7 +320,7 @@ class Maintenance:
         return sweeping.sweep(self._handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, *, older_than_hours: float = 24.0) -> PurgeReport:
-        """Delete rows permanently from all snapshots, and verify that no file of the table contains their keys.
+        """Delete rows permanently from all snapshots.
 
         The call deletes the keys, rewrites and deletes every file that contains one of them, and then reads the keys of
         all files again. Earlier snapshots are no longer readable afterwards.
@@ -378,7 +378,7 @@ class Maintenance:
         return report.with_quarantine(*beside[0])
 
     def rollback(self, instant: str) -> None:
-        """Roll back a pending write, for example of a crashed writer, and delete its files.
+        """Roll back a pending write, and delete its files.
 
         Use `restore` to undo a completed commit.
 
@@ -393,10 +393,10 @@ class Maintenance:
         self._handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
-        """Find out whether a write was committed, and roll it back if it is still pending.
+        """Find out whether a write was committed.
 
-        Use it after a CommitUnknown error in another process. Rolling back a pending instant ensures that it cannot be
-        committed later.
+        If the write is still pending, it is rolled back. Use it after a CommitUnknown error in another process. Rolling
+        back a pending instant ensures that it cannot be committed later.
 
         Args:
             instant: The instant as 17 digits, from the `details` of CommitUnknown.
@@ -412,7 +412,7 @@ class Maintenance:
         return self._handle.context().timeline.resolve(instant_text(instant))
 
     def salvage(self, *, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-        """Repair file groups with damaged files, so that the table is readable again.
+        """Repair the table if data files are damaged.
 
         The call keeps all readable rows in new base files, and copies the damaged files to `.hoodie/.hoodoo/salvaged/`.
         It reads the whole table and makes one commit. A key whose newest version is damaged is lost: it reverts to its
@@ -435,7 +435,7 @@ class Maintenance:
         return salvaging.salvage(self._handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
-        """Measure the pending work of compaction and the other table services.
+        """Measure the pending work of table services.
 
         Returns:
             The lag. All its numbers are 0 if no work is pending.
@@ -446,7 +446,7 @@ class Maintenance:
         return lag.measure(self._handle.timeline, view, config)
 
     def adopt(self) -> AdoptResult:
-        """Adopt an Apache Hudi table, so that hoodoo can write to it.
+        """Prepare a table of Apache Hudi for writes by hoodoo.
 
         The first write to the table also adopts it, except for tables of version 6. `adopt` first upgrades these to
         version 9, as Hudi 1.x does: it compacts log files and rewrites the timeline. During an upgrade, other processes

@@ -1,4 +1,4 @@
-"""Builder for a merge of source rows into a table.
+"""Builder for SQL `MERGE`.
 
 This module is part of `hoodoo.table.Table`. It checks arguments and calls `hoodoo.writers.merging`, which does the
 merge.
@@ -42,7 +42,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class _UncheckedClause:
-    """Merge clause with unchecked arguments.
+    """Merge clause before its arguments are checked.
 
     Attributes:
         kind: The rows that the clause applies to.
@@ -59,7 +59,7 @@ class _UncheckedClause:
 
 @explained
 class Merge:
-    """Builder for a merge of source rows into a table, like SQL `MERGE`.
+    """Builder for a merge, like SQL `MERGE`.
 
     `Table.merge` creates it. Add at least one clause.
 
@@ -72,7 +72,9 @@ class Merge:
     """
 
     def __init__(self, handle: TableHandle, source: ArrowLike) -> None:
-        """Create a merge, as `Table.merge` does for users.
+        """Create a merge.
+
+        Users call `Table.merge`.
 
         Args:
             handle: The table.
@@ -83,7 +85,7 @@ class Merge:
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
         def __getattr__(self, name: str) -> None:
-            """Raise an AttributeError that suggests a similar method name."""
+            """Suggest a similar method name."""
             raise AttributeError(hint_for(name, type(self), "merge", {}))
 
     def __repr__(self) -> str:
@@ -91,7 +93,7 @@ class Merge:
         return f"<hoodoo merge into {self._handle.store.uri}: {clauses}>"
 
     def when_matched_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Add a clause that sets columns of stored rows that match a source row.
+        """Update some columns of matched rows.
 
         Args:
             set: The new value by column: a string is an SQL expression over both rows, any other object is a value.
@@ -103,7 +105,7 @@ class Merge:
         return self._with(Kind.MATCHED, set, where, "when_matched_update")
 
     def when_matched_update_all(self, where: str | None = None) -> Merge:
-        """Add a clause that replaces stored rows with the source rows that match them.
+        """Replace matched rows with their source rows.
 
         The source must have all columns of the table. Source columns missing from the table are not written, but
         conditions can use them. In a table with `order_by`, a source row with a smaller ordering value is stale, as in
@@ -118,7 +120,7 @@ class Merge:
         return self._with(Kind.MATCHED, _ALL, where, "when_matched_update_all")
 
     def when_matched_delete(self, where: str | None = None) -> Merge:
-        """Add a clause that deletes stored rows that match a source row.
+        """Delete matched rows.
 
         Args:
             where: A condition over both rows. None (default): all matched rows.
@@ -129,7 +131,7 @@ class Merge:
         return self._with(Kind.MATCHED, None, where, "when_matched_delete")
 
     def when_not_matched_insert(self, values: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Add a clause that inserts a row for each source row without a matching stored row.
+        """Insert a row for each unmatched source row.
 
         Key and partition columns are always taken from the source or derived from its columns. Other columns missing
         from `values` get their default or null.
@@ -144,7 +146,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED, values, where, "when_not_matched_insert")
 
     def when_not_matched_insert_all(self, where: str | None = None) -> Merge:
-        """Add a clause that inserts the source rows without a matching stored row.
+        """Insert all unmatched source rows.
 
         The source must have all columns of the table. Source columns missing from the table are not written, but
         conditions can use them.
@@ -158,7 +160,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED, _ALL, where, "when_not_matched_insert_all")
 
     def when_not_matched_by_source_update(self, set: Mapping[str, object], *, where: str | None = None) -> Merge:
-        """Add a clause that sets columns of all stored rows without a matching source row.
+        """Update stored rows that no source row matches.
 
         The merge then reads the whole table.
 
@@ -173,7 +175,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, set, where, "when_not_matched_by_source_update")
 
     def when_not_matched_by_source_delete(self, where: str | None = None) -> Merge:
-        """Add a clause that deletes all stored rows without a matching source row.
+        """Delete stored rows that no source row matches.
 
         The merge then reads the whole table.
 
@@ -186,7 +188,7 @@ class Merge:
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, None, where, "when_not_matched_by_source_delete")
 
     def execute(self, *, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
-        """Run the merge with all its clauses, as one commit.
+        """Run the merge in one commit.
 
         Args:
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
@@ -248,7 +250,7 @@ class Merge:
 
     @property
     def _is_upsert(self) -> bool:
-        """Whether the merge is equivalent to an upsert."""
+        """Return whether the merge is equivalent to an upsert."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
@@ -317,7 +319,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
 def _without_fixed(
     said: _UncheckedClause, config: TableConfig, seen: pa.Schema, now: dt.datetime
 ) -> Mapping[str, object]:
-    """Return the new values of a merge clause, without key and partition columns.
+    """Drop key and partition columns from a merge clause.
 
     Raises:
         ColumnError: The clause sets a key or partition column to anything except its own value.
@@ -339,7 +341,7 @@ def _without_fixed(
 
 
 def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
-    """Return the source columns that replace columns of matching stored rows.
+    """Return the source columns of an update.
 
     Raises:
         ColumnError: As in `_all_of`.
@@ -350,7 +352,7 @@ def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
 
 
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
-    """Return the new values of a merge clause that copies all columns.
+    """Return the values of a clause that copies all columns.
 
     Raises:
         ColumnError: The source lacks a column of the table, or has an unknown column with a name reserved for Hudi.

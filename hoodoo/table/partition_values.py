@@ -1,4 +1,4 @@
-"""Conversion of partition values to partition folders.
+"""Conversion of partition values to folder paths.
 
 This module does not access the store.
 """
@@ -23,7 +23,7 @@ PartitionValues = Sequence[object | Mapping[str, object]]
 
 
 def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
-    """Convert partition values to the paths of their folders.
+    """Convert partition values to folder paths.
 
     Args:
         config: The configuration of the table.
@@ -51,7 +51,7 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
 
 
 def require_values(config: TableConfig, partitions: PartitionValues, there: Collection[str]) -> None:
-    """Raise PartitionValueError for a folder name in place of a partition value.
+    """Check that no partition value is a folder name.
 
     A value that looks like a folder name is accepted if the table has a partition with this value.
 
@@ -90,7 +90,7 @@ def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
 
 
 def _rows(columns: Sequence[str], partitions: PartitionValues, name_mapping: NameMapping) -> list[Mapping[str, Any]]:
-    """Return one dict of partition values by column per partition."""
+    """Convert partition values to dicts."""
     if not columns:
         raise PartitionValueError(
             "The table has no partitions. Use delete(where=...) to delete matching rows, or "

@@ -1,4 +1,4 @@
-"""Partition columns and transforms of a new table.
+"""Partition columns of a new table.
 
 This module only works on schemas. Checks on key and partition columns are in format/keys.py.
 """
@@ -22,7 +22,7 @@ PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Partition columns of a new table, with the transforms of derived columns.
+    """Partition columns of a new table.
 
     Attributes:
         columns: The partition columns.
@@ -64,7 +64,7 @@ class Partitioning:
         return Partitioning(tuple(made.get(name) or names([name])[0] for name in self.columns), transforms)
 
     def with_columns(self, schema: pa.Schema) -> pa.Schema:
-        """Add the partition columns that transforms derive to a schema.
+        """Add generated partition columns to a schema.
 
         Raises:
             SchemaError: A transform uses a column that is missing or has an unsupported type, or the column that it
@@ -96,7 +96,7 @@ class Partitioning:
     def folder_count_warnings(
         self, schema: pa.Schema, values: Callable[[str], pa.ChunkedArray | None]
     ) -> Iterator[str]:
-        """Yield a warning for each partition column with full timestamps.
+        """Warn about partition columns with full timestamps.
 
         Args:
             schema: The columns of the table.
@@ -114,7 +114,7 @@ class Partitioning:
             )
 
     def require_partition_not_ordered(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
-        """Raise OptionError if an ordering column determines the partition.
+        """Check that no ordering column is a partition column.
 
         A newer version of a row would then be in a different partition than the older version, which stays.
         """

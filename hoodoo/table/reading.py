@@ -1,4 +1,4 @@
-"""Methods of `Table` that read rows and changes.
+"""Read methods of `Table`.
 
 They write nothing. They check arguments, resolve positions, and call `hoodoo.readers`, which does the read.
 """
@@ -47,9 +47,10 @@ class Readable:
         verified: bool = False,
         names: str = "current",
     ) -> Scan:
-        """Read the current rows of a snapshot, each row once and in arbitrary order.
+        """Read the current rows of the table.
 
-        This call fixes the snapshot. A `to_...` method of the returned scan reads the rows.
+        Each row is read once, in arbitrary order. This call fixes the snapshot. A `to_...` method of the returned scan
+        reads the rows.
 
         Args:
             columns: Names of the columns to read. None (default): all columns of the snapshot.
@@ -98,7 +99,7 @@ class Readable:
         return named(found, names, seen.config.name_mapping)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
-        """Return the start commit number and the end state of a range."""
+        """Return the first and last commit of a range."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
@@ -110,19 +111,19 @@ class Readable:
         return after, seen
 
     def __len__(self) -> int:
-        """Return the number of rows in the newest snapshot, like `count`."""
+        """Return the number of rows in the table."""
         return self.count()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export the rows of the newest snapshot as an Arrow C stream."""
+        """Export the rows of the table as an Arrow C stream."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __bool__(self) -> bool:
-        """Return True, even for an empty table, whose length is 0."""
+        """Return True, even for an empty table."""
         return True
 
     def count(self, where: Where | None = None, *, params: Params | None = None) -> int:
-        """Count the rows of the newest snapshot.
+        """Count the rows of the table.
 
         Args:
             where: The condition on the rows, see `scan`. None (default): all rows.
@@ -140,7 +141,7 @@ class Readable:
         return self.scan(where=where, params=params).count()
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Return a few rows of the newest snapshot, as a preview.
+        """Return a few rows of the table, as a preview.
 
         Args:
             rows: The maximum number of rows, at least 0. Default 10. The choice of rows is arbitrary.
@@ -167,11 +168,12 @@ class Readable:
         deletes: bool = False,
         names: str = "current",
     ) -> Scan | IncrementalRows:
-        """Read the rows that were inserted or updated in a range, with their values at its end.
+        """Read the rows that were inserted or updated in a range.
 
-        The range excludes `since` and includes `until`. Pass `cursor` of the result as `since` of the next call. To
-        replicate changes to another table, call `other.upsert(table.incremental(since, deletes=True))`. Create the
-        other table without `order_by`, because this table has already decided which version is newer.
+        Each row has its values at the end of the range. The range excludes `since` and includes `until`. Pass `cursor`
+        of the result as `since` of the next call. To replicate changes to another table, call
+        `other.upsert(table.incremental(since, deletes=True))`. Create the other table without `order_by`, because this
+        table has already decided which version is newer.
 
         Args:
             since: A position, as in `scan`, or 'earliest'.
@@ -216,7 +218,7 @@ class Readable:
         versions: str = "net",
         names: str = "current",
     ) -> Changes:
-        """Read every insert, update and delete in a range, as one row per change.
+        """Read every insert, update and delete in a range.
 
         The rows have the columns `op` ("i", "u" or "d") and `instant`, and the structs `before` and `after`. The range
         excludes `since` and includes `until`.
@@ -263,10 +265,11 @@ class Readable:
         params: Params | None = None,
         names: str = "current",
     ) -> Changes:
-        """Read the inserts, updates and deletes that turn one snapshot into another.
+        """Compare two snapshots of the table.
 
-        The rows have the column `op` ("i", "u" or "d"), and the structs `before` and `after`. `a` and `b` can be any
-        two readable positions, in either order.
+        The result has the inserts, updates and deletes that turn one snapshot into the other. The rows have the column
+        `op` ("i", "u" or "d"), and the structs `before` and `after`. `a` and `b` can be any two readable positions, in
+        either order.
 
         Args:
             a: A position, as in `scan`.
@@ -307,7 +310,7 @@ class Readable:
         meta: bool = False,
         names: str = "current",
     ) -> pa.Table:
-        """Look up rows by key through the index, without scanning the table.
+        """Look up rows by key, without scanning the table.
 
         Rows are returned in the order of the keys. Keys missing from the table are skipped. A duplicate key is returned
         once, at its first position. Only row groups that may contain one of the keys are read.
@@ -389,7 +392,7 @@ class Readable:
         poll_seconds: float = 1.0,
         timeout_seconds: float | None = None,
     ) -> Iterator[Rows]:
-        """Read the changes after a position, then keep waiting for new commits and read their changes.
+        """Read changes continuously, as they are committed.
 
         The iterator returns reads of consecutive ranges, like those that `changes` or `incremental` returns. Store
         `cursor` of the last read that you processed. Pass it as `since` to continue later without gaps or duplicates.
@@ -443,7 +446,7 @@ class Readable:
         return follow(look, start, pull, most_commits, poll_seconds, timeout_seconds)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
-        """List the commits that changed rows of the table, newest first.
+        """List the commits that changed rows, newest first.
 
         Each commit shows its time, its action, the number of changed rows, and whether its snapshot is readable.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class WriteResult(Committed):
-    """Result of a write: the position of its commit, and counts of rows and files.
+    """Result of a write.
 
     docs/semantics.md defines the counts. A result can be pickled.
 
@@ -49,7 +49,7 @@ class WriteResult(Committed):
 
     @property
     def lag(self) -> Lag | None:
-        """The pending work of table services such as compaction, or None if it could not be measured.
+        """The pending work of table services after the write.
 
         The first access measures it, as of the commit of this write.
         """
@@ -62,10 +62,10 @@ class WriteResult(Committed):
         return self._lag
 
     def exact_counts(self) -> WriteResult:
-        """Return this result with exact row counts, which may need extra reads.
+        """Return the result with exact row counts.
 
-        The call returns the result itself if `exact` is True. Otherwise it reads at most the keys and ordering values
-        of the file groups that the commit wrote to.
+        Counting may read data files. The call returns the result itself if `exact` is True. Otherwise it reads at most
+        the keys and ordering values of the file groups that the commit wrote to.
 
         Returns:
             A result with exact counts. Its `stale` includes all rows that were older than the stored version.

@@ -1,4 +1,4 @@
-"""Methods of `table.savepoints`, for snapshots that cleaning keeps."""
+"""Methods of `table.savepoints`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.table.handle import TableHandle
 
 @explained
 class Savepoints:
-    """Methods that create, list and delete the savepoints of a table, as `table.savepoints`."""
+    """Methods that create, list and delete savepoints."""
 
     NAMESPACE: ClassVar[str] = "savepoints"
 
@@ -19,7 +19,7 @@ class Savepoints:
         self._handle = handle
 
     def create(self, name: str, as_of: PositionLike | None = None) -> Cursor:
-        """Create a savepoint: a named snapshot that stays readable until `delete` is called.
+        """Create a savepoint, to keep a snapshot readable.
 
         Use `scan(as_of=name)` to read the savepoint, and `restore(name)` to reset the table to it.
 
@@ -46,7 +46,7 @@ class Savepoints:
         return cursor_of_commit_number(self._handle.history, slot.position)
 
     def list(self) -> dict[str, Cursor]:
-        """List the savepoints of the table and their positions.
+        """List the savepoints of the table.
 
         Returns:
             The position of each savepoint, by savepoint name.
@@ -55,7 +55,9 @@ class Savepoints:
         return {name: cursor_of_commit_number(history, seq) for name, seq in view.savepoints.items()}
 
     def delete(self, name: str) -> None:
-        """Delete a savepoint, so that cleaning may delete the files that only this savepoint needs.
+        """Delete a savepoint.
+
+        Cleaning may then delete the files that only this savepoint needs.
 
         Args:
             name: The name of the savepoint.

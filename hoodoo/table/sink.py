@@ -1,4 +1,4 @@
-"""Sink that commits each micro-batch of a Spark stream once.
+"""Sink for Spark streams.
 
 Spark numbers the micro-batches of a checkpoint. The table stores the newest batch number of each sink by sink name.
 With `positions`, it also stores the source offsets. Spark itself always continues from its checkpoint. Other
@@ -37,7 +37,7 @@ class SinkTable(Protocol):
 
 
 class Sink:
-    """Callable for `foreachBatch` that commits each micro-batch of a Spark stream.
+    """Sink for `foreachBatch` of a Spark stream.
 
     Call it with a DataFrame and its batch number. Batches whose number is already committed are skipped.
 
@@ -52,7 +52,9 @@ class Sink:
     def __init__(
         self, table: SinkTable, name: str, operation: str = "upsert", positions: bool = False, **arguments: Any
     ) -> None:
-        """Create a sink, as `Table.sink` does for users.
+        """Create a sink.
+
+        Users call `Table.sink`.
 
         Args:
             table: The table that the sink writes to.
@@ -82,7 +84,7 @@ class Sink:
         return f"<hoodoo sink {self.name!r}: {self.operation} into {self.table.path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the sink together with hoodoo's code.
+        """Pickle the sink for Spark workers.
 
         Spark Connect runs the sink in a process next to the server, where hoodoo may not be installed.
         """
@@ -96,7 +98,9 @@ class Sink:
         )
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        """Write a micro-batch of the stream in one commit, unless it is already committed.
+        """Write a micro-batch in one commit.
+
+        A micro-batch that is already committed is skipped.
 
         Args:
             frame: The rows of the micro-batch, as a Spark DataFrame.
@@ -113,7 +117,7 @@ class Sink:
         getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
 
     def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
-        """Return the transaction of a micro-batch, with its source position.
+        """Return the transaction of a micro-batch.
 
         A retry of a committed batch gets the version of that commit, so the write skips it. Raises CommitConflict if
         the batch does not follow the newest one that the table stores for this sink.

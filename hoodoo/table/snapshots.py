@@ -1,4 +1,4 @@
-"""Methods of `Table` that protect or restore snapshots.
+"""Snapshot methods of `Table`.
 
 They check arguments. `hoodoo.timeline.holds` protects the files, and `hoodoo.writers.restore` restores rows.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @explained
 class Restorable:
-    """Base class with the methods of `Table` that protect snapshots from cleaning, or restore them."""
+    """Base class with the snapshot methods of `Table`."""
 
     handle: TableHandle
 
@@ -50,11 +50,11 @@ class Restorable:
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
-        """Open a consumer by name, or register it if it does not exist.
+        """Open a consumer by name.
 
-        A consumer is a named reader whose position is stored in the table. Cleaning keeps the files of unread changes
-        for up to `consumer_hours` beyond retention. A consumer at 'earliest' does not protect any files, because its
-        first read is the newest snapshot.
+        It is registered if it does not exist. A consumer is a named reader whose position is stored in the table.
+        Cleaning keeps the files of unread changes for up to `consumer_hours` beyond retention. A consumer at 'earliest'
+        does not protect any files, because its first read is the newest snapshot.
 
         Args:
             name: The name of the consumer: at most 100 letters, digits, `.`, `_` and `-`, not starting with a dot.
@@ -77,7 +77,7 @@ class Restorable:
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
-        """List all consumers of the table, and how far each lags behind the newest slot.
+        """List all consumers of the table and their lag.
 
         Returns:
             The lag of each consumer, sorted by consumer name.
@@ -88,7 +88,7 @@ class Restorable:
         return lags(self.handle.timeline, history, view, config)
 
     def restore(self, to: PositionLike) -> WriteResult:
-        """Reset the table to the rows and columns of an earlier snapshot, such as a savepoint.
+        """Restore an earlier snapshot of the table.
 
         The restore is a new commit, so snapshots between the position and the restore stay readable. A write that
         commits during the restore is undone as a whole. Versions of `transaction=` are not undone.

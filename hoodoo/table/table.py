@@ -1,4 +1,4 @@
-"""Public API to open, describe and configure a table.
+"""Public class `Table`.
 
 This module checks arguments and delegates the work. The base classes of `Table` define the methods for writes, reads,
 maintenance, snapshots and exports. Each base class is in its own module.
@@ -72,7 +72,7 @@ def open(
 
 
 def _keys_may_move(config: TableConfig) -> bool:
-    """Return whether two partitions of the table can contain one key.
+    """Return whether several partitions can contain one key.
 
     This is the case if a partition column is neither a key column nor derived from a key column.
     """
@@ -81,7 +81,7 @@ def _keys_may_move(config: TableConfig) -> bool:
 
 
 def _in_namespaces() -> dict[str, str]:
-    """Map each method of a table namespace to its call, such as 'clean' to 'maintenance.clean(...)'.
+    """List the methods of the namespaces of a table.
 
     `Table.__getattr__` forwards the names of earlier versions that are used on the table itself.
     """
@@ -99,7 +99,7 @@ def _in_namespaces() -> dict[str, str]:
 
 @explained
 class Table(Writable, Readable, Maintained, Restorable, Exportable):
-    """Open table, with methods to read, write, maintain and configure it.
+    """Table that can be read and written.
 
     A table does not pin a snapshot: every read and every write looks for the newest slot first. Threads can share a
     table, and it can be pickled.
@@ -116,7 +116,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
         def __getattr__(self, name: str) -> object:
-            """Return the method of a namespace that had this name on the table itself, with a DeprecationWarning.
+            """Forward old method names to the namespaces of a table.
 
             Raises:
                 AttributeError: The name is unknown. The message suggests the hoodoo method to call instead.
@@ -128,15 +128,15 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
             return getattr(getattr(self, moved[name].partition(".")[0]), name)
 
         def __getitem__(self, name: object) -> None:
-            """Raise a TypeError that names the methods to call instead of `table[...]`."""
+            """Explain that a table has no subscripts."""
             raise TypeError("Table is not subscriptable. Use scan(columns=[...]), scan(where=...) or get(keys).")
 
         def __iter__(self) -> None:
-            """Raise a TypeError that names the methods that iterate over rows."""
+            """Explain how to iterate over rows."""
             raise TypeError("Table is not iterable. Use scan().batches(), or scan().to_arrow().to_pylist().")
 
     def __repr__(self) -> str:
-        """Describe the table as this process last read it, without access to the store."""
+        """Describe the table without access to the store."""
         from hoodoo.notebook import cut
 
         config, _, view = self.handle.seen
@@ -179,7 +179,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def name(self) -> str:
-        """The name of the table, from its table properties."""
+        """The name of the table."""
         return self.handle.config.name
 
     @property
@@ -189,7 +189,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def schema(self) -> pa.Schema:
-        """The current schema of the table, without Hudi's meta columns.
+        """The current schema of the table.
 
         Columns that were created with nullable=False are marked as not nullable.
         """
@@ -197,17 +197,17 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The names of the key columns, whose values identify a row within its partition."""
+        """The key columns, which identify a row within its partition."""
         return self.handle.config.key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The names of the partition columns, or () for an unpartitioned table."""
+        """The partition columns of the table."""
         return self.handle.config.partition_by
 
     @property
     def order_by(self) -> tuple[str, ...]:
-        """The names of the columns that decide which version of a key is newer, in comparison order.
+        """The ordering columns, which decide which version of a row is newer.
 
         Empty if the later write wins.
         """
@@ -215,17 +215,17 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def options(self) -> table_options.Options:
-        """The table options with their current values."""
+        """The current table options."""
         return self.handle.newest_config().options
 
     @property
     def cursor(self) -> Cursor:
-        """The position of the newest slot (commit number), for `as_of` or `since` of a read."""
+        """The position of the newest commit."""
         view = self.handle.look().view
         return cursor_of(view)
 
     def set_options(self, **options: object) -> None:
-        """Change table options, such as retention, for all writers of the table.
+        """Change options of the table.
 
         Args:
             **options: The new option values by name, as `Options` describes them. Other options stay unchanged.
@@ -247,11 +247,11 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def checks(self) -> dict[str, str]:
-        """The checks that rows must satisfy: conditions such as "fare >= 0", by check name."""
+        """The checks that rows must satisfy, such as "fare >= 0"."""
         return stored(self.handle.newest_config().raw)
 
     def set_checks(self, checks: Mapping[str, str]) -> None:
-        """Replace the checks of the table, which are conditions that rows must satisfy.
+        """Replace the checks that rows must satisfy.
 
         Writes that commit after this call reject rows that fail a check, including writes that are already running. A
         row fails a check if the condition is false, and passes if the condition is null. Deletes are not checked. Rows
@@ -281,7 +281,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def alter(self) -> Alter:
-        """Methods that change the columns of the table, such as `alter.add_column(...)`."""
+        """Methods that change columns, such as `alter.add_column(...)`."""
         from hoodoo.table.altering import Alter
 
         return Alter(self.handle)
@@ -295,22 +295,23 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     @property
     def maintenance(self) -> Maintenance:
-        """Methods that run table services or repair the table, such as `maintenance.clean()`."""
+        """Methods that maintain the table, such as `maintenance.clean()`."""
         from hoodoo.table.maintenance import Maintenance
 
         return Maintenance(self)
 
     @property
     def inspect(self) -> Inspect:
-        """Methods that list metadata of the table, such as `inspect.files()`."""
+        """Methods that list metadata, such as `inspect.files()`."""
         from hoodoo.table.inspecting import Inspect
 
         return Inspect(self.handle)
 
     def quarantine(self) -> Quarantine[Table]:
-        """Return the quarantine of the table, where writes with on_bad_rows="quarantine" store their bad rows.
+        """Return the quarantine of the table.
 
-        You can read the quarantined rows, write them again, or discard them.
+        Writes with on_bad_rows="quarantine" store their bad rows there. You can read the quarantined rows, write them
+        again, or discard them.
 
         Returns:
             The quarantine of the table.

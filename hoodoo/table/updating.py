@@ -1,4 +1,4 @@
-"""Methods of `Table` that change stored rows.
+"""Update methods of `Table`.
 
 They check arguments and call `hoodoo.writers`, which does the write.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @explained
 class Updatable:
-    """Base class with the `Table` methods that read stored rows before they write."""
+    """Base class with `Table.update` and `Table.merge`."""
 
     handle: TableHandle
 
@@ -39,7 +39,7 @@ class Updatable:
         transaction: Transaction | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
-        """Set columns of all rows that match a condition, in one commit, like SQL `UPDATE`.
+        """Update the rows that match a condition, like SQL `UPDATE`.
 
         Only rows that change are written. If another writer concurrently changes rows that the update read, or writes
         rows that may match, the update is retried on the new rows. So two concurrent updates with `{"n": "n + 1"}` add
@@ -88,7 +88,7 @@ class Updatable:
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
 
     def merge(self, source: ArrowLike) -> Merge:
-        """Start a merge of rows into the table by key, like SQL `MERGE`.
+        """Merge rows into the table, like SQL `MERGE`.
 
         For example `table.merge(batch).when_matched_update({"n": "target.n +
         source.n"}).when_not_matched_insert_all().execute()`.

@@ -1,4 +1,4 @@
-"""Implementation of the write methods of `Table`."""
+"""Steps of the write methods of `Table`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def insert(
 
 
 def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole_table: bool) -> WriteResult:
-    """Replace the rows of the batch's partitions, or all rows."""
+    """Replace the rows of partitions, or of the whole table."""
 
     def write(context: Context, source: Source) -> Committed:
         used = source.partitions_used()
@@ -80,7 +80,7 @@ def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole
 def delete(
     handle: TableHandle, keys: KeysLike, version: ApplicationVersion | None, if_head: PositionLike | None
 ) -> WriteResult:
-    """Delete rows by key, in every partition for keys without partition values."""
+    """Delete rows by key."""
     from hoodoo.readers.spark_names import by_table_names
     from hoodoo.table.keys_given import keys_given
 

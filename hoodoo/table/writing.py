@@ -1,4 +1,4 @@
-"""Methods of `Table` that write batches of rows.
+"""Write methods of `Table`.
 
 They check arguments, prepare batches, and call `hoodoo.writers`, which does the write.
 """
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @explained
 class Writable(Updatable):
-    """Base class with the methods of `Table` that write rows, such as `upsert`, `insert` and `delete`."""
+    """Base class with the write methods of `Table`."""
 
     @property
     def path(self) -> str:
-        """The full path of the table: a local folder or an s3:// URL."""
+        """The full path or URL of the table."""
         return self.handle.store.uri
 
     def upsert(
@@ -173,7 +173,7 @@ class Writable(Updatable):
         bulk: bool = False,
         sort_by: str | Sequence[str] | None = None,
     ) -> WriteResult:
-        """Insert rows whose keys are not in the table yet.
+        """Insert rows with new keys.
 
         Args:
             data: The rows, in any form that `upsert` accepts.
@@ -224,7 +224,7 @@ class Writable(Updatable):
         params: Params | None = None,
         if_head: PositionLike | None = None,
     ) -> WriteResult:
-        """Delete rows by key or by a condition, regardless of their ordering value.
+        """Delete rows by key or by a condition.
 
         Args:
             data: The keys to delete: rows with the key and partition columns, in any form that `upsert` accepts. A
@@ -297,7 +297,7 @@ class Writable(Updatable):
         missing: str = "fail",
         on_bad_rows: str | BadRowLimits = "fail",
     ) -> WriteResult:
-        """Replace whole partitions, or the whole table, with the rows of `data`.
+        """Replace whole partitions, or the whole table.
 
         The call replaces the partitions that occur in `data`. An unpartitioned table is replaced as a whole. A
         partition that has only bad rows in `data` stays unchanged. An empty batch replaces nothing, except with
@@ -332,7 +332,7 @@ class Writable(Updatable):
         return write_steps.overwrite(self.handle, data, options, flag("whole_table", whole_table))
 
     def delete_partitions(self, partitions: PartitionValues, *, transaction: Transaction | None = None) -> WriteResult:
-        """Drop whole partitions, selected by their partition values.
+        """Drop whole partitions.
 
         Args:
             partitions: A list with one value for each partition. For a table with several partition columns, a list of
@@ -357,9 +357,10 @@ class Writable(Updatable):
         return write_steps.delete_partitions(self.handle, partitions, application_version(transaction))
 
     def sink(self, name: str, *, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
-        """Return a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
+        """Create a sink for `writeStream.foreachBatch(...)`.
 
-        The function takes a DataFrame and its batch number, and writes the DataFrame in one commit.
+        The sink commits each micro-batch exactly once. The function takes a DataFrame and its batch number, and writes
+        the DataFrame in one commit.
 
         Args:
             name: The name of the sink, 1 to 1,000 characters. The table stores the newest batch number under this name,

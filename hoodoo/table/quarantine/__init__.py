@@ -1,4 +1,4 @@
-"""Storage of bad rows in a table next to the written table.
+"""Quarantine, which is a table of bad rows.
 
 A bad row is stored only once, even after retries in any order. Its key consists of its origin (`source`) and the
 identity of its content (`position`), and a write never overwrites existing quarantine rows. The package accesses tables

@@ -1,4 +1,4 @@
-"""Decoding of change events in a quarantine table.
+"""Decoder for quarantined change events.
 
 `hoodoo.ingestion` decodes the events. It is imported only for a quarantine that contains change events.
 """
@@ -19,7 +19,7 @@ _READER = "hoodoo.ingestion.replaying"
 
 @dataclass(frozen=True)
 class Changes:
-    """Inserts, updates and deletes from quarantined change events.
+    """Changes from quarantined change events.
 
     Attributes:
         positions: Indices of the quarantine rows that contain these changes, or that need no change.
@@ -35,7 +35,7 @@ class Changes:
 
 
 def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode quarantined change events again.
+    """Decode quarantined change events.
 
     Args:
         target: The table that the changes apply to.
@@ -50,7 +50,7 @@ def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterato
 
 
 def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Return the row keys of quarantined change events.
+    """Return the keys of quarantined change events.
 
     Args:
         target: The table that the events apply to.

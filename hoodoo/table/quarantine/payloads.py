@@ -1,4 +1,4 @@
-"""Decoding of the original content of bad rows."""
+"""Decoder for quarantined rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def comes_from_change_event(content: bytes | None) -> bool:
 
 
 def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode quarantined content into the original rows.
+    """Decode quarantined rows.
 
     Args:
         rows: Rows of the quarantine.
@@ -44,7 +44,7 @@ def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa
 
 
 def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
-    """Decode quarantined content as a table with one row, or return None.
+    """Decode one quarantined row.
 
     A payload is a row in Arrow format, a JSON object, or a CSV header with one record.
     """
@@ -64,7 +64,7 @@ def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
 def rename_to_current_columns(
     payloads: Iterable[tuple[list[int], pa.Table]], config: TableConfig
 ) -> Iterator[tuple[list[int], pa.Table, str]]:
-    """Rename decoded columns to the current column names of the table.
+    """Rename columns to their current names.
 
     Args:
         payloads: Row indices and payloads, as `decoded` yields them.

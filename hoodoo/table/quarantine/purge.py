@@ -26,7 +26,7 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
-    """Delete the quarantined rows with some keys permanently.
+    """Delete quarantined rows permanently.
 
     Args:
         target: The table that owns the quarantine.
@@ -66,7 +66,7 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
 
 
 def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
-    """Return a mask of the rows with some record keys, in any partition.
+    """Find the rows with some record keys.
 
     Rows with invalid keys never match.
     """

@@ -23,7 +23,7 @@ from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 @explained
 class Quarantine(Generic[T]):
-    """Quarantine of a table: the bad rows of its writes, as returned by `Table.quarantine()`.
+    """Quarantine of a table, with the bad rows of its writes.
 
     It is empty until the first bad row. Every call checks the table first.
 
@@ -40,7 +40,7 @@ class Quarantine(Generic[T]):
 
     @property
     def path(self) -> str:
-        """The path of the quarantine table, which may not exist yet.
+        """The path of the quarantine table.
 
         Raises:
             OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.
@@ -49,7 +49,7 @@ class Quarantine(Generic[T]):
 
     @property
     def table(self) -> T:
-        """The ordinary table that stores the quarantine rows.
+        """The table that stores the bad rows.
 
         Raises:
             TableNotFound: The quarantine has never had a row.
@@ -65,7 +65,7 @@ class Quarantine(Generic[T]):
     def scan(
         self, columns: Sequence[str] | None = None, *, where: Where | None = None, params: Params | None = None
     ) -> Scan:
-        """Read selected columns and rows of the quarantine, like `Table.scan`.
+        """Read the quarantine like `Table.scan`.
 
         Args:
             columns: The columns to read. None (default): all columns.
@@ -81,7 +81,7 @@ class Quarantine(Generic[T]):
         return self.table.scan(columns, where=where, params=params)
 
     def rows(self, state: str | None = None) -> pa.Table:
-        """Return the bad rows in the quarantine as an Arrow table, oldest first.
+        """Return the bad rows as an Arrow table.
 
         Args:
             state: 'new', 'replayed' or 'dropped' to select rows in this state. None (default): all rows.
@@ -101,7 +101,7 @@ class Quarantine(Generic[T]):
         return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")])
 
     def count(self, state: str | None = NEW) -> int:
-        """Count the bad rows in the quarantine, by default only new ones.
+        """Count the bad rows in the quarantine.
 
         Args:
             state: 'new' (default), 'replayed' or 'dropped' to count rows in this state. None: all rows.
@@ -118,7 +118,7 @@ class Quarantine(Generic[T]):
         return table.scan(None, where=f"state = '{state}'" if state else None).count() if table else 0
 
     def original(self, position: str) -> pa.Table:
-        """Return a bad row with its original columns and types, or an undecodable message.
+        """Return a bad row as it was written.
 
         Args:
             position: The `position` of the row, as `rows` shows it.
@@ -145,7 +145,7 @@ class Quarantine(Generic[T]):
         return row.replace_schema_metadata(None)
 
     def drop(self, positions: str | Iterable[str]) -> int:
-        """Mark quarantine rows as dropped, so that replays skip them but reads return them.
+        """Exclude bad rows from later replays.
 
         Args:
             positions: The `position` of one or several rows, as `rows` shows it. Unknown positions are ignored.
@@ -173,11 +173,11 @@ class Quarantine(Generic[T]):
         missing: str = FAIL,
         time_unit: str | Mapping[str, str] | None = None,
     ) -> Replayed:
-        """Try to write the bad rows to the table again, with its current columns and checks.
+        """Write the bad rows to the table again.
 
-        This applies to quarantine rows in state 'new'.
-        The oldest rows are written first. Valid rows are upserted and change to state 'replayed'. Invalid rows stay
-        'new'. Renamed columns are recognized. A row with a value for a dropped column is invalid.
+        The rows must satisfy the current columns and checks of the table. This applies to quarantine rows in state
+        'new'. The oldest rows are written first. Valid rows are upserted and change to state 'replayed'. Invalid rows
+        stay 'new'. Renamed columns are recognized. A row with a value for a dropped column is invalid.
 
         Args:
             overwrite: Without `order_by`, a quarantine row could replace a newer row of its key. False (default) raises

@@ -38,7 +38,7 @@ _TRIES = 20
 
 
 def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions) -> Counter[str]:
-    """Store the bad rows of a write before its other rows are committed.
+    """Store the bad rows of a write in the quarantine.
 
     A row that is already waiting in the quarantine is not stored again, so a write can be retried. Bad rows of
     different application versions are stored separately. A row that was already replayed or dropped is stored as a new
@@ -124,7 +124,7 @@ def _key_value(text: str) -> str:
 
 
 def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
-    """Return an id for each bad row, so that retries store it once.
+    """Return an id for each bad row.
 
     An id consists of the digest of the row, the version of the write (unless the digest contains the file of the row),
     and a counter that distinguishes equal rows.

@@ -1,4 +1,4 @@
-"""Another attempt to write quarantined rows to their table."""
+"""Replay of quarantined rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_ROW = "Payload cannot be decoded as a row of the table. Write the row to the
 
 @dataclass(frozen=True)
 class Replayed:
-    """Result of a replay: the numbers of written, bad and skipped quarantine rows.
+    """Result of a replay.
 
     Attributes:
         replayed: The number of rows that are now in the table.
@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay(Generic[T]):
-    """Attempt to write the new rows of a quarantine to their table.
+    """Replay of a quarantine.
 
     Attributes:
         target: The table that owns the quarantine.
@@ -104,7 +104,7 @@ class Replay(Generic[T]):
         return take(found, np.array(order, np.int64)).select(KEY)
 
     def _valid_rows(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
-        """Check which quarantined rows are valid now.
+        """Find the quarantined rows that are valid now.
 
         Yields:
             Quarantine rows with valid payloads, these payloads as one batch, and descriptions of the problems of
@@ -138,7 +138,7 @@ class Replay(Generic[T]):
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
 
     def _rows(self, keys: pa.Table, changes: bool) -> pa.Table:
-        """Return the quarantined rows with some keys, in the order of the keys.
+        """Return the quarantined rows with some keys.
 
         Args:
             keys: The keys of quarantine rows.
@@ -152,7 +152,7 @@ class Replay(Generic[T]):
         return take(found, np.array(at, np.int64))
 
     def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
-        """Decode quarantined change events again.
+        """Decode quarantined change events.
 
         Yields:
             Quarantine rows whose changes can be written, these changes, and descriptions of the problems of invalid
@@ -169,7 +169,7 @@ class Replay(Generic[T]):
         self.target.upsert(changes.rows, missing=NULL, unavailable=changes.unavailable)
 
     def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
-        """Drop the rows that the table already contains with equal values.
+        """Drop rows that the table already contains.
 
         The table contains such rows if an earlier replay stopped before it marked them as replayed.
 
@@ -221,7 +221,7 @@ class Replay(Generic[T]):
 
 
 def set_row_state(table: T, rows: pa.Table, state: str) -> None:
-    """Set the state of quarantined rows to 'replayed' or 'dropped'."""
+    """Set the state of quarantined rows."""
     now = dt.datetime.fromtimestamp(table.handle.environment.now_ms() / 1000, dt.timezone.utc)
     for name, value in {"state": state, "resolved_at": now}.items():
         column = pa.array([value], SCHEMA.field(name).type).take(pa.array([0] * len(rows)))

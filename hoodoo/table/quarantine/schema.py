@@ -1,4 +1,4 @@
-"""Columns, key and row states of quarantine tables."""
+"""Schema of quarantine tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS_AT_ONCE = 200
 
 
 def store_beside(store: Store) -> Store:
-    """Return the store of a table's quarantine, which may not exist yet.
+    """Return the store of a table's quarantine.
 
     Raises:
         OptionError: The table is at the root of a bucket, so its quarantine cannot be next to it.

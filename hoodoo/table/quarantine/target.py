@@ -1,4 +1,4 @@
-"""Interfaces of the tables that a quarantine uses."""
+"""Interfaces of tables with a quarantine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hoodoo.timeline.environment import Environment
 
 
 class Purging(Protocol):
-    """Purge method of a table that a quarantine uses."""
+    """Interface of a table that can purge rows."""
 
     def purge(self, data: pa.Table, *, older_than_hours: float = 24.0) -> PurgeReport: ...
 
 
 class QuarantinedTable(Protocol):
-    """Table that owns a quarantine, or the quarantine table."""
+    """Interface of a table with a quarantine."""
 
     handle: TableHandle
 
@@ -52,7 +52,9 @@ T = TypeVar("T", bound=QuarantinedTable)
 
 
 def open_quarantine(target: T) -> T | None:
-    """Open the quarantine of a table, or return None if it does not exist.
+    """Open the quarantine of a table.
+
+    It is None if no bad row was ever stored.
 
     Returns:
         The table, or None if the quarantine has never had a row.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hoodoo.table.creating import create
     from hoodoo.table.dropping import drop
     from hoodoo.table.results import WriteResult
+    from hoodoo.table.used_folder import use
     from hoodoo.timeline.columns.alterations import (
         AddColumn,
         DropColumn,
@@ -49,6 +50,7 @@ _HOMES = {
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
     "sql": "hoodoo.queries",
+    "use": "hoodoo.table.used_folder",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.cursor",
@@ -98,6 +100,7 @@ __all__ = [  # noqa: PLE0604 the error names are collected from the module
     "sources",
     "sql",
     "truncate",
+    "use",
     "year",
     *_ERRORS,
 ]

@@ -19,6 +19,8 @@ from hoodoo.nearest import nearest
 from hoodoo.readers.output import Rows
 from hoodoo.redact import printable
 from hoodoo.table import Table
+from hoodoo.table import open as open_table
+from hoodoo.table.used_folder import folder_in_use, tables_in_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,6 +58,8 @@ def sql(
     `sql("SELECT ... FROM trips JOIN drivers USING (driver)", trips=table, drivers=other.scan())` runs a DuckDB query
     over tables and reads, which the query refers to by argument name. The call fixes the snapshots. Rows are read when
     the returned relation is evaluated, and only from the columns and files that the query needs.
+
+    After `hoodoo.use(folder)`, both forms also find the tables of that folder by name.
 
     Args:
         spark: The Spark session, classic or Connect; or the DuckDB query.
@@ -112,9 +116,25 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
             _require_named(text, rows)
         for name, one in rows.items():
             connection.register(name, one.to_dataset())
-        return connection.sql(text)
+        return _run(connection, text)
     except duckdb.Error as problem:
         raise _refusal(str(problem), text, rows) from None
+
+
+def _run(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyRelation:
+    """Run a query, and register the tables of the folder in use that it needs."""
+    import duckdb
+
+    folder = tables_in_folder()
+    while True:
+        try:
+            return connection.sql(text)
+        except duckdb.CatalogException as problem:
+            unknown = _UNKNOWN.match(str(problem))
+            path = folder.pop(unknown[1].lower(), None) if unknown else None
+            if unknown is None or path is None:
+                raise
+            connection.register(unknown[1], open_table(path).scan().to_dataset())
 
 
 def _require_distinct(names: Iterable[str]) -> None:
@@ -188,6 +208,8 @@ def _refusal(problem: str, text: str, rows: Mapping[str, Rows]) -> OptionError |
         name = unknown[1]
         near = nearest(name, list(rows))
         given = f"the given tables are {', '.join(rows)}" if rows else "no table is given"
+        if folder := folder_in_use():
+            given += f", and {printable(folder)} has no such folder"
         meant = f"Did you mean {near}? " if near else ""
         return OptionError(
             f"The query reads the table {printable(name)}, which is not an argument; {given}. {meant}Pass it "

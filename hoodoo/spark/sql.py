@@ -18,7 +18,7 @@ from hoodoo.engine.session import require_spark_session
 from hoodoo.errors import OptionError
 from hoodoo.spark import sql_tables, sql_writes
 from hoodoo.spark.source import register
-from hoodoo.spark.sql_reading import frame_of, names_of, query, refresh_temporary_views
+from hoodoo.spark.sql_reading import frame_of, known_names, names_of, query, refresh_temporary_views
 from hoodoo.spark.sql_text import (
     CATALOG,
     Node,
@@ -86,7 +86,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     statement = read(text)
     require_spark_session(spark)
     register(spark)
-    names, found = names_of(spark), references(statement, names_of(spark))
+    names, found = names_of(spark), references(statement, known_names(spark, statement))
     tree = statement.tree
     if isinstance(tree, exp.Create) and _creates_hoodoo_table(tree, names):
         return _create(spark, statement, names)

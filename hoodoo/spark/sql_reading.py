@@ -21,6 +21,7 @@ from hoodoo.spark.sql_text import Node, Reference, Statement, read, references, 
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
+from hoodoo.table.used_folder import tables_in_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +36,16 @@ def names_of(spark: SparkSession) -> dict[str, str]:
     The caller may add names to the dict.
     """
     return _named.setdefault(spark, {})
+
+
+def known_names(spark: SparkSession, statement: Statement) -> dict[str, str]:
+    """Return the paths of the tables that a statement may refer to by name.
+
+    Tables and views of Spark hide tables in the folder of `hoodoo.use`.
+    """
+    named, words = names_of(spark), {token.text.lower() for token in statement.tokens}
+    found = {name: path for name, path in tables_in_folder().items() if name in words - named.keys()}
+    return {name: path for name, path in found.items() if not spark.catalog.tableExists(name)} | named
 
 
 def zone_of(spark: SparkSession) -> str:
@@ -66,7 +77,7 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
         TableNotFound: There is no table at a path.
         PositionError: The position in VERSION AS OF or TIMESTAMP AS OF is invalid.
     """
-    found = references(statement, names_of(spark))
+    found = references(statement, known_names(spark, statement))
     if not found:
         return spark.sql(statement.text)
     planner = _Planner(spark)

@@ -22,6 +22,7 @@ from hoodoo.spark.sql_writes import Target
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
 from hoodoo.table.creating import create
+from hoodoo.table.used_folder import folder_in_use
 from hoodoo.timeline.columns.alterations import (
     AddColumn,
     Alteration,
@@ -83,19 +84,27 @@ def create_table(spark: SparkSession, statement: Statement, path: str | None) ->
         TableExists: The table exists, and the statement lacks IF NOT EXISTS.
     """
     tree = statement.tree
-    declared = list(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
+    declared, primary_key = _split_primary_key(tree)
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if tree.args.get("replace"):
         raise unsupported_sql(
             "CREATE OR REPLACE TABLE", "Delete the folder of the old table first, or write to the table."
         )
     location, given = _properties(tree)
+    if primary_key and given.setdefault("key", ",".join(primary_key)) != ",".join(primary_key):
+        raise OptionError(
+            f"CREATE TABLE has two keys: PRIMARY KEY ({', '.join(primary_key)}) and the table property key "
+            f"{printable(given['key'])}. Leave out one of them.",
+            option="key",
+        )
     name = "" if path else node.name
+    if not path and not location and (folder := folder_in_use()):
+        location = f"{folder}/{node.name}"
     if bool(path) == bool(location) or node.db and not path:
         raise OptionError(
             "The location of the table is missing or given twice. Write CREATE TABLE hoodoo.`path` (...), or "
             "CREATE TABLE name (...) USING hoodoo LOCATION 'path', which also creates a temporary view with "
-            "that name.",
+            "that name. After hoodoo.use(folder), LOCATION can be left out.",
             option="path",
         )
     place = path or location
@@ -110,7 +119,7 @@ def create_table(spark: SparkSession, statement: Statement, path: str | None) ->
     schema = pa.schema(list(_fields(spark, declared))) if frame is None else arrow_schema_of(frame.schema)
     if "key" not in given:
         raise OptionError(
-            "CREATE TABLE needs a key: TBLPROPERTIES ('key' = 'id'), with commas between several columns.",
+            "CREATE TABLE needs a key: PRIMARY KEY (id) after the columns, or TBLPROPERTIES ('key' = 'id').",
             option="key",
         )
     named = [one for one in _LISTS if isinstance(given.get(one), str)]
@@ -119,6 +128,22 @@ def create_table(spark: SparkSession, statement: Statement, path: str | None) ->
     if frame is not None:
         table.insert(frame, duplicates="fail")
     return table, place, name
+
+
+def _split_primary_key(tree: Node) -> tuple[list[Node], list[str]]:
+    """Separate the columns of CREATE TABLE from its primary key."""
+    columns, key = list[Node](), list[str]()
+    for node in tree.this.expressions if isinstance(tree.this, exp.Schema) else []:
+        constraints = node.expressions if isinstance(node, exp.Constraint) else [node]
+        if all(isinstance(one, exp.PrimaryKey) for one in constraints):
+            key += [column.name for one in constraints for column in one.expressions]
+            continue
+        columns.append(node)
+        if any(
+            isinstance(one.args["kind"], exp.PrimaryKeyColumnConstraint) for one in node.args.get("constraints") or []
+        ):
+            key.append(node.name)
+    return columns, key
 
 
 def _query_of(spark: SparkSession, statement: Statement) -> Any:
@@ -136,11 +161,13 @@ def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
         kinds = [one.args["kind"] for one in node.args.get("constraints") or []]
         required = any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
         for kind in kinds:
+            if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+                continue
             if not isinstance(kind, exp.NotNullColumnConstraint) or kind.args.get("allow_null"):
                 raise unsupported_sql(
                     f"{printable(kind.sql('spark'))} of column {node.name}",
-                    "CREATE TABLE accepts names, types and NOT NULL. ALTER TABLE ... ADD COLUMN also accepts a "
-                    "DEFAULT.",
+                    "CREATE TABLE accepts names, types, NOT NULL and PRIMARY KEY. ALTER TABLE ... ADD COLUMN also "
+                    "accepts a DEFAULT.",
                 )
         yield pa.field(node.name, type_of(spark, node.args["kind"]), not required)
 

@@ -257,7 +257,7 @@ REFUSED = {
     "ALTER TABLE {t} ALTER COLUMN n COMMENT 'x'": "Use ADD COLUMNS",
     "CREATE TABLE {t} (id bigint)": "needs a key",
     "CREATE TABLE {t} TBLPROPERTIES ('key' = 'id')": "needs columns",
-    "CREATE TABLE {t} (id bigint COMMENT 'x') TBLPROPERTIES ('key' = 'id')": "accepts names, types and NOT NULL",
+    "CREATE TABLE {t} (id bigint COMMENT 'x') TBLPROPERTIES ('key' = 'id')": "NOT NULL and PRIMARY KEY",
     "CREATE OR REPLACE TABLE {t} (id bigint) TBLPROPERTIES ('key' = 'id')": "OR REPLACE",
     "CREATE TABLE {t} (id bigint) USING parquet TBLPROPERTIES ('key' = 'id')": "got parquet",
     "CREATE TABLE name (id bigint) USING hoodoo TBLPROPERTIES ('key' = 'id')": "LOCATION",
@@ -537,3 +537,46 @@ def test_what_depends_on_the_zone_passes_in_utc_only(text: str, fits: str) -> No
         else:
             with pytest.raises(hoodoo.ExpressionError):
                 duckdb_text(node, scope)
+
+
+# ---- names and keys of tables
+def test_after_use_statements_find_tables_of_the_folder_by_name(session: Any, table: hoodoo.Table) -> None:
+    folder = str(Path(table.path).parent)
+    try:
+        hoodoo.use(folder)
+        hoodoo.sql(session, "CREATE TABLE gold (id bigint, city string, n int, PRIMARY KEY (id, city)) USING hoodoo")
+        assert hoodoo.open(f"{folder}/gold").key == ("id", "city")
+        hoodoo.sql(session, "INSERT INTO gold SELECT id, coalesce(city, 'x'), n FROM t")
+        hoodoo.use(None)
+        hoodoo.use(folder)
+        assert said(hoodoo.sql(session, "SELECT g.id FROM GOLD g JOIN t ON g.id = t.id WHERE g.n > 1")) == [(2,), (3,)]
+        hoodoo.sql(session, "DELETE FROM t WHERE id = 1")
+        assert said(hoodoo.sql(session, "SELECT id FROM t")) == [(2,), (3,)]
+        session.range(7, 8).createOrReplaceTempView("t")
+        assert said(hoodoo.sql(session, "SELECT id FROM t")) == [(7,)], "a view of the session hides the table"
+    finally:
+        hoodoo.use(None)
+        session.catalog.dropTempView("t")
+        session.catalog.dropTempView("gold")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id bigint PRIMARY KEY, n int",
+        "id bigint, n int, PRIMARY KEY (id)",
+        "id bigint, n int, CONSTRAINT k PRIMARY KEY (id)",
+    ],
+)
+def test_the_primary_key_of_create_table_is_the_key(session: Any, tmp_path: Path, columns: str) -> None:
+    hoodoo.sql(session, f"CREATE TABLE hoodoo.`{tmp_path}/k` ({columns})")
+    assert hoodoo.open(tmp_path / "k").key == ("id",)
+    assert hoodoo.open(tmp_path / "k").schema.names == ["id", "n"]
+
+
+def test_two_different_keys_of_create_table_are_an_error(session: Any, tmp_path: Path) -> None:
+    with pytest.raises(hoodoo.OptionError, match="two keys"):
+        hoodoo.sql(
+            session, f"CREATE TABLE hoodoo.`{tmp_path}/k` (id bigint PRIMARY KEY, n int) TBLPROPERTIES ('key' = 'n')"
+        )
+    assert not (tmp_path / "k").exists()

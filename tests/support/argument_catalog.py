@@ -126,6 +126,7 @@ LINES: dict[str, dict[str, str]] = {
     "hoodoo.drop": {"path": "path", "storage": "storage"},
     "hoodoo.register": {"spark": "plain"},
     "hoodoo.on_commit": {"hook": "plain", "path": "plain"},
+    "hoodoo.use": {"folder": "path"},
     **{f"hoodoo.{name}": {"column": "plain"} for name in ("year", "month", "day", "hour")},
     "hoodoo.bucket": {"n": "plain", "column": "plain"},
     "hoodoo.truncate": {"width": "plain", "column": "plain"},

@@ -52,6 +52,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.drop": hoodoo.drop,
         "hoodoo.register": hoodoo.register,
         "hoodoo.on_commit": hoodoo.on_commit,
+        "hoodoo.use": hoodoo.use,
         **{f"hoodoo.{name}": getattr(hoodoo, name) for name in TRANSFORMS},
         "hoodoo.sql": hoodoo.sql,
         "hoodoo.Table": hoodoo.Table.__init__,
@@ -133,6 +134,11 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.Table(**({"store": table.handle.store, **given}))
         if method == "Worker":
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
+        if method == "use":
+            return lambda **given: (
+                hoodoo.use(**({"folder": table.path.rpartition("/")[0], **given})),
+                hoodoo.use(None),
+            )
         if method == "on_commit":
             return lambda **given: hoodoo.on_commit(**given)()
         if method == "sql":

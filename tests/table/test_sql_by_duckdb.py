@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,40 @@ def test_parameters_are_refused_with_what_to_do(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
     with pytest.raises(hoodoo.OptionError, match="Write values into the text of the query"):
         hoodoo.sql("SELECT * FROM t WHERE id = ?", t=table, params=[1])  # type: ignore[arg-type]
+
+
+# ---- hoodoo.use
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    hoodoo.use(None)
+
+
+def test_after_use_a_query_finds_tables_by_name_in_any_case_and_arguments_hide_them(
+    lake: Path, trips: hoodoo.Table, cities: hoodoo.Table
+) -> None:
+    hoodoo.use(lake)
+    text = "SELECT name, count(*) FROM Trips JOIN cities USING (city) GROUP BY name ORDER BY name"
+    assert hoodoo.sql(text).fetchall() == [("Aosta", 5), ("Bari", 5)]
+    assert hoodoo.sql("EXPLAIN FROM trips").fetchall()
+    assert hoodoo.sql("WITH trips AS (SELECT 1 AS n) FROM trips").fetchall() == [(1,)]
+    assert hoodoo.sql("SELECT count(*) FROM trips", trips=cities).fetchall() == [(2,)]
+    trips.upsert([{"id": 99, "city": "a", "v": 1.0}])
+    assert hoodoo.sql("SELECT count(*) FROM trips").fetchall() == [(11,)]
+
+
+def test_without_use_and_for_other_folders_a_name_is_unknown(lake: Path, trips: hoodoo.Table) -> None:
+    hoodoo.use(lake)
+    (lake / "plain").mkdir()
+    with pytest.raises(hoodoo.OptionError, match=r"reads the table 'nothing'.*has no such folder"):
+        hoodoo.sql("FROM nothing")
+    with pytest.raises(hoodoo.TableNotFound, match="plain"):
+        hoodoo.sql("FROM plain")
+    hoodoo.use(None)
+    with pytest.raises(hoodoo.OptionError, match="not an argument"):
+        hoodoo.sql("FROM trips")
+
+
+def test_use_of_a_table_instead_of_its_folder_is_an_error(trips: hoodoo.Table) -> None:
+    with pytest.raises(hoodoo.CallError, match="is a table: expected a folder of tables"):
+        hoodoo.use(trips.path)

@@ -20,6 +20,8 @@ from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionErr
 from hoodoo.hints import explained, hint_for
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
+from hoodoo.readers.predicate.filter import Params
+from hoodoo.readers.predicate.parameters import checked_parameters, expressions_of
 from hoodoo.readers.spark_names import by_table_names
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
@@ -187,10 +189,18 @@ class Merge:
         """
         return self._with(Kind.NOT_MATCHED_BY_SOURCE, None, where, "when_not_matched_by_source_delete")
 
-    def execute(self, *, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
+    def execute(
+        self,
+        *,
+        params: Params | None = None,
+        transaction: Transaction | None = None,
+        if_head: PositionLike | None = None,
+    ) -> WriteResult:
         """Run the merge in one commit.
 
         Args:
+            params: The values of the parameters in the conditions and SQL expressions of all clauses, as in `scan`.
+                None (default): no parameters.
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             if_head: A position, as in `scan`. The merge is committed only if no rows were written after this position.
                 None (default): no condition.
@@ -208,6 +218,7 @@ class Merge:
             PartitionValueError: A partition value of the source is not a valid folder name.
             DuplicateKeys: A key occurs more than once in the source.
             CheckFailed: A row would fail one of the table's checks.
+            PredicateError: A parameter has no value.
             ExpressionError: An expression cannot be parsed, does not match the columns, or cannot be evaluated for a
                 row.
             EngineError: An expression needs DuckDB, which is not installed.
@@ -222,13 +233,15 @@ class Merge:
             raise OptionError(
                 "The merge has no clause. Call when_matched_..., when_not_matched_... or both first.", option="clause"
             )
+        texts = [text for said in self._said for text in (said.where, *expressions_of(said.values)) if text is not None]
+        parameters = checked_parameters(None, params, texts)
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._handle.context()
         context = context.on_head(None if if_head is None else self._handle.slot_of(context.timeline.history, if_head))
         config = self._handle.timeline.ready().config
 
         def clauses(schema: pa.Schema, config: TableConfig) -> list[Clause]:
-            return [_clause(said, schema, config, now) for said in self._said]
+            return [_clause(said, schema, config, now, parameters) for said in self._said]
 
         if self._is_upsert:
             try:
@@ -288,7 +301,7 @@ def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
     return source_rows(rows, config)
 
 
-def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
+def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now: dt.datetime, params: Params) -> Clause:
     said = replace(
         said, values=config.name_mapping.expressions(said.values), where=config.name_mapping.text(said.where)
     )
@@ -298,7 +311,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     )
     condition = None
     if said.where is not None:
-        condition = sql.read(said.where, seen, now, f"where of {said.call}")
+        condition = sql.read(said.where, seen, now, f"where of {said.call}", params)
         if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
             raise ExpressionError(
                 f"where of {said.call} must be a condition, but this expression has type {condition.type}. "
@@ -312,7 +325,9 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     else:
         values = _without_fixed(said, config, seen, now)
     places = isinstance(said.values, str) or said.kind is Kind.NOT_MATCHED
-    given = NewValues.of(values, config, now, seen, orders=True, places=places) if values else NewValues(config, {})
+    if not values:
+        return Clause(said.kind, condition, NewValues(config, {}))
+    given = NewValues.of(values, config, now, seen, orders=True, places=places, params=params)
     return Clause(said.kind, condition, given)
 
 

@@ -53,7 +53,7 @@ class Updatable:
                 It returns the changed columns in the same row order, as an Arrow table or as a mapping from name to
                 array. The function runs in threads, once for each file group, and again on a retry.
             where: A filter condition, as in `scan`. None (default): all rows.
-            params: The values of the parameters in `where`, as in `scan`. `set` cannot use them. None
+            params: The values of the parameters in `where` and in the SQL expressions of `set`, as in `scan`. None
                 (default): no parameters.
             transaction: An application name and an increasing version, as in `upsert`. None (default): no version.
             if_head: A position, as in `scan`. The update is committed only if no rows were written after this position.
@@ -78,13 +78,14 @@ class Updatable:
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
-        from hoodoo.readers.predicate.parameters import checked_parameters
+        from hoodoo.readers.predicate.parameters import checked_parameters, expressions_of, used_parameters
         from hoodoo.writers import stored_rows
 
-        parameters = checked_parameters(where, params)
+        parameters = checked_parameters(where, params, expressions_of(set))
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._context_on_head(if_head)
-        values, condition = partial(_values, set, now), partial(_condition, where, parameters, now)
+        values = partial(_values, set, parameters, now)
+        condition = partial(_condition, where, used_parameters(where, parameters), now)
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
 
     def merge(self, source: ArrowLike) -> Merge:
@@ -128,7 +129,7 @@ def _condition(where: Where | None, parameters: Params, now: dt.datetime, config
     return Filter.of(config.name_mapping.text(where), config.schema, now, parameters)
 
 
-def _values(set: SetLike, now: dt.datetime, config: TableConfig) -> NewValues:
+def _values(set: SetLike, parameters: Params, now: dt.datetime, config: TableConfig) -> NewValues:
     from hoodoo.writers.batches.computed import NewValues
 
-    return NewValues.of(config.name_mapping.expressions(set), config, now)
+    return NewValues.of(config.name_mapping.expressions(set), config, now, params=parameters)

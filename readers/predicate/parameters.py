@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -27,7 +27,7 @@ _OPTION = "params"
 _TYPES = "a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or None, or a list, tuple or set of these"
 
 
-def checked_parameters(where: object, params: object) -> dict[str, Any]:
+def checked_parameters(where: object, params: object, expressions: Collection[str] = ()) -> dict[str, Any]:
     """Check the argument `params`, and return a copy with values of plain Python types.
 
     Lists and sets become tuples. The result is empty if there are no parameters.
@@ -35,11 +35,12 @@ def checked_parameters(where: object, params: object) -> dict[str, Any]:
     Args:
         where: The condition that uses the parameters.
         params: The values by parameter name, or None.
+        expressions: SQL expressions that may also use the parameters.
 
     Raises:
-        OptionError: `params` is not a dict with supported values, contains a name that the condition does not use, or
-            belongs to a condition that is not a string.
-        PredicateError: A parameter of the condition has no value.
+        OptionError: `params` is not a dict with supported values, contains an unused name, or belongs to a condition
+            that is not a string.
+        PredicateError: A parameter has no value.
     """
     if params is None and (not isinstance(where, str) or "$" not in where):
         return {}
@@ -57,12 +58,13 @@ def checked_parameters(where: object, params: object) -> dict[str, Any]:
                 f"{printable(name)}.",
                 option=_OPTION,
             )
-    if values and not isinstance(where, str):
+    if values and not isinstance(where, str) and not expressions:
         raise OptionError(
             f"Option params requires a condition as a string, such as where='fare > $low', got {printable(where)}.",
             option=_OPTION,
         )
-    used = dict.fromkeys(_parameter_names(where)) if isinstance(where, str) else {}
+    texts = [text for text in (where, *(expressions if params is not None else ())) if isinstance(text, str)]
+    used = dict.fromkeys(name for text in texts for name in _parameter_names(text))
     if missing := next((name for name in used if name not in values), None):
         raise PredicateError(
             f"Parameter ${missing} has no value: expected params={{{missing!r}: ...}}, got "
@@ -73,13 +75,24 @@ def checked_parameters(where: object, params: object) -> dict[str, Any]:
         )
     if unused := next((name for name in values if name not in used), None):
         raise OptionError(
-            f"Option params contains {unused!r}, which the condition does not use: expected "
+            f"Option params contains {unused!r}, which no condition or expression uses: expected "
             f"{_format_names(used) or 'no parameters'}. Write ${unused} in the condition, outside quotes, or "
             "remove the value.",
             option=_OPTION,
             parameter=unused,
         )
     return {name: _to_plain_values(name, value) for name, value in values.items()}
+
+
+def expressions_of(values: object) -> list[str]:
+    """Return the SQL expressions among new column values."""
+    return [value for value in values.values() if isinstance(value, str)] if isinstance(values, Mapping) else []
+
+
+def used_parameters(where: object, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the parameters that a condition uses."""
+    names = set(_parameter_names(where)) if isinstance(where, str) else set()
+    return {name: value for name, value in parameters.items() if name in names}
 
 
 def _parameter_names(where: str) -> Iterator[str]:

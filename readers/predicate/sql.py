@@ -107,7 +107,9 @@ class Expression:
         return single.take(pa.array(np.zeros(len(rows), np.int64)))
 
 
-def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
+def read(
+    text: str, schema: pa.Schema, now: dt.datetime, option: str, params: Mapping[str, Any] | None = None
+) -> Expression:
     """Parse an SQL expression, and check that it only uses one row and known columns.
 
     Args:
@@ -116,13 +118,15 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
             of its row as a prefix, such as "source.fare". The prefix is optional if only one row has the column.
         now: The time that `now()` and similar functions return, in UTC.
         option: The name of the argument, for errors.
+        params: The parameter values from `checked_parameters`.
 
     Raises:
         ExpressionError: The expression cannot be parsed, does not match the columns, or is not an expression over one
             row.
         EngineError: DuckDB is not installed.
     """
-    return expression_of(parsed(text, option, schema.names), text, schema, now, option)
+    tree = parsed(text, option, schema.names)
+    return expression_of(add_parentheses_to_lists(tree, params or {}), text, schema, now, option, params)
 
 
 def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:

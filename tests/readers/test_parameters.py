@@ -251,6 +251,35 @@ def test_every_call_with_a_condition_takes_parameters(table: hoodoo.Table, call:
     assert COUNTS[call](table, **HERE) == 1
 
 
+def test_expressions_of_an_update_use_the_parameters(table: hoodoo.Table) -> None:
+    done = table.update({"fare": "fare * $factor + 1"}, where="id = $id", params={"factor": 2.5, "id": 2})
+    assert (done.updated, table.get(2)["fare"].to_pylist()) == (1, [6.0])
+    assert table.update({"fare": "$fare"}, params={"fare": 7}).updated == 3
+    assert table.count("fare = 7") == 3
+    before = table.cursor
+    for wrong in ({"params": {}}, {"params": {"factor": 1, "more": 2}}, {"params": {"factor": [1, 2]}}, {}):
+        with pytest.raises((hoodoo.OptionError, hoodoo.PredicateError, hoodoo.ExpressionError), match="factor|more"):
+            table.update({"fare": "fare * $factor"}, **wrong)
+    assert table.cursor == before
+
+
+def test_clauses_of_a_merge_use_the_parameters(table: hoodoo.Table) -> None:
+    text = "x' OR '1'='1"
+    source = [{"id": number, "city": "rome", "fare": float(number)} for number in (0, 5)]
+    for params, fares in (({"bonus": 10.0, "city": text}, {}), ({"bonus": 10.0, "city": "rome"}, {0: 10.0, 5: 15.0})):
+        merge = table.merge(source).when_matched_update({"fare": "source.fare + $bonus"}, where="source.city = $city")
+        merge = merge.when_not_matched_insert(
+            {"id": "source.id", "city": "source.city", "fare": "source.fare + $bonus"}, where="source.city IN ($city)"
+        )
+        merge.execute(params=params)
+        found = {row["id"]: row["fare"] for row in table.scan(where="fare >= 10").to_arrow().to_pylist()}
+        assert found == fares
+    with pytest.raises(hoodoo.PredicateError, match="city"):
+        merge.execute(params={"bonus": 1.0})
+    with pytest.raises(hoodoo.OptionError, match="'more'"):
+        merge.execute(params={"bonus": 1.0, "city": "rome", "more": 1})
+
+
 def test_a_delete_by_keys_takes_no_parameters(table: hoodoo.Table) -> None:
     with pytest.raises(hoodoo.OptionError, match="params requires a condition"):
         table.delete([{"id": 1, "city": "l'aquila"}], params={"x": 1})

@@ -201,7 +201,7 @@ LINES: dict[str, dict[str, str]] = {
             "when_not_matched_by_source_delete": "",
         }.items()
     },
-    "Merge.execute": {"transaction": "transaction", "if_head": "position"},
+    "Merge.execute": {"params": "params", "transaction": "transaction", "if_head": "position"},
     "Table.insert_overwrite": {
         "data": "rows",
         "whole_table": "plain",

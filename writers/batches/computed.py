@@ -66,6 +66,7 @@ class NewValues:
         seen: pa.Schema | None = None,
         orders: bool = False,
         places: bool = False,
+        params: Mapping[str, Any] | None = None,
     ) -> NewValues:
         """Validate the new values of an update, and parse their SQL expressions.
 
@@ -77,6 +78,7 @@ class NewValues:
             orders: True if ordering columns may be set. Default False.
             places: True if source columns of generated partition columns may be set. The new values must not change the
                 partition of the row; `changed` checks that. Default False.
+            params: The values of the parameters in expressions. None: no parameters.
 
         Raises:
             OptionError: `set` is neither a mapping nor a function, or is empty.
@@ -101,7 +103,7 @@ class NewValues:
         seen = config.schema if seen is None else seen
         for name in set:
             require_settable(name, config, orders, places)
-        return NewValues(config, {name: _value(name, value, config, now, seen) for name, value in set.items()})
+        return NewValues(config, {name: _value(name, value, config, now, seen, params) for name, value in set.items()})
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
@@ -313,7 +315,12 @@ class CopiedColumn:
 
 
 def _value(
-    name: str, given: object, config: TableConfig, now: dt.datetime, seen: pa.Schema
+    name: str,
+    given: object,
+    config: TableConfig,
+    now: dt.datetime,
+    seen: pa.Schema,
+    params: Mapping[str, Any] | None,
 ) -> Expression | CopiedColumn | pa.Scalar:
     field = config.schema.field(name)
     if isinstance(given, CopiedColumn):
@@ -323,7 +330,7 @@ def _value(
             return cast(pa.chunked_array([pa.array([given.as_py()], given.type)]), field)[0]
         return cast(to_arrow({field.name: [given]}, pa.schema([field]))[field.name], field)[0]
     try:
-        expression = sql.read(given, seen, now, f"set[{name!r}]")
+        expression = sql.read(given, seen, now, f"set[{name!r}]", params)
     except ExpressionError as problem:
         quoting_hint, instead = _suggest_quotes(given, field, None)
         raise ExpressionError(

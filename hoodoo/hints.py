@@ -36,6 +36,7 @@ TABLE: Mapping[str, str] = {
     "to_pyarrow_dataset": "scan().to_dataset()",
     "to_dataset": "scan().to_dataset()",
     "to_spark": "scan().to_spark(spark)",
+    "diff": "changes(a, b, versions='diff')",
     "load_cdf": "changes(since)",
     "read_cdf": "changes(since)",
     "table_changes": "changes(since)",

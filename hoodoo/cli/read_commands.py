@@ -86,7 +86,9 @@ def changes(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def diff(given: argparse.Namespace, out: Out, table: Table) -> None:
-    found = table.diff(given.a, given.b, columns=given.columns, where=given.where, names=given.names)
+    found = table.changes(
+        given.a, given.b, columns=given.columns, where=given.where, names=given.names, versions="diff"
+    )
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 

@@ -105,7 +105,7 @@ class Readable:
         if after > seen.view.seq:
             raise PositionError(
                 f"until (slot {seen.view.seq}) is before since (slot {after}). Swap them, or call "
-                "diff(), which compares two snapshots in any order.",
+                "pass versions='diff', which compares two snapshots in any order.",
                 position=after,
             )
         return after, seen
@@ -233,6 +233,7 @@ class Readable:
             params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
             versions: 'net' (default) compares the two snapshots and returns at most one change for each key. Keys whose
                 rows are equal in both snapshots are omitted. 'all' returns the changes of each commit, in commit order.
+                'diff' compares any two readable snapshots, in either order, and returns no column `instant`.
             names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
                 returns columns under their current names.
 
@@ -247,59 +248,22 @@ class Readable:
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
             SnapshotExpired: Cleaning deleted files of the range. The error names the earliest usable position.
             RangeUndone: Another engine rolled back `since` or `until`.
+            UnsupportedTable: `versions` is 'diff', `until` is older than `since`, and its columns cannot hold all
+                values of `since`. Pass the older position first.
         """
         from hoodoo.readers.changes.changes import Changes
         from hoodoo.readers.output import named
 
+        one_of("versions", versions, ("net", "all", "diff"))
+        if versions == "diff":
+            config, history, view = self.handle.at(until)
+            found = Changes(
+                history, config, self.handle.slot_of(history, since), view, columns, where, timed=False, params=params
+            )
+            return named(found, names, config.name_mapping)
         after, seen = self._between(since, until)
         found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions, params=params)
         return named(found, names, seen.config.name_mapping)
-
-    def diff(
-        self,
-        a: PositionLike,
-        b: PositionLike | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        where: Where | None = None,
-        params: Params | None = None,
-        names: str = "current",
-    ) -> Changes:
-        """Compare two snapshots of the table.
-
-        The result has the inserts, updates and deletes that turn one snapshot into the other. The rows have the column
-        `op` ("i", "u" or "d"), and the structs `before` and `after`. `a` and `b` can be any two readable positions, in
-        either order.
-
-        Args:
-            a: A position, as in `scan`.
-            b: A position, as in `scan`. None (default): the newest slot.
-            columns: Names of the columns in `before` and `after`, as in `changes`. None (default): all columns.
-            where: A filter condition, as in `changes`. None (default): all rows.
-            params: The values of the parameters in `where`, as in `scan`. None (default): no parameters.
-            names: 'original' returns columns under the names that they had before rename="snake". 'current' (default)
-                returns columns under their current names.
-
-        Returns:
-            The changes, without instants.
-
-        Raises:
-            ColumnError: `columns` is empty, is a string, or contains a duplicate or unknown name.
-            PredicateError: `where` cannot be parsed or does not match the columns.
-            OptionError: `where` is neither a string nor a pyarrow expression, or `params` or `names` is invalid.
-            PositionError: `a` or `b` is not a position of this table.
-            SnapshotExpired: Cleaning deleted one of the snapshots.
-            RangeUndone: Another engine rolled back one of the snapshots.
-            UnsupportedTable: `b` is older than `a`, and its columns cannot hold all values of `a`, for example because
-                a column was widened in between. Pass the older position first.
-        """
-        from hoodoo.readers.changes.changes import Changes
-        from hoodoo.readers.output import named
-
-        config, history, view = self.handle.at(b)
-        since = self.handle.slot_of(history, a)
-        found = Changes(history, config, since, view, columns, where, timed=False, params=params)
-        return named(found, names, config.name_mapping)
 
     def get(
         self,

@@ -133,7 +133,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
         def __iter__(self) -> None:
             """Explain how to iterate over rows."""
-            raise TypeError("Table is not iterable. Use scan().batches(), or scan().to_arrow().to_pylist().")
+            raise TypeError("Table is not iterable. Use scan().to_pandas(), scan().to_arrow() or scan().batches().")
 
     def __repr__(self) -> str:
         """Describe the table without access to the store."""

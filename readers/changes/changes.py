@@ -192,7 +192,7 @@ class Changes(Rows):
         if self._timed and self._since < head.min_readable:
             raise SnapshotExpired(
                 f"Slot {self._since} is kept by a savepoint, but the changes after it were cleaned away. Read the "
-                f"changes since slot {head.min_readable}, or compare the two snapshots with diff().",
+                f"changes since slot {head.min_readable}, or compare the two snapshots with versions='diff'.",
                 position=self._since,
                 earliest=head.min_readable,
             )

@@ -111,10 +111,10 @@ def test_a_diff_is_the_difference_in_either_direction(machines: list[Machine]) -
     for machine in machines:
         for since, until in ranges(machine):
             there, back = cursor(machine, since), cursor(machine, until)
-            assert shown(machine.table.diff(there, back).to_arrow()) == listed(
+            assert shown(machine.table.changes(there, back, versions="diff").to_arrow()) == listed(
                 net(machine.model.snapshots[since], machine.model.snapshots[until])
             )
-            assert shown(machine.table.diff(back, there).to_arrow()) == listed(
+            assert shown(machine.table.changes(back, there, versions="diff").to_arrow()) == listed(
                 net(machine.model.snapshots[until], machine.model.snapshots[since])
             )
 

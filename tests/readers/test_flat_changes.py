@@ -39,7 +39,11 @@ def test_the_columns_are_flat_and_their_names_unambiguous(table: hoodoo.Table) -
 
 
 def test_a_diff_and_no_changes_are_flat_too(table: hoodoo.Table) -> None:
-    assert list(table.diff(2, columns=["id"]).to_pandas().columns) == ["op", "before_id", "after_id"]
+    assert list(table.changes(2, columns=["id"], versions="diff").to_pandas().columns) == [
+        "op",
+        "before_id",
+        "after_id",
+    ]
     empty = table.changes("latest", columns=["id"]).to_pandas()
     assert (len(empty), list(empty.columns)) == (0, ["op", "instant", "before_id", "after_id"])
 

@@ -227,7 +227,7 @@ COUNTS: dict[str, Callable[..., int]] = {
     "incremental": lambda table, **more: table.incremental("earliest", **more).count(),
     "incremental deletes": lambda table, **more: table.incremental(1, deletes=True, **more).count(),
     "changes": lambda table, **more: table.changes("earliest", **more).count(),
-    "diff": lambda table, **more: table.diff(1, **more).count(),
+    "diff": lambda table, **more: table.changes(1, **more, versions="diff").count(),
     "follow": lambda table, **more: sum(one.count() for one in table.follow("earliest", timeout_seconds=0, **more)),
     "follow incremental": lambda table, **more: sum(
         one.count() for one in table.follow("earliest", mode="incremental", timeout_seconds=0, **more)

@@ -92,7 +92,7 @@ def test_changes_of_any_range_are_the_difference_of_the_snapshots(
         assert told(table.changes(since=since, where=matching)) == difference(*kept)
     for (since, before), (until, after) in zip(states[:-1], states[1:], strict=True):
         assert told(table.changes(since=since, until=until)) == difference(before, after)
-        assert told(table.diff(until, since)) == difference(after, before)
+        assert told(table.changes(until, since, versions="diff")) == difference(after, before)
     assert set(by_places) == {True, False}, "rows were also deleted"
 
 

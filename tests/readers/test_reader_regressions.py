@@ -118,7 +118,7 @@ def test_tables_of_apache_hudi_give_the_changes_between_all_their_snapshots(tmp_
         range_ = position(found, since), position(found, until)
         assert (
             found.changes(*range_).to_arrow().drop_columns(["instant"]).to_pylist()
-            == found.diff(*range_).to_arrow().to_pylist()
+            == found.changes(*range_, versions="diff").to_arrow().to_pylist()
         )
     assert found.changes("earliest").count() == found.scan().count()
 
@@ -368,7 +368,7 @@ def test_a_key_that_came_back_elsewhere_and_was_clustered_is_one_update(tmp_path
     for step in (None, "v"):
         if step:
             source.maintenance.cluster(sort_by=step)
-        for rows in (source.changes(since), source.diff(since)):
+        for rows in (source.changes(since), source.changes(since, versions="diff")):
             found = [(row["op"], row["after"]["id"]) for row in rows.to_arrow().to_pylist()]
             assert sorted(found) == [("i", 10), ("u", 11)]
     copy.upsert(source.incremental(since, deletes=True))
@@ -394,13 +394,13 @@ def test_a_key_that_came_back_elsewhere_is_one_update_whatever_rewrote_the_file_
     table.upsert([{"id": 9, "v": 5}])  # into the smaller file
     table.upsert([{"id": 1, "v": 7}])
     table.compact()
-    for rows in (table.changes(since), table.diff(since)):
+    for rows in (table.changes(since), table.changes(since, versions="diff")):
         found = [(row["op"], row["before"], row["after"]) for row in rows.to_arrow().to_pylist()]
         assert sorted(found, key=str) == [
             ("u", {"id": 1, "v": 1}, {"id": 1, "v": 7}),
             ("u", {"id": 9, "v": 1}, {"id": 9, "v": 5}),
         ]
-    back = table.diff(table.cursor, since).to_arrow().to_pylist()
+    back = table.changes(table.cursor, since, versions="diff").to_arrow().to_pylist()
     assert sorted((row["op"], row["after"]["id"], row["after"]["v"]) for row in back) == [("u", 1, 1), ("u", 9, 1)]
     copy.upsert(table.incremental(since, deletes=True))
     assert copy.get([{"id": 9}]).to_pylist() == [{"id": 9, "v": 5}]

@@ -254,7 +254,7 @@ def test_a_change_costs_what_its_class_says_and_shows_no_change_of_rows(
     assert table.incremental(since, deletes=True).to_arrow().num_rows == 0
     assert table.changes(since).to_arrow().num_rows == 0
     assert table.changes(since, versions="all").to_arrow().num_rows == 0
-    assert table.diff(since).to_arrow().num_rows == 0
+    assert table.changes(since, versions="diff").to_arrow().num_rows == 0
     old = table.scan(as_of=since).to_arrow()
     assert old.schema.remove_metadata() == pa.schema([(f.name, f.type) for f in SCHEMA])
     assert table.inspect.schema_at(since).names == SCHEMA.names
@@ -348,7 +348,7 @@ def test_a_restore_brings_the_columns_of_its_position_back_and_ids_are_not_given
     used = table.inspect.schemas()[-1].ids["new"]
     table.restore("before")
     assert table.schema.names == SCHEMA.names and table.get([1])["a"].to_pylist() == [5]
-    assert table.diff(then).to_arrow().num_rows == 0
+    assert table.changes(then, versions="diff").to_arrow().num_rows == 0
     table.alter.add_column("other", pa.int32())
     assert table.inspect.schemas()[-1].ids["other"] > used
     assert [version.id for version in table.inspect.schemas()] == [1, 2, 3, 4]
@@ -362,10 +362,10 @@ def test_a_diff_to_an_earlier_snapshot_has_the_columns_of_that_one(tmp_path: Pat
     one = {**row(1), "aa": 9, "new": 1}
     del one["a"]
     table.upsert(pa.Table.from_pylist([one], schema=table.schema))
-    [change] = table.diff(table.cursor, then).to_arrow().to_pylist()
+    [change] = table.changes(table.cursor, then, versions="diff").to_arrow().to_pylist()
     assert (change["op"], change["before"]["a"], change["after"]["a"]) == ("u", 9, 5)
     assert list(change["before"]) == SCHEMA.names
-    [change] = table.diff(then, table.cursor).to_arrow().to_pylist()
+    [change] = table.changes(then, table.cursor, versions="diff").to_arrow().to_pylist()
     assert (change["op"], change["before"]["aa"], change["after"]["aa"], change["after"]["new"]) == ("u", 5, 9, 1)
 
 

@@ -152,7 +152,7 @@ def test_random_floats_are_the_same_doubles_in_bases_logs_bounds_and_batches(tmp
         assert found["s"].combine_chunks().field("f").to_pylist() == want
         assert found["l"].combine_chunks().flatten().to_pylist() == want
     # files from before, read under the new columns
-    past = table.diff(before).to_arrow()
+    past = table.changes(before, versions="diff").to_arrow()
     assert len(past) == 0
     for at in (0, 499, 500, len(want) - 1):
         [row] = table.scan(where=f"f = {want[at]!r}", columns=["f"]).to_arrow()["f"].to_pylist()[:1]

@@ -209,7 +209,7 @@ def every_read_goes_by_the_same_ids(table: hoodoo.Table) -> None:
     table.upsert(now(table, {**row(2), "a": 7, "b": 8}))
     want = {"id": 2, "a": 20, "b": 2}, {"id": 2, "a": 7, "b": 8}
     names = ["id", "a", "b"]
-    for changes in (table.changes(since, columns=names), table.diff(since, columns=names)):
+    for changes in (table.changes(since, columns=names), table.changes(since, columns=names, versions="diff")):
         [change] = changes.to_arrow().to_pylist()
         assert (change["before"], change["after"]) == want
     [change] = table.changes(since, columns=names, versions="all").to_arrow().to_pylist()
@@ -220,7 +220,7 @@ def every_read_goes_by_the_same_ids(table: hoodoo.Table) -> None:
     assert table.incremental(since, columns=names).to_arrow().to_pylist() == [want[1]]
     assert table.get([2, 3], columns=["a", "b"]).to_pylist() == [{"a": 7, "b": 8}, {"a": 30, "b": 53}]
     assert column(table, "a", as_of=since) == OLD
-    [change] = table.diff(table.cursor, since, columns=names).to_arrow().to_pylist()
+    [change] = table.changes(table.cursor, since, columns=names, versions="diff").to_arrow().to_pylist()
     assert (change["before"], change["after"]) == ({"id": 2, "a": 8, "b": 7}, {"id": 2, "a": 2, "b": 20})
 
 

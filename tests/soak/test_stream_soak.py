@@ -154,7 +154,7 @@ def test_a_reader_behind_the_cleaner_is_told_the_earliest_position_and_gets_no_r
     calls: list[Any] = [
         lambda: writer.table.changes(first),
         lambda: writer.table.changes(first, versions="all"),
-        lambda: writer.table.diff(first),
+        lambda: writer.table.changes(first, versions="diff"),
         lambda: writer.table.incremental(first, deletes=True),
         lambda: next(writer.table.follow(first)),
     ]

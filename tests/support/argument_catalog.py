@@ -249,14 +249,6 @@ LINES: dict[str, dict[str, str]] = {
         "versions": "plain",
         "names": "plain",
     },
-    "Table.diff": {
-        "a": "position",
-        "b": "position",
-        "columns": "plain",
-        "where": "where",
-        "params": "params",
-        "names": "plain",
-    },
     "Table.get": {"keys": "rows", "columns": "plain", "as_of": "position", "meta": "plain", "names": "plain"},
     "Table.follow": {
         "since": "position",
@@ -402,7 +394,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Table.sink": {"name": "s"},
     "Table.incremental": {"since": "earliest"},
     "Table.changes": {"since": "earliest"},
-    "Table.diff": {"a": "earliest"},
     "Table.get": {"keys": ["a"]},
     "Table.follow": {"since": "earliest"},
     "Table.maintenance.purge": {"data": [{"id": "c", "day": "x"}]},

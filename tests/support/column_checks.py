@@ -112,8 +112,9 @@ class ColumnChecks:
         sure = {c.name for c in end.columns if not back & {one.id for _, one, _ in paths((c,))}}
         got: dict[int, Any] = {}
         try:
-            read = self.table.diff if diff else self.table.changes
-            found = read(self._cursor(since), self._cursor(until)).to_arrow().to_pylist()
+            versions = "diff" if diff else "net"
+            found = self.table.changes(self._cursor(since), self._cursor(until), versions=versions)
+            found = found.to_arrow().to_pylist()
         except hoodoo.UnsupportedTable:
             assert back or self._narrowed(start.columns, end.columns)
             return

@@ -339,7 +339,7 @@ def test_latest_is_the_newest_slot(table: hoodoo.Table) -> None:
     assert table.changes("latest").count() == 0
     before = table.cursor
     table.upsert({"id": "z", "n": 7})
-    assert table.diff(before, "latest").count() == 1
+    assert table.changes(before, "latest", versions="diff").count() == 1
     with pytest.raises(hoodoo.OptionError):
         table.savepoints.create("latest")
 

@@ -114,7 +114,6 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "head": lambda table: table.head(100),
     "incremental": lambda table: table.incremental("kept", deletes=True),
     "changes": lambda table: table.changes("earliest", where="n > 3"),
-    "diff": lambda table: table.diff("kept"),
     "get": lambda table: table.get([3, 1, 2], columns=["n", "b"]),
     "follow": lambda table: [rows.to_arrow() for rows in table.follow("kept", columns=["n"], timeout_seconds=0)],
     "inspect.files": lambda table: table.inspect.files().drop_columns(["base_file", "file_group"]),

@@ -60,10 +60,7 @@ def beat(store: Store, worker: str) -> None:
 
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Store the errors of a worker.
-
-    Errors that were stored before are replaced.
-    """
+    """Replace the stored errors of a worker."""
     records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if records:

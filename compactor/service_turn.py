@@ -152,7 +152,7 @@ class ServiceState:
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Check whether the service must look for work.
+        """Check whether the service must inspect the table.
 
         It must if the table has new commits, or if the last check was 15 seconds ago.
         """

@@ -71,7 +71,7 @@ class DamagedPlace:
 
 @dataclass(frozen=True)
 class Loss:
-    """Row that a salvage loses.
+    """Lost row of a damaged file.
 
     Its newest version or its delete is unreadable.
 

@@ -58,7 +58,7 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """Derive the name of a file group's changes.
+    """Derive a name for changes in log files.
 
     The name of an overlay changes with the files and the columns. The name consists of the file group, the newest slot
     of its files, and the id of the columns. Each part has a fixed number of hexadecimal digits, so that the name is
@@ -220,9 +220,9 @@ def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
 
 
 def overlay_expiry_test(history: History) -> Callable[[str], bool]:
-    """Create a test for unused export files.
+    """Create a function that detects unused export files.
 
-    The test receives the name of an overlay. An export uses the overlay of a file group at the exported slot. An
+    The function receives the name of an overlay. An export uses the overlay of a file group at the exported slot. An
     overlay is therefore unused if it is older than the overlay of its file group at the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)

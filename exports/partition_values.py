@@ -17,7 +17,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def partition_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the partition columns in folder names.
+    """Return the partition columns that folder names contain.
 
     Returns () if the key generator of another engine created the folders.
     """
@@ -47,7 +47,7 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
 
 
 def columns_with_exported_bounds(config: TableConfig) -> tuple[str, ...]:
-    """Choose the columns with exported bounds.
+    """Choose the columns with exported statistics.
 
     These are key, ordering and partition columns, and the first 32 columns. Bounds make up most of an export's size,
     and filters on a late column of a wide table are rare.
@@ -57,7 +57,7 @@ def columns_with_exported_bounds(config: TableConfig) -> tuple[str, ...]:
 
 
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
-    """Return the column bounds of a base file.
+    """Return the column statistics of a base file.
 
     They are minimum, maximum and null count of each exported column. The values have the form of `statistics.to_json`.
     Nested columns are left out, because the formats have statistics only for their fields.

@@ -31,10 +31,7 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create a metadata file and return its size.
-
-        An existing file stays, and must be equivalent.
-        """
+        """Create a metadata file and return its size."""
         try:
             self.store.create(key, data)
         except FileExistsError:

@@ -73,7 +73,7 @@ _EXTERNAL = {
 
 
 def is_automatic_widening(old: pa.DataType, new: pa.DataType) -> bool:
-    """Check whether a batch may widen a column.
+    """Check whether a batch may widen a column type.
 
     This requires an exact change that does not convert a number to a string or a float to a double.
     """

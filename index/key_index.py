@@ -106,7 +106,7 @@ class KeysOfRows:
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Create a collector for rows that follow later.
+        """Create a collector for later rows.
 
         `extend` adds its keys when these rows are written.
         """

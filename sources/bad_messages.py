@@ -21,7 +21,7 @@ class BadMessages:
     """
 
     def __init__(self, where: str, most: int, place: Callable[[int, bytes], str]) -> None:
-        """Create an empty collector.
+        """Create a collector of bad messages.
 
         Args:
             where: The name of the file or topic, for errors.

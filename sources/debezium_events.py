@@ -90,13 +90,6 @@ class EventReader:
     """
 
     def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
-        """Create a decoder for the columns of a table.
-
-        Args:
-            known: The columns of the table that an event may have.
-            unknown: True to also read columns that the table does not have.
-            before: True to also read the row before a change.
-        """
         self.known, self.unknown = known, unknown
         self.spelt = {name: spelt(field.type) for name, field in known.items()}
         self._before = before

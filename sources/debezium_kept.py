@@ -73,7 +73,7 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
 
 
 def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
-    """Encode a row with a note.
+    """Encode a row with metadata.
 
     The result is a row in Arrow's IPC stream format. The note is in the schema metadata under `name`.
     """

@@ -78,7 +78,7 @@ def _describe_column(node: Any) -> ConnectColumn:
 
 
 def kind_of(said: ConnectColumn) -> pa.DataType | None:
-    """Return the table type of a described column.
+    """Return the type of a new table column.
 
     Returns None if the description does not determine the type.
     """

@@ -59,7 +59,7 @@ A ColumnError, in contrast, concerns the whole column.
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type of Debezium's JSON values.
+    """Return the type of a column in Debezium's JSON.
 
     For example, the JSON value of a date is int32 (days). Returns None if Arrow's JSON reader cannot read such values.
     """
@@ -301,7 +301,7 @@ def is_scaled_decimal_object(value: object) -> bool:
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert a JSON value to a column's encoding.
+    """Convert a JSON value for a table column.
 
     Raises ValueError if the value does not match the type.
     """

@@ -18,7 +18,6 @@ _BROKER_COLUMNS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
 def columns_from_messages(columns: pa.Schema) -> pa.Schema:
-    """Return the columns that messages contain."""
     return pa.schema([field for field in columns if field.name not in _BROKER_COLUMNS], columns.metadata)
 
 

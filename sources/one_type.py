@@ -108,7 +108,7 @@ def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> C
 
 
 def seen(problem: ColumnError) -> str:
-    """Describe the types in an error."""
+    """Describe the conflicting types of a column."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
 

@@ -96,7 +96,7 @@ class Placing:
         return frozenset(name for names in self.key for name in names)
 
     def noted_on(self, columns: pa.Schema) -> pa.Schema:
-        """Store these columns in the metadata of a schema.
+        """Store key, partition and ordering columns in a schema.
 
         Args:
             columns: The columns of the table.
@@ -108,7 +108,7 @@ class Placing:
 
     @staticmethod
     def of(columns: pa.Schema) -> Placing:
-        """Read these columns from the metadata of a schema.
+        """Read key, partition and ordering columns from a schema.
 
         Args:
             columns: The schema that `Source.read` receives.

@@ -24,12 +24,6 @@ class WantedRows:
     """
 
     def __init__(self, columns: pa.Schema, unknown: bool) -> None:
-        """Create a filter for the columns of a table.
-
-        Args:
-            columns: The columns of the table. Columns with NOT NULL are required.
-            unknown: True to keep columns that `columns` does not have.
-        """
         self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
         self.needed = [field.name for field in columns if not field.nullable]
 

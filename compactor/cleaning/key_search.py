@@ -97,7 +97,7 @@ class KeySearch:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Search a file for the keys."""
+        """Check whether a file contains any of the keys."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(chunk, value_set=keys), min_count=0).as_py() for chunk in self._keys_of(path))
@@ -110,7 +110,7 @@ class KeySearch:
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
-        """Read the rows of the keys from a file.
+        """Read the rows with the given keys.
 
         Nested columns are left out. Yields no rows for an unreadable file.
         """

@@ -1,7 +1,4 @@
-"""Final check of a purge.
-
-It searches all files of the table for the purged keys.
-"""
+"""Search of all files after a purge."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def first_instant_to_keep(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return the time limit for old writes.
+    """Return a time after all old writes.
 
     All old writes began before this instant. If `hours` is 0, it is also after every instant in `begun`. Writes in
     quick succession get instants ahead of the clock, and a sweep without a minimum age must include them.

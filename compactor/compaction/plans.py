@@ -189,7 +189,7 @@ def run_open_plans(
 def compact(
     context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Compact files with enough log files.
+    """Compact files with many log files.
 
     A file group needs at least `logs_min` logs. Open compaction plans run first.
 

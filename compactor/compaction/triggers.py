@@ -50,7 +50,7 @@ class Triggers:
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
-        """Create the conditions from table options.
+        """Create compaction conditions from table options.
 
         Without `logs_min`, a file group is due at half of `compact_after_logs`, so that a worker compacts it before a
         writer has to.

@@ -277,10 +277,7 @@ class _StateOfServices:
 
 
 def several(number: int, noun: str) -> str:
-    """Format a count with its noun.
-
-    An example is '2,000 files'.
-    """
+    """Format a number with a noun, such as '2 files'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -62,10 +62,7 @@ class Metastore(Protocol):
         """
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
-        """Remove partitions from an entry.
-
-        Missing partitions are ignored.
-        """
+        """Remove existing partitions from an entry."""
 
 
 def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -76,7 +76,6 @@ class LogState:
     external: bool = False
 
     def said(self) -> Json:
-        """Format the state for a Delta commit."""
         said = {name: getattr(self, name) for name in _COLUMNS}
         return {f"hoodoo{name.capitalize()}": value for name, value in said.items() if value or name not in _OPTIONAL}
 

@@ -30,7 +30,7 @@ def overlaid_adds(
     log_files: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """Create the Delta actions of a merged export.
+    """Create Delta actions for base files and log files.
 
     `log_files` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
     """

@@ -65,10 +65,7 @@ class ManifestReader:
         return avro.decode_manifest_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """Describe a base file for a manifest.
-
-        Returns its partition spec id and its description.
-        """
+        """Describe a base file for a manifest."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []

@@ -198,7 +198,7 @@ def _require_readable(row: int, size: int) -> None:
 
 
 def encode_change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
-    """Encode a change data block.
+    """Encode a log block of change data.
 
     Returns its bytes in pieces. The block contains `count` Avro records with the schema `schema` (Avro JSON). Each
     record in `records` is preceded by its length.
@@ -536,9 +536,10 @@ def rolled_back(data: bytes | memoryview) -> frozenset[str]:
 
 
 def base_instants_of_blocks(data: bytes | memoryview) -> list[str]:
-    """Return the base file instant of each block.
+    """Return the base file of each log block.
 
-    It is '' for a block without one. Raises CorruptTable if the file is damaged.
+    The base file is identified by its instant, which is '' for a block without one. Raises CorruptTable if the file is
+    damaged.
     """
     return [frame.header.get(_BASE_INSTANT, "") for frame in _frames(memoryview(data).cast("B"), True)]
 

@@ -123,7 +123,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 
 
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Divide encoded records into limited ranges.
+    """Split encoded records by size.
 
     A range has at most `limit` bytes. offsets: int64[n + 1], the start of each record and the end of the last one.
     """

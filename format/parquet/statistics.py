@@ -73,7 +73,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Make a column bound comparable.
+    """Convert a column bound to a comparable value.
 
     Times stay numbers, so that every year is possible.
     """

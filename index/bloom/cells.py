@@ -77,7 +77,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Create the mapping for a base file."""
+    """Map key hashes to row positions."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
@@ -112,7 +112,7 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Return a digest of the row order."""
+    """Compute a digest of the row order."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

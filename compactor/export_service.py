@@ -56,7 +56,6 @@ def _is_full_export_due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Export the table and update its catalog entries."""
     duty = turn.duty
     is_whole = duty is None or duty.backoff.failures > 0 or _is_full_export_due(turn)  # else only open entries
     _update_catalog_entries(turn, OF_HUDI, is_whole)

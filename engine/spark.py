@@ -198,11 +198,11 @@ _build.__module__ = "__main__"  # Spark's pickler pickles functions of this modu
 
 
 def reduce_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """Return a `__reduce__` value for Spark.
+    """Create a `__reduce__` result that Spark can unpickle.
 
-    Spark can unpickle the value without hoodoo's code. Examples are the planner of a stream and the runner of
-    `foreachBatch`. `arguments` must be plain values, because they are unpickled before hoodoo is imported. `whole=True`
-    includes the code itself, for use on another machine.
+    Unpickling does not need hoodoo's code. Examples are the planner of a stream and the runner of `foreachBatch`.
+    `arguments` must be plain values, because they are unpickled before hoodoo is imported. `whole=True` includes the
+    code itself, for use on another machine.
     """
     archive = Path(_code_archive_path()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)

@@ -82,10 +82,6 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
 
 
 def misnamed_struct_fields(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
-    """Find invalid field names in a type.
-
-    `path` is the path of the column that has the type.
-    """
     if pa.types.is_struct(kind):
         yield from misnamed(kind, f"{path}.")
     elif pa.types.is_map(kind):

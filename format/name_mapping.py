@@ -195,7 +195,7 @@ class NameMapping:
 
     # ---- names
     def names(self, given: T) -> T:
-        """Convert column names to current names."""
+        """Replace original column names by current names."""
         mapped: Any = given
         if not self or not isinstance(given, (list, tuple)):
             return mapped
@@ -206,7 +206,7 @@ class NameMapping:
         return [self.to_original_names.name(name) for name in given if self.to_original_names.name(name) != name]
 
     def keys(self, given: T) -> T:
-        """Convert dict keys to current column names.
+        """Replace original column names in dict keys.
 
         Raises:
             ColumnError: The mapping has both names of a column.
@@ -218,7 +218,7 @@ class NameMapping:
         return mapped
 
     def path(self, given: T) -> T:
-        """Convert a column path to current names.
+        """Replace original names in a column path.
 
         The column need not exist yet.
         """
@@ -228,7 +228,7 @@ class NameMapping:
         return mapped
 
     def text(self, given: T) -> T:
-        """Convert column names in an SQL text.
+        """Replace original column names in an SQL text.
 
         Other values are returned unchanged.
         """
@@ -238,7 +238,7 @@ class NameMapping:
         return mapped
 
     def expressions(self, given: T) -> T:
-        """Convert column names in SQL expressions.
+        """Replace original column names in SQL expressions.
 
         Other values are returned unchanged.
 
@@ -248,7 +248,7 @@ class NameMapping:
         return self.checks(self.keys(given))
 
     def checks(self, given: T) -> T:
-        """Convert column names in SQL conditions.
+        """Replace original column names in SQL conditions.
 
         Other values are returned unchanged.
         """
@@ -296,14 +296,14 @@ class NameMapping:
         return pa.schema([*schema, *renamed]) if renamed else schema
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """Convert a schema to the current column names.
+        """Replace original column names in a schema.
 
         Raises ColumnError if the batch contains a column under both its current and its original name.
         """
         return _schema(schema, self.taken) if self else schema
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """Convert rows to the current column names.
+        """Replace original column names in rows.
 
         Raises ColumnError if the batch contains a column under both its current and its original name.
         """

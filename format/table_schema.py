@@ -195,7 +195,6 @@ class TableSchema:
 
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
-        """Columns by id, including nested columns."""
         return {nested.id: nested for column in self.columns for nested in column.walk()}
 
     @cached_property

@@ -113,7 +113,10 @@ class KeysOfRows:
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Append the record keys of another collector, which come next in the file."""
+        """Append the keys of another collector.
+
+        They come next in the file.
+        """
         self._hashes += others._hashes
         self._checks += others._checks
 

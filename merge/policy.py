@@ -69,10 +69,6 @@ class MergePolicy:
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        """Apply changes to the base rows at known positions.
-
-        `positions` (int64[n]) are the positions of the changes in `base`, or -1 for new rows.
-        """
         return kernels.merge_by_row(base, changes, positions, self.order_by)
 
     def applied(self, base: pa.Table, parts: Iterable[KeyedChanges]) -> pa.Table:

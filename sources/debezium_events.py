@@ -97,10 +97,6 @@ class EventReader:
         self._scaled = set[str]()
 
     def add_new_column(self, name: str, kind: pa.DataType) -> None:
-        """Add a column that the table does not have yet.
-
-        Later events then contain it.
-        """
         self.known[name] = pa.field(name, kind)
         self.spelt[name] = spelt(kind)
 

@@ -85,7 +85,6 @@ def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
 
 
 def event_in(row: pa.Table) -> StoredEvent:
-    """Read a change event from the quarantine."""
     key, value = (_to_bytes(row[name][0].as_py()) for name in (KEY, VALUE))
     return StoredEvent(key, value or b"", {name: row[name] for name in row.column_names if name not in (KEY, VALUE)})
 

@@ -108,10 +108,6 @@ class TextBlocks:
         return not self._rest
 
     def count_line_ends(self, text: bytes) -> int:
-        """Count the line ends in a piece of the file.
-
-        In CSV, a carriage return alone also ends a line.
-        """
         return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill_buffer(self, size: int) -> None:

@@ -352,7 +352,7 @@ class Files(Source):
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
     def position_at(self, start: str) -> str:
-        """Return the position for a start point.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: 'earliest' (no file counts as read), 'latest' (all current files count as read), a time (files

@@ -94,10 +94,6 @@ class Folder(Protocol):
 
 
 def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Folder:
-    """Open a local folder or S3 prefix.
-
-    `storage` contains the options of `hoodoo.open`.
-    """
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise CallError(

@@ -367,7 +367,7 @@ class Kafka(Source):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the position for a start point.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for

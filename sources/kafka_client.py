@@ -260,7 +260,7 @@ class KafkaClient:
 
     # ---- messages
     def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> ReadMessages:
-        """Read messages in ranges of offsets.
+        """Read the messages in given offset ranges.
 
         Args:
             ranges: For each partition the first offset, and the offset after the last one.

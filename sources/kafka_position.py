@@ -107,7 +107,6 @@ class TopicPosition:
 
 
 def is_stored_position(text: str) -> bool:
-    """Check whether a string is a stored position."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):

@@ -22,7 +22,6 @@ def columns_from_messages(columns: pa.Schema) -> pa.Schema:
 
 
 def kafka_columns_of_message(message: Message) -> pa.Table:
-    """Return the columns that describe a Kafka message."""
     return _append_broker_columns(pa.table({"": pa.nulls(1)}), [message], _BROKER_COLUMNS).drop_columns([""])
 
 

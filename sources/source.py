@@ -315,7 +315,7 @@ class Source(ABC):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the position for a start point.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.

@@ -178,7 +178,7 @@ class TableChanges(Source):
         return instant_of_ms(self._convert_errors(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, start: str) -> str:
-        """Return the position for a start point.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a

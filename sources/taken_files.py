@@ -125,7 +125,6 @@ class TakenFiles:
         )
 
     def text(self) -> str:
-        """Format the list as JSON."""
         content: dict[str, Any] = {
             "source": _KIND,
             "folder": self.folder,
@@ -145,7 +144,6 @@ class TakenFiles:
         return str(self.hudi_ms - 1) if self.hudi_ms else ""
 
     def is_taken(self, file: Listed) -> bool:
-        """Check whether a file was read before."""
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:

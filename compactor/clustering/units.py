@@ -37,7 +37,6 @@ class Unit:
 
     @property
     def mark(self) -> str:
-        """Name of the sort order of the new files."""
         return mark(self.by, self.order) if self.by else ""
 
     @property

@@ -95,10 +95,6 @@ class MergeLogsTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Write the merged log file.
-
-        Raises Stopped, or CorruptTable for a damaged log.
-        """
         schema = pa.schema(
             [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
         )

@@ -69,10 +69,6 @@ class MergeTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Write the new base file.
-
-        Raises Stopped, or CorruptTable for a damaged file.
-        """
         merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._replace_rows_in_place(merging) or self._write_decoded_rows(merging, old)

@@ -96,10 +96,6 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
-    """Return the location of each partition.
-
-    Raises CorruptTable for an invalid path.
-    """
     return {
         partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions

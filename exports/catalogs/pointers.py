@@ -18,10 +18,6 @@ _OLD, _NEW = "previous_metadata_location", "metadata_location"
 
 
 def mover_of(catalog: Any) -> Mover:
-    """Find the update function of a catalog.
-
-    Raises CatalogRefused for an unsupported type of catalog.
-    """
     kinds = {base_class.__name__ for base_class in type(catalog).__mro__}
     for name, mover in _MOVERS.items():
         if name in kinds:

@@ -70,7 +70,6 @@ _WHOLE = "EXPORT"
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Check that Delta can represent the table."""
     require_holdable(config.columns)
     require_no_partition_at(view, FOLDER.rstrip("/"))
 

@@ -22,10 +22,6 @@ Json = dict[str, Any]
 
 
 def schema_text(columns: TableSchema) -> str:
-    """Convert the table's columns to a Delta schema.
-
-    Raises SchemaError as `require_holdable` does.
-    """
     require_holdable(columns)
     return json.dumps(
         {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")

@@ -48,7 +48,6 @@ _SNAPSHOTS_AT_ONCE = 100
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Check that Iceberg can represent the table."""
     _require_types(config, view)
     require_no_partition_at(view, files.FOLDER.rstrip("/"))
 

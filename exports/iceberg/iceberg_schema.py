@@ -20,10 +20,6 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    """Convert the table's columns to an Iceberg schema.
-
-    Raises SchemaError as `require_holdable` does.
-    """
     require_holdable(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 

@@ -125,7 +125,8 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
     """Split encoded records by size.
 
-    A range has at most `limit` bytes. offsets: int64[n + 1], the start of each record and the end of the last one.
+    A range has at most `limit` bytes. `offsets` (int64[n + 1]) contains the start of each record and the end of the
+    last one.
     """
     begin, total = 0, len(offsets) - 1
     while begin < total:

@@ -1,1 +1,1 @@
-"""Table services such as compaction and cleaning, and the worker process that runs them."""
+"""Table services and the worker process."""

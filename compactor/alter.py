@@ -1,8 +1,9 @@
-"""Column changes: adds, drops, renames, moves or retypes columns of a table in one commit.
+"""Column changes of a table.
 
-The commit rewrites the file groups that engines would read incorrectly because they match columns by name. Most changes
-write no data files. Like any write, a column change starts again after a conflicting commit. Rewritten rows keep their
-commit times and sequence numbers, so that change readers do not see them.
+Columns are added, dropped, renamed, moved or retyped in one commit. The commit rewrites the file groups that engines
+would read incorrectly because they match columns by name. Most changes write no data files. Like any write, a column
+change starts again after a conflicting commit. Rewritten rows keep their commit times and sequence numbers, so that
+change readers do not see them.
 
 timeline/columns/alterations.py defines the changes. timeline/columns/rewrites.py decides which file groups to rewrite.
 """
@@ -40,7 +41,7 @@ _RETRIES_EXHAUSTED = "The columns were not changed. Try again when there are few
 
 @dataclass(frozen=True)
 class Altered:
-    """Result of a column change: the commit, and the amount of rewritten data.
+    """Result of a column change.
 
     Attributes:
         slot: The slot of the commit, or the newest slot if nothing had to be changed.
@@ -60,7 +61,9 @@ class Altered:
 def alter(
     context: Context, alterations: Sequence[Alteration], rewrite: bool = False, limits: Limits | None = None
 ) -> Altered:
-    """Apply column changes to a table, in order and in one commit.
+    """Apply column changes to a table.
+
+    All changes are applied in order and in one commit.
 
     Args:
         context: The context of the operation.

@@ -1,9 +1,9 @@
-"""Backpressure: writers wait after a commit while compaction lags behind them.
+"""Backpressure on writers while compaction lags.
 
-docs/semantics.md contains the rule. If a commit adds a log to a file group that then has at least `slow_after_logs`
-logs, the writer waits 50 ms for this log and for each log above that number, at most 5 s. It stops waiting when the
-file group has fewer logs. At twice that number of logs, the workers count as hung, and the writer compacts the file
-group itself.
+A writer waits after its commit. docs/semantics.md contains the rule. If a commit adds a log to a file group that then
+has at least `slow_after_logs` logs, the writer waits 50 ms for this log and for each log above that number, at most 5
+s. It stops waiting when the file group has fewer logs. At twice that number of logs, the workers count as hung, and the
+writer compacts the file group itself.
 
 A writer waits only after the commit is final, and holds no lock, so that it does not delay other writers.
 """
@@ -22,7 +22,7 @@ HUNG = 2  # workers count as hung if a file group has this many times `slow_afte
 
 
 def throttle(context: Context, config: TableConfig, seq: int) -> float:
-    """Slow down a writer after its commit if compaction lags.
+    """Slow down a writer while compaction lags.
 
     Returns the seconds spent waiting.
 

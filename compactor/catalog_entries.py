@@ -1,4 +1,4 @@
-"""Updates of a table's entries in catalogs such as Glue or a Hive metastore.
+"""Updates of a table in catalogs such as Glue.
 
 A catalog may be unavailable, refuse a request or hang. Each request therefore runs in its own thread, and the caller
 polls for the response. A slow catalog does not delay other work. A request fails after a minute without a response.
@@ -52,7 +52,7 @@ class _CatalogRequest:
 
 @dataclass
 class CatalogEntries:
-    """Catalog entries of one table: one for its Iceberg export, and one for the Hudi table.
+    """Catalog entries of one table.
 
     Attributes:
         iceberg: The name of the entry of the exported Iceberg table, or '' if there is no such entry.
@@ -68,16 +68,16 @@ class CatalogEntries:
     _asked: dict[str, _CatalogRequest] = field(default_factory=dict)
 
     def parts(self, kind: str) -> list[str]:
-        """Return the name of the task that updates an entry, if any."""
         name = self.hudi if kind == OF_HUDI else self.iceberg
         return [kind + name] if name else []
 
     def unanswered(self) -> set[str]:
-        """Return the update tasks that still wait for a response from the catalog."""
         return set(self._asked)
 
     def update_or_await_entry(self, part: str, context: Context, anew: bool, patient: bool) -> str | None:
-        """Update a catalog entry, or fetch the response of a running update.
+        """Update a catalog entry.
+
+        If an update is already running, its response is fetched instead.
 
         Args:
             part: A work part from `parts`.
@@ -158,11 +158,9 @@ def entries_by_table(
     catalog: object,
     catalog_properties: object,
 ) -> dict[str, CatalogEntries]:
-    """Return the catalog entries of each table of a worker.
+    """Collect the catalog entries of each table.
 
     The keys are table paths. The result is empty if both `register` and `register_hudi` are None.
-
-    The result is empty if both `register` and `register_hudi` are None.
 
     Args:
         tables: The paths of the tables.

@@ -1,8 +1,8 @@
-"""Table service that exports the table to Delta or Iceberg, and updates catalog entries.
+"""Service that exports the table.
 
-The option `export_formats` selects the formats. The service runs before cleaning, so that the newest exported snapshot
-does not refer to files that cleaning deletes. A catalog entry that fails is retried separately, and delays neither the
-export nor other entries.
+It exports to Delta or Iceberg, and updates catalog entries. The option `export_formats` selects the formats. The
+service runs before cleaning, so that the newest exported snapshot does not refer to files that cleaning deletes. A
+catalog entry that fails is retried separately, and delays neither the export nor other entries.
 """
 
 from __future__ import annotations
@@ -30,11 +30,6 @@ def formats(config: TableConfig) -> tuple[str, ...]:
 
 
 def due(turn: Turn) -> bool:
-    """Return whether an export is due, or the update of a catalog entry.
-
-    A worker exports a changed table every `export_every_seconds`. A worker and a writer also export when cleaning is
-    due. In a worker, a catalog entry that failed or waits for a response is due when its backoff is over.
-    """
     if turn.config.options.export_formats == NO_FORMAT and not _has_entries(turn):
         return False
     return _is_full_export_due(turn) or any(turn.duty and not turn.duty.waits(part) for part in _open_entries(turn))
@@ -61,10 +56,6 @@ def _is_full_export_due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Export the table and update its catalog entries.
-
-    Returns False, because no work is left.
-    """
     duty = turn.duty
     is_whole = duty is None or duty.backoff.failures > 0 or _is_full_export_due(turn)  # else only open entries
     _update_catalog_entries(turn, OF_HUDI, is_whole)
@@ -113,7 +104,6 @@ def _export(turn: Turn) -> None:
 
 
 def export(context: Context, config: TableConfig, view: View) -> ExportResult:
-    """Export the table to the formats that its options select."""
     from hoodoo.exports import export as exporting
 
     timeline = context.timeline
@@ -130,7 +120,7 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
 
 
 def export_before_clean(context: Context, config: TableConfig, view: View) -> None:
-    """Export the table before a user's clean operation.
+    """Export the table before cleaning.
 
     A failure is only logged, so that cleaning continues.
     """

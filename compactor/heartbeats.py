@@ -1,7 +1,8 @@
-"""Files that tell other processes about workers: heartbeats, running plans and errors.
+"""Files with the state of workers.
 
-Hints avoid duplicate work and are not reliable. A worker writes no hint after the table was dropped or renamed, because
-the file would recreate the table's folders.
+These hints contain heartbeats, running plans and errors for other processes. Hints avoid duplicate work and are not
+reliable. A worker writes no hint after the table was dropped or renamed, because the file would recreate the table's
+folders.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PLAN_FRESH_S = 30.0  # a worker runs a plan if the hint of the plan is younger
 
 @dataclass(frozen=True)
 class ServiceProblem:
-    """Last error of a table service in a worker, as stored with the table.
+    """Last error of a table service.
 
     Attributes:
         worker: The name of the worker.
@@ -59,7 +60,7 @@ def beat(store: Store, worker: str) -> None:
 
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Replace the errors of a worker that are stored with the table."""
+    """Replace the stored errors of a worker."""
     records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if records:
@@ -69,7 +70,6 @@ def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
 
 
 def problems(store: Store) -> list[ServiceProblem]:
-    """Return the stored errors of all workers, newest first."""
     stored = []
     for key, _ in store.list(HEARTBEATS + PROBLEMS):
         try:
@@ -89,7 +89,7 @@ def running_plan_hint_path(instant: str) -> str:
 
 
 def holder(store: Store, instant: str) -> str:
-    """Return the worker that runs a compaction plan, or '' without one."""
+    """Find the worker that runs a compaction plan."""
     try:
         return store.get(running_plan_hint_path(instant)).decode(errors="replace")
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def holder(store: Store, instant: str) -> str:
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Return whether a worker recently showed that it runs a compaction plan."""
+    """Check whether a worker runs a compaction plan."""
     renewed_ms = store.modified_ms(running_plan_hint_path(instant))
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 

@@ -1,6 +1,7 @@
-"""Work of a writer after its commit: a checkpoint, due table services and backpressure.
+"""Work of a writer after its commit.
 
-Failures are logged and not raised, because the commit is already final.
+It writes a checkpoint, runs due table services, and may wait for compaction. Failures are logged and not raised,
+because the commit is already final.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
-    """Run table services and other work after a commit.
+    """Run table services after a commit.
 
     Returns the seconds that the writer waited for workers.
     """

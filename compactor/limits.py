@@ -1,6 +1,7 @@
-"""Resource limits of table services: memory, bytes per second, and concurrent file groups.
+"""Resource limits of table services.
 
-Services call `Pace` while they work. It slows them down, and stops them if necessary.
+They limit memory, bytes per second, and concurrent file groups. Services call `Pace` while they work. It slows them
+down, and stops them if necessary.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wai
 
 
 class Stopped(Exception):
-    """Internal exception that stops a table service between two steps."""
+    """Internal exception that stops a table service."""
 
 
 def never() -> bool:
@@ -49,18 +50,15 @@ class Limits:
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
-        """Return how many file groups are processed at the same time."""
         return min(engine, self.groups_at_once or engine)
 
 
 class Pace:
-    """Rate limiter for the bytes that tasks read and write.
+    """Rate limiter for reading and writing.
 
-    It also stops these tasks.
-
-    The tasks of a process share one instance. It makes them wait if they exceed the rate, and raises Stopped if
-    `stopped` returns True. An unpickled copy in another process gets a share of the rate, because processes do not
-    coordinate.
+    It also stops the tasks. The tasks of a process share one instance. It makes them wait if they exceed the rate, and
+    raises Stopped if `stopped` returns True. An unpickled copy in another process gets a share of the rate, because
+    processes do not coordinate.
     """
 
     def __init__(
@@ -74,7 +72,9 @@ class Pace:
         return Pace, (self._rate / self._shares if self._rate else None,)
 
     def spend(self, amount: int) -> None:
-        """Count bytes that were read or written, and wait while the rate is exceeded.
+        """Count bytes that were read or written.
+
+        Waits while the rate is exceeded.
 
         Raises:
             Stopped: The service has to stop.

@@ -1,4 +1,4 @@
-"""Check that all stored values of a column can be converted exactly to its new type.
+"""Check of stored values before a type change.
 
 The check reads the columns of each file group before anything is written. format/retype.py defines the conversions.
 """
@@ -29,9 +29,10 @@ _COUNTED = 1_000  # maximum number of inconvertible values that are counted in a
 
 @dataclass(frozen=True)
 class Unfit:
-    """Values of a column in one file group that cannot be converted to its new type.
+    """Values that a new column type cannot represent.
 
-    `value` and `key` describe the first such value. `more` is True if there are more than `count` such values.
+    They are in one column of one file group. `value` and `key` describe the first such value. `more` is True if there
+    are more than `count` such values.
     """
 
     column: str
@@ -43,7 +44,7 @@ class Unfit:
 
 @dataclass(frozen=True)
 class FitTask:
-    """Picklable task that searches one file group for values that cannot be converted.
+    """Picklable task that checks values before a type change.
 
     Attributes:
         store: The table's store.
@@ -58,7 +59,6 @@ class FitTask:
     kinds: Mapping[str, pa.DataType]
 
     def __call__(self) -> list[Unfit]:
-        """Read the columns, and describe the values of each column that cannot be converted."""
         schema = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
         rows = slices.read_slice(self.store, self.config, self.group, schema)
         return [unfit for name, kind in self.kinds.items() if (unfit := self._unfit(rows, name, kind)) is not None]
@@ -85,9 +85,9 @@ def find_unconvertible_values(task: FitTask) -> list[Unfit]:
 
 
 def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
-    """Return the columns whose new type cannot represent every value of the old type.
+    """Find columns with a lossy type change.
 
-    The columns have their old names.
+    Their new type cannot represent every value of the old type. The columns have their old names.
     """
     types: dict[str, pa.DataType] = {}
     for column in before.columns:
@@ -100,9 +100,10 @@ def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.Dat
 def require_fit(
     context: Context, state: TableState, groups: Sequence[FileGroup], kinds: Mapping[str, pa.DataType]
 ) -> None:
-    """Raise SchemaError if a stored value cannot be converted to the new type of its column.
+    """Check stored values against new column types.
 
-    The error contains the first such value, its key and the number of such values.
+    Raises SchemaError if a value cannot be converted. The error contains the first such value, its key and the number
+    of such values.
     """
     tasks = [FitTask(context.store, state.config, group, kinds) for group in groups]
     all_unfit = [unfit for task_unfit in context.engine.map(find_unconvertible_values, tasks) for unfit in task_unfit]

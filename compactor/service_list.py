@@ -1,7 +1,7 @@
-"""List of all table services in the order in which they run.
+"""List of all table services.
 
-To add a service, define a `Service` in a folder of compactor/, import it here and add it to `SERVICES`. The command
-line uses this list too.
+The services run in this order. To add a service, define a `Service` in a folder of compactor/, import it here and add
+it to `SERVICES`. The command line uses this list too.
 """
 
 from __future__ import annotations

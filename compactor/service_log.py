@@ -1,4 +1,4 @@
-"""Log records of table services, such as `event=compacted groups=3`."""
+"""Log records of table services."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ log = logging.getLogger("hoodoo.worker")
 
 
 def record(event: str, fields: dict[str, Any]) -> str:
-    """Format an event and its fields as one line: `event=... key=value ...`.
-
-    Simple values are not quoted. All other values are JSON strings, so that control characters are escaped.
-    """
     return " ".join(f"{name}={_plain(value)}" for name, value in {"event": event, **fields}.items())
 
 
@@ -27,7 +23,7 @@ def _plain(value: Any) -> str:
 
 
 def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
-    """Log an event of a table service with its fields.
+    """Log an event of a table service.
 
     Log handlers find the fields in the attribute `hoodoo` of the log record.
     """

@@ -1,4 +1,4 @@
-"""Loop that runs the table services of a worker on one table, and sends heartbeats.
+"""Loop that runs the services of one table.
 
 Other tables and long compactions do not delay the loop or its heartbeats. A round heals the table and then runs each
 service that is due. A failing service is retried with backoff, and does not prevent other services from running. If no
@@ -45,7 +45,7 @@ _UNFIT_FAILURES = 3
 
 @dataclass(frozen=True)
 class ServiceTarget:
-    """Table that a worker serves, with functions that open it.
+    """Table that a worker serves.
 
     `context` and `anew` raise HoodooError if the table cannot be served. `anew` opens the table that is at the path
     now, which may be a different table.
@@ -57,7 +57,7 @@ class ServiceTarget:
 
 
 class LoopSettings(WorkerSettings, Protocol):
-    """Settings of a worker that the loop of each table needs.
+    """Settings of a worker loop.
 
     `progress` receives the table's path, and the finished and the total number of file groups of the running plan.
     """
@@ -93,7 +93,7 @@ class _CountingEngine:
 
 
 class ServiceLoop:
-    """Loop that runs table services on one table until the worker stops.
+    """Loop that runs the services of one table.
 
     Metrics are read from `work` and `seen`.
     """
@@ -115,17 +115,15 @@ class ServiceLoop:
 
     @property
     def work(self) -> dict[str, Work]:
-        """Amount of work that each service has done on the table."""
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
     def failing(self) -> bool:
-        """True if a part of the work failed and has not succeeded since."""
+        """True if part of the work failed."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
     def run(self) -> None:
-        """Run table services in rounds until the worker is stopped."""
         try:
             while not self.worker.stopped.is_set():
                 busy, wait = self._guarded_round()
@@ -217,9 +215,9 @@ class ServiceLoop:
 
     # ---- one round
     def round(self) -> bool:
-        """Repair the table, and run each due service.
+        """Run each due service once.
 
-        Returns True if more work may be left.
+        The table is repaired first. Returns True if more work may be left.
         """
         if self._is_idle():
             return False

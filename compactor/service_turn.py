@@ -1,4 +1,4 @@
-"""Definition of table services, and of one run of a service on a table (its turn).
+"""Definition of table services and their runs.
 
 A service has a name, a function that decides whether it is due, and a function that runs it. A writer gives each
 service a turn after its commit, and a worker does so in each round. Both use the list in service_list.py.
@@ -34,7 +34,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Service:
-    """Table service, such as compaction or cleaning, which workers and writers run.
+    """Table service such as compaction or cleaning.
 
     Attributes:
         name: The name that the argument `services` of a worker accepts.
@@ -54,7 +54,7 @@ class Service:
 
 @dataclass
 class Work:
-    """Counters of the work that a table service has done.
+    """Counters of a table service.
 
     Attributes:
         runs: Number of turns that did some work.
@@ -84,13 +84,12 @@ class Work:
 
 
 class Backoff:
-    """Exponential backoff, whose delay grows with consecutive failures."""
+    """Exponential backoff after failures."""
 
     def __init__(self, base_seconds: float) -> None:
         self.base_seconds, self.failures, self.at = base_seconds, 0, 0.0
 
     def failed(self) -> float:
-        """Count a failure, and return the seconds until the next attempt."""
         self.failures += 1
         wait = round(min(_BACKOFF_MAX_S, self.base_seconds * 2.0 ** min(self.failures, 16)), 3)
         self.at = time.monotonic() + wait
@@ -105,7 +104,7 @@ class Backoff:
 
 
 class WorkerSettings(Protocol):
-    """Settings of a worker that its services need.
+    """Settings of a worker for its services.
 
     `entries` are the catalog entries to update, by table path.
     """
@@ -118,10 +117,11 @@ class WorkerSettings(Protocol):
 
 
 class ServiceState:
-    """State of one service on one table, which a worker keeps between runs of the service.
+    """State of one service on one table.
 
-    `parts` contains the backoff of each failed part of the work, by name. `problems` contains the last error of each
-    failing part, and of the service itself, until a later attempt succeeds.
+    A worker keeps it between runs of the service. `parts` contains the backoff of each failed part of the work, by
+    name. `problems` contains the last error of each failing part, and of the service itself, until a later attempt
+    succeeds.
     """
 
     def __init__(self, service: str, worker: WorkerSettings) -> None:
@@ -136,13 +136,12 @@ class ServiceState:
 
     @property
     def tries(self) -> list[Backoff]:
-        """Backoff of the service, and of each part of its work that failed."""
         return [self.backoff, *self.parts.values()]
 
     def forget(self) -> None:
-        """Reset all state except the counters in `work`.
+        """Reset the state of the service.
 
-        Another table is now at the path.
+        The counters in `work` stay. Call it when another table is at the path.
         """
         self.backoff.forget()
         self.parts.clear()
@@ -153,7 +152,7 @@ class ServiceState:
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Return whether the service must check the table again.
+        """Check whether the service must inspect the table.
 
         It must if the table has new commits, or if the last check was 15 seconds ago.
         """
@@ -161,7 +160,6 @@ class ServiceState:
         return seq != view.seq or time.monotonic() - checked_at >= LOOK_AGAIN_S
 
     def looked(self, view: View) -> None:
-        """Record that the service has just checked the table."""
         self._looked_at = view.seq, time.monotonic()
 
     def require_table_check(self) -> None:
@@ -169,7 +167,6 @@ class ServiceState:
 
     # ---- periodic tasks
     def is_time(self, what: str, first_seconds: float = 0.0) -> bool:
-        """Return whether a periodic task is due."""
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_seconds)
 
@@ -178,9 +175,9 @@ class ServiceState:
 
     # ---- failures
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
-        """Record a failure, and return the seconds until the next attempt.
+        """Record a failure of the service.
 
-        An empty `part` means the service itself.
+        Returns the seconds until the next attempt. An empty `part` means the service itself.
         """
         backoff = self.parts.setdefault(part, Backoff(self.worker.poll_seconds)) if part else self.backoff
         self.work.failures += 1
@@ -189,7 +186,6 @@ class ServiceState:
         return backoff.failed()
 
     def succeeded(self, part: str = "") -> None:
-        """Clear the failures of the service or of a part of its work."""
         self.problems.pop(part or self.service, None)
         if part:
             self.parts.pop(part, None)
@@ -197,13 +193,13 @@ class ServiceState:
             self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
-        """Return whether it is too early to retry a failed part."""
+        """Check whether it is too early for a retry."""
         return part in self.parts and self.parts[part].is_before_next_attempt
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of a table service on a table.
+    """One run of a table service.
 
     `view` is the newest view at the beginning of the turn. `duty` is the state that the worker keeps for the service,
     or None if a writer runs the turn after its commit. `idle_seconds` is the time that the worker has been idle.
@@ -229,22 +225,22 @@ class Turn:
         )
 
     def enough_commits_since(self, commit: int) -> bool:
-        """Return whether enough commits followed a commit for cleaning to be due.
+        """Check whether cleaning is due.
 
-        Returns False if the option `clean_every` is not set.
+        It is due if at least `clean_every` commits followed `commit`. Returns False if the option `clean_every` is not
+        set.
         """
         every = self.config.options.clean_every
         return bool(every) and self.view.commits - commit >= (every or 0)
 
     def seconds(self) -> float:
-        """Return how many seconds this run of the service has taken."""
         return round(time.monotonic() - self.began, 3)
 
     # ---- log records and counters of a worker
     def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
-        """Log an event of the service, and update its counters.
+        """Log an event of the service.
 
-        Does nothing in a writer.
+        The counters of the service are updated too. Does nothing in a writer.
         """
         if self.duty is None:
             return
@@ -254,9 +250,9 @@ class Turn:
 
     @contextmanager
     def holding(self, key: str) -> Iterator[bool]:
-        """Claim a part of the work by writing a file.
+        """Claim work for this worker.
 
-        Yields False if another worker holds the claim.
+        The claim is a file that other workers see. Yields False if another worker holds the claim.
 
         A hint only avoids duplicate work, so two holders do no harm. The worker's heartbeat renews the hint.
         """

@@ -1,4 +1,4 @@
-"""Salvage: replaces damaged file groups by new ones with their readable rows.
+"""Repair of tables with damaged files.
 
 A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
 newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
@@ -52,7 +52,7 @@ _SPENT = "Nothing was salvaged. Call salvage again when there are fewer writes."
 
 @dataclass(frozen=True)
 class DamagedPlace:
-    """Unreadable part of a data file or index entry.
+    """Unreadable part of a file.
 
     Attributes:
         file: The path of the file.
@@ -71,7 +71,9 @@ class DamagedPlace:
 
 @dataclass(frozen=True)
 class Loss:
-    """Row that a salvage loses because its newest version or its delete is unreadable.
+    """Lost row of a damaged file.
+
+    Its newest version or its delete is unreadable.
 
     Attributes:
         partition: The path of the partition.
@@ -91,7 +93,7 @@ class Loss:
 
 @dataclass
 class SalvageReport:
-    """Result of a salvage: the damaged parts of files, and the lost rows.
+    """Result of repairing damaged files.
 
     Attributes:
         dry_run: True if nothing was written.
@@ -118,7 +120,7 @@ class SalvageReport:
 
 
 def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-    """Replace every damaged file group by a new one with its readable rows.
+    """Replace damaged files with their readable rows.
 
     This reads the whole table.
 

@@ -1,7 +1,7 @@
-"""Upgrade of a table from version 6 to version 9, as Hudi 1.x performs at its first write.
+"""Upgrade of a table from version 6 to 9.
 
-The upgrade runs open compaction plans and compacts all logs. Then it writes a new timeline next to the old one and
-replaces the properties, which refer to the new timeline.
+Hudi 1.x performs the same upgrade at its first write. The upgrade runs open compaction plans and compacts all logs.
+Then it writes a new timeline next to the old one and replaces the properties, which refer to the new timeline.
 
 No other process may write to the table during the upgrade. The table has version 6, with at most an additional
 compaction, until the properties are replaced, and version 9 afterwards. Readers see the same rows before and after each
@@ -45,7 +45,7 @@ _GENERATOR = "hoodie.table.keygenerator.class"
 
 @dataclass(frozen=True)
 class AdoptResult:
-    """Result of `adopt`, which prepares a table of another engine for writes by hoodoo.
+    """Result of adopting a table of another engine.
 
     Attributes:
         version: The version of the table before the call.
@@ -80,9 +80,9 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
 
 
 def finished(store: Store, config: TableConfig) -> AdoptResult:
-    """Finish an interrupted upgrade by deleting the instants of version 6.
+    """Finish an interrupted upgrade.
 
-    This last step may be missing after a crash.
+    The instants of version 6 are deleted. This last step may be missing after a crash.
     """
     for key in timeline_v1.keys(store):
         store.delete(key)

@@ -1,7 +1,8 @@
-"""Worker process that runs table services, so that writers do not have to run them.
+"""Worker process that runs table services.
 
-Several workers can serve one table, and one worker can serve many tables. If a worker dies, another worker runs its
-open plan. This module starts and stops a worker. service_loop.py decides which services run on a table.
+Writers then do not have to run them. Several workers can serve one table, and one worker can serve many tables. If a
+worker dies, another worker runs its open plan. This module starts and stops a worker. service_loop.py decides which
+services run on a table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MEMORY_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of `Worker.run`: the tables that failed, and whether all work was finished.
+    """Result of running a worker.
 
     Attributes:
         failed: The paths of the tables whose last round failed, in whole or in part.
@@ -72,7 +73,7 @@ def _ignore_progress(path: str, done: int, groups: int) -> None: ...
 
 
 class Worker:
-    """Worker that runs table services on tables until it is stopped.
+    """Worker that runs table services.
 
     `stop`, SIGTERM and SIGINT stop it.
 
@@ -100,7 +101,9 @@ class Worker:
         catalog: object = None,
         catalog_properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a worker. It starts when `run` is called.
+        """Create a worker.
+
+        It starts when `run` is called.
 
         Args:
             tables: The open tables to serve, each once.
@@ -199,10 +202,10 @@ class Worker:
         self.loops = [ServiceLoop(self, table, shared, table_limits) for table in served]
 
     def stop(self) -> None:
-        """Tell the worker to stop, without waiting for its end.
+        """Tell the worker to stop.
 
-        The worker finishes the file groups that it is rewriting, and leaves the rest of the plan to other workers.
-        Signal handlers and other threads may call this method.
+        The call does not wait for the end. The worker finishes the file groups that it is rewriting, and leaves the
+        rest of the plan to other workers. Signal handlers and other threads may call this method.
         """
         self._stopped_at = self._stopped_at or time.monotonic()
         self.stopped.set()
@@ -210,7 +213,7 @@ class Worker:
             loop.quiet.set()
 
     def run(self) -> Outcome:
-        """Run table services on the tables until the worker is stopped.
+        """Run table services until the worker stops.
 
         In the main thread, SIGTERM and SIGINT stop the worker. The previous signal handlers are restored at the end.
 

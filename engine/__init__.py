@@ -1,1 +1,1 @@
-"""Engines that run tasks in threads of this process or on Spark."""
+"""Engines that run tasks in threads or on Spark."""

@@ -1,4 +1,4 @@
-"""Engine that runs tasks in threads of this process.
+"""Engine that runs tasks in threads.
 
 Arrow releases the interpreter lock, so one file group per thread uses all cores.
 """
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class LocalEngine:
-    """Engine that runs tasks in a thread pool of this process.
+    """Engine that runs tasks in threads.
 
     `map` returns results in the order of its items. It only returns, or raises the first error, after all running tasks
     have ended.
@@ -31,10 +31,10 @@ class LocalEngine:
     def map(
         self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
     ) -> list[R]:
-        """Run `task` for each item in parallel threads, and return the results in order.
+        """Run a task for each item in threads.
 
-        `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little memory and mostly
-        wait for a server, so that more tasks run concurrently than there are cores.
+        Returns the results in order. `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks
+        need little memory and mostly wait for a server, so that more tasks run concurrently than there are cores.
         """
         max_threads = max(_WAITING, self.threads) if waiting else self.threads
         work, threads = list(items), min(max_threads, at_once or max_threads)

@@ -1,4 +1,4 @@
-"""Interface of the engines that run tasks in threads of this process or on Spark."""
+"""Interface of engines that run tasks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 
 class Engine(Protocol):
-    """Interface of an engine, which runs tasks in parallel in threads or on Spark.
+    """Interface of an engine that runs tasks.
 
-    `threads` is the estimated number of tasks that run concurrently. `remote` is True if tasks are pickled and run
-    in other processes. `at_once` is the maximum number of concurrent tasks. `waiting` means that tasks need little
-    memory and mostly wait for a server.
+    The tasks run in parallel in threads or on Spark. `threads` is the estimated number of tasks that run concurrently.
+    `remote` is True if tasks are pickled and run in other processes. `at_once` is the maximum number of concurrent
+    tasks. `waiting` means that tasks need little memory and mostly wait for a server.
     """
 
     remote: bool

@@ -1,4 +1,4 @@
-"""Detection of Spark sessions and Spark DataFrames without importing Spark."""
+"""Detection of Spark objects without importing Spark."""
 
 from __future__ import annotations
 

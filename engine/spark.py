@@ -1,7 +1,8 @@
-"""Engine that runs tasks on Spark, in classic or Connect sessions.
+"""Engine that runs tasks on Spark.
 
-Tasks run with mapInArrow and return their results as bytes. Executors receive hoodoo's code once per session as a zip
-file. The packages that hoodoo requires must be installed on the executors, which is checked once per session.
+The session may be classic or Connect. Tasks run with mapInArrow and return their results as bytes. Executors receive
+hoodoo's code once per session as a zip file. The packages that hoodoo requires must be installed on the executors,
+which is checked once per session.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ def remove_folder_at_exit(folder: str) -> None:
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Send hoodoo's code to the executors of a Spark session, and check its dependencies there.
+    """Prepare a Spark session for hoodoo.
 
-    Raises EngineError. This is done once per session. A session setting marks a prepared session, because each
-    micro-batch of a stream has a different session object, or a copy with the code and the setting.
+    hoodoo's code is sent to the executors, and its dependencies are checked there. Raises EngineError. This is done
+    once per session. A session setting marks a prepared session, because each micro-batch of a stream has a different
+    session object, or a copy with the code and the setting.
     """
     code = _code_archive_path()
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
@@ -196,19 +198,20 @@ _build.__module__ = "__main__"  # Spark's pickler pickles functions of this modu
 
 
 def reduce_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """Return a `__reduce__` value that Spark can unpickle without hoodoo's code.
+    """Create a `__reduce__` result that Spark can unpickle.
 
-    Examples are the planner of a stream and the runner of `foreachBatch`. `arguments` must be plain values, because
-    they are unpickled before hoodoo is imported. `whole=True` includes the code itself, for use on another machine.
+    Unpickling does not need hoodoo's code. Examples are the planner of a stream and the runner of `foreachBatch`.
+    `arguments` must be plain values, because they are unpickled before hoodoo is imported. `whole=True` includes the
+    code itself, for use on another machine.
     """
     archive = Path(_code_archive_path()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
 
 
 def outcome(work: Callable[[], Any]) -> bytes:
-    """Call a function, and serialize its result or its permanent error.
+    """Call a function and serialize its outcome.
 
-    Spark retries all other errors.
+    The outcome is the result or a permanent error. Spark retries all other errors.
     """
     try:
         return dumps((True, work()))
@@ -219,7 +222,7 @@ def outcome(work: Callable[[], Any]) -> bytes:
 
 
 def result(data: bytes) -> Any:
-    """Return a serialized result, or raise the serialized error."""
+    """Return a serialized result or raise its error."""
     succeeded, value = loads(data)
     if not succeeded:
         raise value
@@ -242,10 +245,10 @@ class SparkEngine:
     def map(
         self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
     ) -> list[R]:
-        """Run `task` for each item on Spark, and return the results in order.
+        """Run a task for each item on Spark.
 
-        `at_once` is the maximum number of Spark tasks, which then run several items one after another. `waiting` is
-        ignored, because each task has its own core of the cluster.
+        Returns the results in order. `at_once` is the maximum number of Spark tasks, which then run several items one
+        after another. `waiting` is ignored, because each task has its own core of the cluster.
         """
         work = list(items)
         if not work:
@@ -265,7 +268,7 @@ class SparkEngine:
 
 
 def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
-    """Distribute serialized tasks evenly among Spark tasks.
+    """Distribute tasks evenly on Spark.
 
     By default, each part gets its own Spark task. `at_once` is the maximum number of Spark tasks. The parts are sent as
     lists in a few rows, usually one, because Spark distributes the rows of one partition evenly. Rows of several

@@ -30,7 +30,7 @@ _NAMES = {kind: name for name, kind in _SIMPLE.items() if name != "void"} | {pa.
 
 
 def arrow_schema_of(schema: Any) -> pa.Schema:
-    """Convert the schema of a Spark DataFrame (StructType) to an Arrow schema.
+    """Convert a Spark schema to an Arrow schema.
 
     Timestamps become microseconds in UTC, and timestamp_ntz becomes a timestamp without a time zone. Raises SchemaError
     for a type that a table cannot store.
@@ -66,16 +66,15 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
 
 
 def contains_time_of_day(kind: pa.DataType) -> bool:
-    """Return whether a type contains a time of day, which Spark cannot read."""
     if pa.types.is_nested(kind):
         return any(contains_time_of_day(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_time(kind))
 
 
 def require_readable(schema: pa.Schema) -> None:
-    """Raise SchemaError if a schema contains times of day, which Spark cannot read.
+    """Check that Spark can read a schema.
 
-    Spark's Parquet scan and Arrow conversion do not support TIME.
+    Raises SchemaError if it contains times of day. Spark's Parquet scan and Arrow conversion do not support TIME.
     """
     for field in schema:
         if contains_time_of_day(field.type):

@@ -1,7 +1,8 @@
-"""Source offsets of a micro-batch of a Spark stream, read from the stream's checkpoint.
+"""Source offsets of a Spark stream.
 
-The checkpoint is used because Spark itself resumes from it. Spark's progress report only contains the offsets of the
-previous batch, and the rows of a batch do not show the offsets of filtered rows.
+They belong to a micro-batch, and are read from the stream's checkpoint. The checkpoint is used because Spark itself
+resumes from it. Spark's progress report only contains the offsets of the previous batch, and the rows of a batch do not
+show the offsets of filtered rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _QUERY = "sql.streaming.queryId"  # Spark sets it on the thread that runs a quer
 
 
 def stream_offsets(frame: Any, batch_id: int) -> str:
-    """Return the end offsets of a Spark micro-batch as JSON.
+    """Return the end offsets of a Spark micro-batch.
 
     Args:
         frame: The DataFrame of the micro-batch, as passed to `foreachBatch`.

@@ -1,7 +1,8 @@
-"""Serialization of the tasks of a job, which pickles shared objects only once.
+"""Serialization of tasks with shared objects.
 
-A task therefore only unpickles its own part and the shared part. Shared objects are Arrow schemas, and instances of
-classes with `travels_once = True`, such as the store and the configuration of a table, anywhere in a task.
+Objects that the tasks of a job share are pickled only once. A task therefore only unpickles its own part and the shared
+part. Shared objects are Arrow schemas, and instances of classes with `travels_once = True`, such as the store and the
+configuration of a table, anywhere in a task.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import pyarrow as pa
 
 
 def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize the tasks of a job, with the objects that they share serialized only once.
+    """Serialize tasks with shared objects.
 
-    Returns the bytes of `task` with the shared objects, and the bytes of each item without the shared objects.
+    Shared objects are serialized only once. Returns the bytes of `task` with the shared objects, and the bytes of each
+    item without the shared objects.
     """
     from pyspark.cloudpickle import CloudPickler
 
@@ -40,7 +42,7 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
 
 
 class PickledTasks:
-    """Deserializer of tasks, which loads shared objects only once."""
+    """Deserializer of tasks with shared objects."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common

@@ -1,4 +1,4 @@
-"""Exports of a table as Delta or Iceberg metadata that refers to hoodoo's base files.
+"""Exports of a table as Delta or Iceberg metadata.
 
-Rows are not copied.
+The metadata refers to hoodoo's base files. Rows are not copied.
 """

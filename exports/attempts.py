@@ -1,4 +1,4 @@
-"""Retries of an export that concurrent changes interrupted.
+"""Retries of interrupted exports.
 
 Other exporters, cleaning and archiving may delete files or slots that the export is about to read.
 """
@@ -16,9 +16,10 @@ Done = TypeVar("Done")
 
 
 def attempted(request: Request, format: str, folder: str, remedy: str, run: Callable[[int], Done]) -> Done:
-    """Run an export, and repeat it if concurrent changes interrupt it.
+    """Run an export with retries.
 
-    If the requested slot expires during the export, the next attempt exports the newest slot.
+    Concurrent changes may interrupt an attempt. If the requested slot expires during the export, the next attempt
+    exports the newest slot.
 
     Args:
         request: The export request.

@@ -1,6 +1,7 @@
-"""Base files that commits add to a table and remove from it, as the input of all exports.
+"""Base files that commits add and remove.
 
-This module reads slots and views, and opens no data files. It is independent of the formats.
+All exports use them as input. This module reads slots and views, and opens no data files. It is independent of the
+formats.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 
 @dataclass(frozen=True)
 class BaseChanges:
-    """Base files that one or more commits added and removed, by path.
+    """Base files that commits added and removed.
 
     `changes_rows` is True if readers of base files see different rows than before.
     """
@@ -42,10 +43,6 @@ class BaseChanges:
         return bool(self.added or self.removed)
 
     def then(self, later: BaseChanges) -> BaseChanges:
-        """Combine these changes with later changes.
-
-        A file that was added and later removed is left out.
-        """
         added = {path: file for path, file in self.added.items() if path not in later.removed}
         added |= {path: file for path, file in later.added.items() if path not in self.removed}
         removed = {path: file for path, file in self.removed.items() if path not in later.added}
@@ -58,7 +55,7 @@ NOTHING = BaseChanges()
 
 @dataclass(frozen=True)
 class Step:
-    """Commit to export, with its changes of base files."""
+    """Changes of one commit to export."""
 
     slot: Slot
     view: View
@@ -66,12 +63,12 @@ class Step:
 
 
 def live(view: View) -> dict[str, AddedFile]:
-    """Return the current base files of a table by path."""
+    """Return the current base files by path."""
     return {group.base.file.path: group.base for group in view.groups() if group.base}
 
 
 def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
-    """Return the base files that a commit added and removed.
+    """Find the base files that a commit changed.
 
     A compaction changes no rows of the table, but readers of base files see changed rows, because the contents of logs
     become visible to them. Any other rewrite of a file group with logs has the same effect.
@@ -96,10 +93,11 @@ def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
 
 
 def steps(history: History, after: int, until: int) -> Iterator[Step]:
-    """Yield the changes of base files in each commit from `after` + 1 to `until`.
+    """Yield the changes of each commit.
 
-    A slot that another engine rolled back is left out, because its files no longer exist. Its changes are part of the
-    next slot's changes. Raises SnapshotExpired if slots since `after` were archived.
+    The commits are `after` + 1 to `until`. A slot that another engine rolled back is left out, because its files no
+    longer exist. Its changes are part of the next slot's changes. Raises SnapshotExpired if slots since `after` were
+    archived.
     """
     head = history.known_head()
     before, pending = (history.state(after) if after else View()), NOTHING
@@ -113,7 +111,7 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
 
 
 def unchanged(history: History, after: int, until: int) -> bool:
-    """Return whether no base file changed between the commits `after` and `until`.
+    """Check that no base file changed between two commits.
 
     Returns False if this is unknown, because the slots are archived.
     """
@@ -132,7 +130,7 @@ def first_commit_to_export(history: History) -> int:
 
 
 def can_continue_export(history: History, seq: int, instant: str) -> bool:
-    """Return whether an export can continue from an earlier export.
+    """Check whether an earlier export can be continued.
 
     It cannot continue if the slots since then were archived. It also cannot continue if the table was restored from a
     backup, because other slots now have these numbers.

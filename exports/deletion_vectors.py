@@ -1,7 +1,8 @@
-"""Deletion vectors, which list the rows of a Parquet file that readers must skip.
+"""Deletion vectors of Parquet files.
 
-Delta and Iceberg define the same bytes: "Deletion Vector Format" in the Delta protocol, and `deletion-vector-v1` in the
-Puffin specification. They contain the same kind of bitmap that Hudi's logs use for positions.
+A deletion vector lists the rows that readers must skip. Delta and Iceberg define the same bytes: "Deletion Vector
+Format" in the Delta protocol, and `deletion-vector-v1` in the Puffin specification. They contain the same kind of
+bitmap that Hudi's logs use for positions.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _MAGIC = struct.pack("<I", 1681511377)
 
 
 def vector_bytes(positions: np.ndarray) -> bytes:
-    """Encode row positions as a deletion vector, with its length and checksum.
+    """Encode row positions as a deletion vector.
 
-    Positions are int64, ascending and below 2^32.
+    The result includes length and checksum. Positions are int64, ascending and below 2^32.
     """
     vector = _MAGIC + encode_roaring64(positions)
     return b"".join([struct.pack(">I", len(vector)), vector, struct.pack(">I", zlib.crc32(vector))])

@@ -1,6 +1,7 @@
-"""Search for the data files whose column bounds are in exported metadata.
+"""Search for data files in exported metadata.
 
-All stored Delta and Iceberg metadata files are searched, not only current ones.
+It finds the data files whose column bounds are in the metadata. All stored Delta and Iceberg metadata files are
+searched, not only current ones.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from hoodoo.storage.store import Store
 
 
 def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
-    """Yield each exported metadata file with the data files whose column bounds it contains.
+    """Find the data files that exported metadata describes.
 
-    These are Delta versions, Delta checkpoints and Iceberg manifests. Paths are relative to the table. The second value
-    is None for a metadata file that cannot be read.
+    Yields each metadata file with the data files whose column bounds it contains. These are Delta versions, Delta
+    checkpoints and Iceberg manifests. Paths are relative to the table. The second value is None for a metadata file
+    that cannot be read.
     """
     base = table_location_uri(store) + "/"
     for folder in (log.FOLDER, metadata_files.FOLDER):

@@ -29,7 +29,9 @@ def export(
     iceberg_version: int | None = None,
     change_feed: bool = False,
 ) -> ExportResult:
-    """Export the newest state of a table to Delta, Iceberg or both.
+    """Export a table to Delta or Iceberg.
+
+    The newest state is exported.
 
     Args:
         store: The store of the table.

@@ -1,4 +1,4 @@
-"""Search for the Delta and Iceberg metadata files that exports of a table wrote."""
+"""Search for exported metadata files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hoodoo.timeline.layout import VECTORS
 
 
 def exported_files(store: Store, keys: Collection[str]) -> set[str]:
-    """Return which of the files are metadata that hoodoo exported.
+    """Find metadata files that hoodoo exported.
 
     If another writer wrote the newest version in a metadata folder, no file of this folder is returned, because that
     version may need all of them.

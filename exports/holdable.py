@@ -1,4 +1,4 @@
-"""Check for columns whose types an export format does not support."""
+"""Check of column types before an export."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 
 def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
-    """Raise SchemaError if an export format does not support the type of a column.
+    """Check that a format supports the column types.
+
+    Raises SchemaError for an unsupported type.
 
     Args:
         columns: The columns of the table.

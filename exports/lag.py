@@ -1,4 +1,4 @@
-"""Lag of exports: the commits that readers of an exported table do not see yet."""
+"""Commits that an export does not contain yet."""
 
 from __future__ import annotations
 
@@ -15,18 +15,6 @@ from hoodoo.timeline.views.view import View
 
 
 def export_lag(store: Store, history: History, view: View, format: str, now_ms: int) -> ExportLag:
-    """Return how far the export to one format lags behind the table.
-
-    Args:
-        store: The store of the table.
-        history: The slots of the table.
-        view: The newest view.
-        format: 'delta' or 'iceberg'.
-        now_ms: The current time in ms since 1970.
-
-    Returns:
-        The lag.
-    """
     slot, merges = _newest_delta_slot(store) if format == DELTA else _iceberg(store)
     missing = _unexported_slots(history, slot, view, merges)
     since = view.completed_at if not missing else history.slot(missing[0]).completed_at

@@ -1,8 +1,8 @@
-"""Overlays, which show the changes in log files to Delta and Iceberg readers of base files.
+"""Changes in log files for Delta and Iceberg readers.
 
-An overlay belongs to a file group with logs. It lists the dead rows of the base file, which logs replace or delete. It
-also has a small Parquet file with the rows that the logs wrote. A reader that skips the dead rows and adds the overlay
-rows gets the merged rows.
+Readers of base files see the changes as overlays. An overlay belongs to a file group with logs. It lists the dead rows
+of the base file, which logs replace or delete. It also has a small Parquet file with the rows that the logs wrote. A
+reader that skips the dead rows and adds the overlay rows gets the merged rows.
 
 Each format stores the dead rows in its own way. The Parquet file is below `.hoodie`, because Hudi readers would treat a
 Parquet file in a partition folder as a base file.
@@ -40,7 +40,9 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True)
 class Overlay:
-    """Changes in the logs of one file group, for readers of its base file.
+    """Changes in log files for readers of base files.
+
+    The log files belong to one file group.
 
     Attributes:
         name: The name, which identifies the files of the file group and the columns of the table.
@@ -56,10 +58,11 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """Return the name of a file group's overlay, which changes with its files and columns.
+    """Derive a name for changes in log files.
 
-    The name consists of the file group, the newest slot of its files, and the id of the columns. Each part has a fixed
-    number of hexadecimal digits, so that the name is also a valid UUID.
+    The name of an overlay changes with the files and the columns. The name consists of the file group, the newest slot
+    of its files, and the id of the columns. Each part has a fixed number of hexadecimal digits, so that the name is
+    also a valid UUID.
     """
     return f"{_group_hash(group)}{_newest_slot(group):010x}{config.schema_id % (1 << 24):06x}"
 
@@ -80,7 +83,7 @@ def covered(view: View) -> list[FileGroup]:
 
 
 class Overlays:
-    """Overlays of one table during an export.
+    """Cached changes of log files for an export.
 
     Each overlay is built once for all formats.
     """
@@ -91,9 +94,10 @@ class Overlays:
         self._keys: set[str] = set()  # keys of the written files
 
     def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
-        """Build the overlays of file groups, and write the Parquet files with their rows.
+        """Compute and write the changes of log files.
 
-        Raises CorruptTable if a file of a file group is damaged.
+        Builds the overlays of file groups, and writes the Parquet files with their rows. Raises CorruptTable if a file
+        of a file group is damaged.
         """
         groups_by_name = {name_of(config, group): group for group in groups}
         missing = [(name, group) for name, group in groups_by_name.items() if name not in self._made]
@@ -114,9 +118,9 @@ class Overlays:
         return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
 
     def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
-        """Write all merged rows of a file group to one file.
+        """Write all merged rows to one file.
 
-        This is for readers that cannot skip rows of its base file.
+        The rows belong to one file group. This is for readers that cannot skip rows of its base file.
 
         Returns None for a file group without rows. Raises CorruptTable if one of its files is damaged.
         """
@@ -126,9 +130,10 @@ class Overlays:
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
     def forget_passed(self, history: History) -> None:
-        """Delete the overlay files of this export that no readable snapshot needs.
+        """Delete unused files of this export.
 
-        A concurrent purge may have searched for its keys before these files were written.
+        No readable snapshot needs these overlay files. A concurrent purge may have searched for its keys before these
+        files were written.
         """
         if self._keys:
             history.head()
@@ -211,15 +216,14 @@ def _write_overlay_file(
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    """Return a digest of the log changes that an export shows."""
     return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
 def overlay_expiry_test(history: History) -> Callable[[str], bool]:
-    """Return a function that tests whether an overlay name is unused.
+    """Create a function that detects unused export files.
 
-    An export uses the overlay of a file group at the exported slot. An overlay is therefore unused if it is older than
-    the overlay of its file group at the oldest readable slot.
+    The function receives the name of an overlay. An export uses the overlay of a file group at the exported slot. An
+    overlay is therefore unused if it is older than the overlay of its file group at the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)
     newest = {_group_hash(group): _newest_slot(group) for group in history.state(readable).groups()}

@@ -1,4 +1,4 @@
-"""Partition values and column bounds of base files, for the metadata of exports.
+"""Partition values and column bounds for exports.
 
 Delta and Iceberg need one partition value for all rows of a file. The values come from folder names and statistics. No
 file is opened.
@@ -17,7 +17,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def partition_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the partition columns whose values can be read from folder names.
+    """Return the partition columns that folder names contain.
 
     Returns () if the key generator of another engine created the folders.
     """
@@ -25,10 +25,10 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
 
 
 def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
-    """Return the common partition values of a file's rows, or None.
+    """Return the partition values of a file.
 
-    A null value is None. Nulls and empty strings are both in the default partition. The statistics of the file show
-    which of them it contains.
+    Returns None if the rows have no common values. A null value is None. Nulls and empty strings are both in the
+    default partition. The statistics of the file show which of them it contains.
     """
     names = partition_columns(config)
     if not names:
@@ -47,19 +47,20 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
 
 
 def columns_with_exported_bounds(config: TableConfig) -> tuple[str, ...]:
-    """Return the columns whose bounds are exported, such as key and ordering columns.
+    """Choose the columns with exported statistics.
 
-    Bounds make up most of an export's size, and filters on a late column of a wide table are rare.
+    These are key, ordering and partition columns, and the first 32 columns. Bounds make up most of an export's size,
+    and filters on a late column of a wide table are rare.
     """
     first = [column.name for column in config.columns.columns[:32]]
     return tuple(dict.fromkeys((*config.key, *config.order_by, *config.partition_by, *first)))
 
 
 def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
-    """Return minimum, maximum and null count of each exported column of a base file.
+    """Return the column statistics of a base file.
 
-    The values have the form of `statistics.to_json`. Nested columns are left out, because the formats have statistics
-    only for their fields.
+    They are minimum, maximum and null count of each exported column. The values have the form of `statistics.to_json`.
+    Nested columns are left out, because the formats have statistics only for their fields.
     """
     stats, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
     exported = (name for name in columns_with_exported_bounds(config) if name in stats and name in columns)

@@ -1,4 +1,4 @@
-"""Results of exports and of registrations in a catalog, and the lag of an export."""
+"""Results of exports and catalog registrations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeltaExport:
-    """Result of an export to Delta: the newest version, and the number of written files.
+    """Result of an export to Delta.
 
     Attributes:
         version: The newest version of the Delta table.
@@ -24,7 +24,7 @@ class DeltaExport:
 
 @dataclass(frozen=True)
 class IcebergExport:
-    """Result of an export to Iceberg: the newest snapshot, and the number of written files.
+    """Result of an export to Iceberg.
 
     Attributes:
         metadata: The newest metadata file, relative to the table. Catalogs and some readers need it.
@@ -43,7 +43,7 @@ class IcebergExport:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """Result of registering an exported Iceberg table in a catalog.
+    """Result of registering an Iceberg table in a catalog.
 
     Attributes:
         identifier: The name of the table in the catalog.
@@ -59,7 +59,7 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """Result of an export to Delta, Iceberg or both.
+    """Result of exporting a table.
 
     Attributes:
         slot: The slot whose rows readers of the exported formats see.
@@ -76,7 +76,7 @@ class ExportResult:
 
 @dataclass(frozen=True)
 class RegisteredEntry:
-    """Result of registering one Hudi entry of a table in a metastore.
+    """Result of registering one catalog entry.
 
     Attributes:
         identifier: The name of the entry in the catalog.
@@ -96,7 +96,7 @@ class RegisteredEntry:
 
 @dataclass(frozen=True)
 class RegisterResult:
-    """Result of registering a table as Hudi entries in a metastore.
+    """Result of registering a table in a metastore.
 
     Attributes:
         slot: The slot whose columns and partitions the entries show.
@@ -110,7 +110,7 @@ class RegisterResult:
 
 @dataclass(frozen=True)
 class ExportLag:
-    """Lag of an exported format: the changes that its readers do not see yet.
+    """Lag of an export.
 
     Attributes:
         slot: The slot that the newest version or snapshot shows. 0 if there is none, or if another writer wrote it.

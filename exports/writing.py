@@ -1,4 +1,4 @@
-"""Writer of the metadata files of an export, which also counts the files."""
+"""Writer of exported metadata files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoodoo.storage.store import BytesLike, Store
 
 
 class Writing:
-    """Writer of exported Delta or Iceberg metadata to object storage or a disk.
+    """Writer of exported metadata files.
 
     A file whose name depends on its bytes, or whose bytes depend on slots, is created only once. If another exporter
     already wrote the same bytes, the write succeeds.
@@ -19,9 +19,10 @@ class Writing:
         self._lock = Lock()
 
     def once(self, key: str, data: bytes) -> None:
-        """Create a metadata file, unless another exporter already wrote the same bytes.
+        """Create a metadata file.
 
-        Raises FileExistsError if the file exists with other bytes, or if it was deleted during the call.
+        An existing file with the same bytes is not an error. Raises FileExistsError if the file exists with other
+        bytes, or if it was deleted during the call.
         """
         try:
             self.store.write_once(key, data)
@@ -30,7 +31,7 @@ class Writing:
         self._count(data)
 
     def first(self, key: str, data: BytesLike) -> int:
-        """Create a metadata file unless an equivalent file exists, and return its size."""
+        """Create a metadata file and return its size."""
         try:
             self.store.create(key, data)
         except FileExistsError:

@@ -1,1 +1,1 @@
-"""File formats and file names of Apache Hudi tables of version 9."""
+"""File formats of Apache Hudi tables."""

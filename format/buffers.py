@@ -1,4 +1,4 @@
-"""Access to the offsets and bytes of Arrow string columns as numpy arrays, without copies.
+"""Access to Arrow string columns as numpy arrays.
 
 The codecs and hashes of this package process whole columns through these views.
 """
@@ -19,7 +19,7 @@ def chunks_of_column(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 
 
 def offsets_and_bytes(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets and the bytes of an Arrow string or binary array.
+    """Return the offsets and bytes of a string array.
 
     The bytes are not copied. Offsets are indexes into the returned bytes, even if the array is a slice. The length of a
     null is arbitrary.
@@ -35,19 +35,19 @@ def offsets_and_bytes(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def overlapping_words(data: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a view of a byte array with one value per start byte.
+    """View a byte array as overlapping values.
 
-    The view is writable if `data` is.
+    The view has one value per start byte. The view is writable if `data` is.
     """
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(len(data) - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
 
 class WordReader:
-    """Reader of fixed-size values at the same distance from several start positions.
+    """Reader of fixed-size values in a byte array.
 
-    If the start positions are evenly spaced, as for keys of one length, the values are a view. Otherwise they are a
-    copy, which takes several times as long.
+    The values are at the same distance from several start positions. If the start positions are evenly spaced, as for
+    keys of one length, the values are a view. Otherwise they are a copy, which takes several times as long.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray) -> None:
@@ -56,9 +56,9 @@ class WordReader:
         self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
 
     def at(self, distance: int, dtype: str) -> np.ndarray:
-        """Return the value of type `dtype` that starts `distance` bytes after each start position.
+        """Read a value after each start position.
 
-        All values must be within the data.
+        The values start `distance` bytes after the positions. All values must be within the data.
         """
         if self._stride is None:
             return overlapping_words(self._data, dtype)[self._starts + distance]

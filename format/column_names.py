@@ -1,4 +1,4 @@
-"""Rules for column names, and suggestions for valid names.
+"""Rules and suggestions for column names.
 
 A table's columns are stored as an Avro schema, and Avro restricts names. Callers reject or replace invalid names.
 """
@@ -24,7 +24,7 @@ _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Misnamed(NamedTuple):
-    """Column or struct field whose name is invalid in Avro, with a suggested name.
+    """Invalid column name with a suggestion.
 
     Attributes:
         path: The path of the column for error messages: 's.f', 'list[].f' or 'map{}.f'.
@@ -40,9 +40,10 @@ def is_valid_avro_name(name: str) -> bool:
 
 
 def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
-    """Suggest a valid name for each column name that is invalid in Avro.
+    """Suggest valid column names.
 
-    Suggested names are unique, in snake case and with ASCII letters.
+    Only names that are invalid in Avro get a suggestion. Suggested names are unique, in snake case and with ASCII
+    letters.
 
     Args:
         names: The names of the columns, or of the fields of one struct.
@@ -64,7 +65,7 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
 
 
 def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()) -> Iterator[Misnamed]:
-    """Yield the columns and nested struct fields whose names are invalid in Avro.
+    """Find columns and fields with invalid names.
 
     Args:
         fields: The columns, or the fields of one struct.
@@ -81,10 +82,6 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
 
 
 def misnamed_struct_fields(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
-    """Yield the struct fields inside a type whose names are invalid in Avro.
-
-    `path` is the path of the column that has the type.
-    """
     if pa.types.is_struct(kind):
         yield from misnamed(kind, f"{path}.")
     elif pa.types.is_map(kind):

@@ -1,6 +1,7 @@
-"""Text format for Arrow schemas, such as `id string, at timestamp, price decimal(10,2), tags list<string>`.
+"""Text format for Arrow schemas.
 
-Type names of SQL and of Arrow are supported. The length in `varchar(n)` is not checked.
+An example is `id string, at timestamp, price decimal(10,2), tags list<string>`. Type names of SQL and of Arrow are
+supported. The length in `varchar(n)` is not checked.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """Parse a schema from its text format, such as 'id string, at timestamp'.
+    """Parse a schema from text.
 
-    `timestamp` is in UTC, and `timestamp_ntz` has no time zone.
+    An example is 'id string, at timestamp'. `timestamp` is in UTC, and `timestamp_ntz` has no time zone.
     """
     return pa.schema(list(_fields(text)))
 

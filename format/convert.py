@@ -1,4 +1,4 @@
-"""Conversion of values to the current type of a column, after a type change.
+"""Conversion of values to a changed column type.
 
 Arrow's casts are not used directly, because they round between some types and reject others. hoodoo's type changes are
 exact. Values of type changes that only other engines allow are converted as in Apache Hudi's readers.
@@ -18,7 +18,7 @@ A = TypeVar("A", pa.Array, pa.ChunkedArray)
 
 
 def convert(values: A, kind: pa.DataType) -> A:
-    """Convert values of a flat type to the current type of their column.
+    """Convert values to a changed column type.
 
     A float becomes the double with the same shortest decimal string, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for
     a value that is out of range, which occurs only after a restore to a narrower type.
@@ -42,9 +42,10 @@ def _all_equal(left: A, right: A) -> bool:
 
 
 def is_exact(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether type `new` can represent every value of type `old` exactly.
+    """Check whether a type change is exact.
 
-    A float and a double are equal if they have the same shortest decimal string.
+    It is exact if `new` can represent every value of `old`. A float and a double are equal if they have the same
+    shortest decimal string.
     """
     if pa.types.is_decimal(new):
         integer_digits = new.precision - new.scale
@@ -72,7 +73,7 @@ _EXTERNAL = {
 
 
 def is_automatic_widening(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether a batch automatically widens a column.
+    """Check whether a batch may widen a column type.
 
     This requires an exact change that does not convert a number to a string or a float to a double.
     """
@@ -80,7 +81,7 @@ def is_automatic_widening(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def is_readable_as(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether values of one type can be read as another type.
+    """Check whether one type can be read as another.
 
     Some of these changes are only made by other engines. After a restore to a narrower type, values within its range
     can be read.
@@ -94,7 +95,7 @@ def is_readable_as(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert the minimum and maximum of a column from type `old` to type `new`.
+    """Convert column bounds to another type.
 
     Both bounds are unknown after a conversion of numbers to strings, which changes the order, or to a narrower type.
 

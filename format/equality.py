@@ -1,4 +1,4 @@
-"""Equality of Arrow values of any type, computed for whole arrays."""
+"""Comparison of Arrow arrays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 
 def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Compare two arrays value by value, and return a mask of equal values.
+    """Compare two arrays value by value.
 
-    Null equals null, and NaN equals NaN.
+    Returns a mask of equal values. Null equals null, and NaN equals NaN.
     """
     kind = left.type
     valid = left.is_valid().to_numpy(zero_copy_only=False)

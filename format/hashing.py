@@ -1,7 +1,8 @@
-"""Vectorized hash function for record keys: XXH64 with seed 42 of the UTF-8 bytes.
+"""Hash function for record keys.
 
-The hash equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so that Spark can route rows by
-hash without Python. Specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
+It is XXH64 with seed 42 of the UTF-8 bytes. The hash equals Spark SQL's `xxhash64(string)` and
+`xxhash.xxh64_intdigest(bytes, 42)`, so that Spark can route rows by hash without Python. Specification:
+github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FEW, _LONG = 128, 256
 
 
 def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return the XXH64 hash (seed 42) of each key in a string column, as uint64[n].
+    """Compute the hash of each record key.
 
     Raises KeyValueError if a key is null.
     """
@@ -39,7 +40,7 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def hash64_of_words(words: np.ndarray) -> np.ndarray:
-    """Return the XXH64 hash (seed 42) of each integer.
+    """Compute the hash of each integer.
 
     The hash covers the little-endian bytes, and equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
     """

@@ -1,4 +1,6 @@
-"""Encoder for HFiles, the sorted key-value files of Hudi's metadata table.
+"""Encoder for HFiles of Hudi's metadata table.
+
+HFiles are sorted key-value files.
 
 The format is version 3 as Hudi writes it (docs/format.md 13.6), with big-endian numbers. Equal entries give equal
 bytes. Every block except the trailer has this layout:
@@ -36,7 +38,7 @@ _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
 
 def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
-    """Encode an HFile, a sorted file of keys and values.
+    """Encode keys and values as an HFile.
 
     Args:
         values: The value of each key, at least one.

@@ -1,8 +1,8 @@
-"""Keyed hash (check) of a record key, which distinguishes keys that have equal `hash64` values.
+"""Keyed hash of record keys.
 
-An attacker can construct keys with equal XXH64, for every seed. This hash is multilinear over 32-bit words. Without the
-secret, a collision in the upper 33 bits has a probability of 2^-33 (Lemire and Kaser 2014, "Strongly universal string
-hashing is fast").
+It distinguishes keys that have equal `hash64` values. An attacker can construct keys with equal XXH64, for every seed.
+This hash is multilinear over 32-bit words. Without the secret, a collision in the upper 33 bits has a probability of
+2^-33 (Lemire and Kaser 2014, "Strongly universal string hashing is fast").
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _HIGH = np.uint64(32)
 
 
 def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
-    """Return the keyed hash of each record key, of which only the upper bits are used.
+    """Compute a keyed hash of each record key.
 
-    `keys` are strings without nulls.
+    Only its upper bits are used. `keys` are strings without nulls.
     """
     parts = [_checked(chunk, secret) for chunk in chunks_of_column(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])

@@ -1,4 +1,4 @@
-"""Record keys and partition paths: encoding of columns as Hudi's strings, and parsing.
+"""Encoding of record keys and partition paths.
 
 The functions process whole columns. Only the distinct values of a partition column are processed one by one.
 """
@@ -41,10 +41,10 @@ Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
-    """Compute the record key of each row from its key columns, encoded as Hudi does.
+    """Compute the record key of each row.
 
-    With one key column and at most one partition column, the record key is the plain value. Otherwise it has the form
-    `a:1,b:2`, in declared order.
+    Keys are encoded as in Hudi. With one key column and at most one partition column, the record key is the plain
+    value. Otherwise it has the form `a:1,b:2`, in declared order.
 
     Raises KeyValueError with column, row (from 0) and value for a null, for a key of only empty strings, and for a key
     longer than `KEY_CAP`. In a composite key, a value must also not contain `,<key column>:` or be `__null__` or
@@ -55,7 +55,7 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
 
 
 def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
-    """Compute record keys for tables whose files do not store keys.
+    """Compute record keys that files do not store.
 
     Several key columns are encoded as in `record_keys`. A single key column is the plain value.
     """
@@ -92,7 +92,7 @@ def _record_keys(
 def partition_paths(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> pa.DictionaryArray:
-    """Compute the partition path of each row (`_hoodie_partition_path`), encoded as Hudi does.
+    """Compute the partition path of each row.
 
     Returns a dictionary array with int32 indices and each distinct path once.
 
@@ -134,11 +134,11 @@ def rows_without_valid_partition(
 def partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
-    """Parse a partition path, such as 'day=2026-01-31', into typed values by column.
+    """Parse the values in a partition path.
 
-    The values are int, str, Decimal, date, datetime (UTC-aware if the column has a time zone), bool or bytes. None
-    stands for the default partition, whose values are null or, in a string or binary column, empty. Raises CorruptTable
-    for a path that does not match the columns.
+    An example of a path is 'day=2026-01-31'. The values are int, str, Decimal, date, datetime (UTC-aware if the column
+    has a time zone), bool or bytes. None stands for the default partition, whose values are null or, in a string or
+    binary column, empty. Raises CorruptTable for a path that does not match the columns.
     """
     texts = partition_texts(path, partition_columns, hive_style, url_encode)
     return {
@@ -150,9 +150,10 @@ def partition_values(
 def partition_texts(
     path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> tuple[str, ...]:
-    """Parse a partition path into one string per partition column.
+    """Split a partition path into strings.
 
-    The string for null is `DEFAULT_PARTITION`. Raises CorruptTable for a path that does not match the columns.
+    There is one string per partition column. The string for null is `DEFAULT_PARTITION`. Raises CorruptTable for a path
+    that does not match the columns.
     """
     if not partition_columns:
         return ()
@@ -174,7 +175,7 @@ def partition_texts(
 def check_key_columns(
     schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: Sequence[str]
 ) -> None:
-    """Validate the key, partition and ordering columns of a new table.
+    """Check key, partition and ordering columns.
 
     Raises SchemaError for a missing or repeated column, for no key column, for a key or partition column that is float,
     time or nested, and for an ordering column that is not integer, float, decimal, date, timestamp or string.

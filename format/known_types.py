@@ -1,4 +1,4 @@
-"""Detection of columns and fields that only contain nulls or empty lists."""
+"""Detection of columns with unknown types."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pyarrow as pa
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """Remove the parts of unknown type from a type, or return None if nothing is left.
+    """Remove the unknown parts of a type.
 
-    A part has an unknown type if it only contains nulls or empty lists.
+    Returns None if nothing is left. A part has an unknown type if it only contains nulls or empty lists.
     """
     if pa.types.is_struct(kind):
         inner = [(field.name, field_type) for field in kind if (field_type := known_type(field.type)) is not None]

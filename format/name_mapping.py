@@ -1,4 +1,4 @@
-"""Mapping between the current name of a column in the table and its original name.
+"""Mapping between current and original column names.
 
 A column may be created from a name that Avro does not allow ("Order ID"), which is then its original name. Callers may
 use either name, and rows can be returned with the original names. An original name belongs to a column id, so it
@@ -28,7 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Level:
-    """Mapping of the names of the table's columns, or of the fields of one struct.
+    """Name mapping of columns or struct fields.
 
     Attributes:
         columns: The columns by their names.
@@ -59,12 +59,11 @@ class Level:
         return Level.of(column.children, self.originals, self.to_originals)
 
     def name(self, given: str) -> str:
-        """Return the mapped name of a column, or an unknown name unchanged."""
         column = self.columns.get(given)
         return given if column is None else self.made[column.id]
 
     def names(self, given: Sequence[str], around: str = "") -> list[str]:
-        """Return the mapped names of several columns on this level.
+        """Return the mapped names of columns.
 
         Args:
             given: The names of the columns. Repeated names stay repeated.
@@ -86,7 +85,6 @@ class Level:
 
     # ---- Arrow
     def changes(self, kind: pa.DataType) -> bool:
-        """Return whether the mapping renames any struct field of a type."""
         if not pa.types.is_struct(kind):
             return pa.types.is_nested(kind) and any(self.changes(kind.field(n).type) for n in range(kind.num_fields))
         for field in kind:
@@ -157,7 +155,7 @@ class Level:
 
 @dataclass(frozen=True)
 class NameMapping:
-    """Mapping between the current names and the original names of a table's columns.
+    """Mapping between current and original column names.
 
     Attributes:
         columns: The columns of the table.
@@ -169,12 +167,11 @@ class NameMapping:
     travels_once: ClassVar[bool] = True  # tasks of a job share one pickled copy (engine/task_pickling)
 
     def __bool__(self) -> bool:
-        """Return True if any column has an original name."""
         return bool(self.paths)
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """Original names by the path of the column, such as 's.f'."""
+        """Original names by column path."""
         return dict(self._paths(self.columns, ""))
 
     def _paths(self, columns: Sequence[Column], around: str) -> Iterator[tuple[str, str]]:
@@ -189,17 +186,16 @@ class NameMapping:
 
     @cached_property
     def taken(self) -> Level:
-        """Mapping from current and original names to the table's current names."""
+        """Mapping to the current column names."""
         return Level.of(self.columns, self.originals, False)
 
     @cached_property
     def to_original_names(self) -> Level:
-        """Mapping from the table's current names to the original names."""
         return Level.of(self.columns, self.originals, True)
 
     # ---- names
     def names(self, given: T) -> T:
-        """Convert column names to the table's current names."""
+        """Replace original column names by current names."""
         mapped: Any = given
         if not self or not isinstance(given, (list, tuple)):
             return mapped
@@ -210,7 +206,7 @@ class NameMapping:
         return [self.to_original_names.name(name) for name in given if self.to_original_names.name(name) != name]
 
     def keys(self, given: T) -> T:
-        """Convert the keys of a dict to the table's current column names.
+        """Replace original column names in dict keys.
 
         Raises:
             ColumnError: The mapping has both names of a column.
@@ -222,7 +218,7 @@ class NameMapping:
         return mapped
 
     def path(self, given: T) -> T:
-        """Convert the path of a column or field, such as 's.f', to the table's current names.
+        """Replace original names in a column path.
 
         The column need not exist yet.
         """
@@ -232,7 +228,7 @@ class NameMapping:
         return mapped
 
     def text(self, given: T) -> T:
-        """Convert the column names in an SQL text to the table's current names.
+        """Replace original column names in an SQL text.
 
         Other values are returned unchanged.
         """
@@ -242,7 +238,7 @@ class NameMapping:
         return mapped
 
     def expressions(self, given: T) -> T:
-        """Convert the column names in SQL expressions to the table's current names.
+        """Replace original column names in SQL expressions.
 
         Other values are returned unchanged.
 
@@ -252,7 +248,7 @@ class NameMapping:
         return self.checks(self.keys(given))
 
     def checks(self, given: T) -> T:
-        """Convert the column names in SQL conditions to the table's current names.
+        """Replace original column names in SQL conditions.
 
         Other values are returned unchanged.
         """
@@ -290,7 +286,7 @@ class NameMapping:
 
     # ---- rows
     def hints(self, schema: pa.Schema) -> pa.Schema:
-        """Add a copy of each renamed column under its original name."""
+        """Add renamed columns under their original names."""
         level = self.to_original_names
         renamed = [
             level._field(field, level.name(field.name), "")
@@ -300,14 +296,14 @@ class NameMapping:
         return pa.schema([*schema, *renamed]) if renamed else schema
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """Rename the columns of a batch's schema to the table's current names.
+        """Replace original column names in a schema.
 
         Raises ColumnError if the batch contains a column under both its current and its original name.
         """
         return _schema(schema, self.taken) if self else schema
 
     def rows(self, rows: pa.Table) -> pa.Table:
-        """Rename the columns of a batch to the table's current names.
+        """Replace original column names in rows.
 
         Raises ColumnError if the batch contains a column under both its current and its original name.
         """
@@ -320,13 +316,11 @@ class NameMapping:
         return _rows(rows, self.to_original_names) if self else rows
 
     def mapping_for_structs(self, names: Iterable[str]) -> NameMapping:
-        """Return the mapping for rows whose columns are structs of the table's columns."""
         structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
         return replace(self, columns=tuple(structs))
 
 
 def original_names_by_id(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
-    """Return the field names that differ from the column names, by column id."""
     originals = dict[int, str]()
     for field, column in zip(fields, columns, strict=False):
         if field.name != column.name:

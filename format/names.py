@@ -1,4 +1,4 @@
-"""Names of data files, instants and meta columns of Apache Hudi tables."""
+"""Names of files and columns in Hudi tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LogFileName(NamedTuple):
 
 
 def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """Return the name of a base file: `<fileId>_<writeToken>_<instant>.parquet`.
+    """Return the name of a base file.
 
     The write token is always the same, so that a retried task finds the file of its earlier attempt.
     """
@@ -49,7 +49,6 @@ def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
 
 
 def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-0-0") -> str:
-    """Return the file name `.<fileId>_<instant>.log.<version>_<writeToken>` of a log."""
     return f".{file_id}_{instant}.log.{version}_{token}"
 
 
@@ -75,7 +74,7 @@ def join(partition: str, name: str) -> str:
 
 
 def require_relative_path(path: str) -> str:
-    """Check that a path is inside the table folder, and return it.
+    """Check that a path is inside the table folder.
 
     A stored path outside of the table is damage or an attack.
     """
@@ -120,13 +119,12 @@ def require_path_in_folders(path: str, *folders: str) -> str:
 
 
 def instant_of_ms(ms: int) -> str:
-    """Convert milliseconds since 1970 to an instant: `yyyyMMddHHmmssSSS` in UTC."""
     moment = _EPOCH + dt.timedelta(milliseconds=ms)
     return moment.strftime("%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
 
 
 def ms_of_instant(instant: str) -> int:
-    """Convert an instant to milliseconds since 1970 (UTC).
+    """Convert an instant to milliseconds since 1970.
 
     An instant of 14 digits means the end of its second, as in Hudi's comparisons.
     """

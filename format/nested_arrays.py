@@ -1,4 +1,4 @@
-"""Conversion and offsets of Arrow list and map arrays, which may be slices."""
+"""Conversion of Arrow list and map arrays."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def as_list(maps: pa.Array) -> pa.ListArray:
 
 
 def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the offsets of the lists or maps in an array after flattening.
+    """Return the offsets of lists or maps.
 
-    Nulls have the length 0. Raises pa.ArrowInvalid if the offsets exceed the range of `kind`.
+    The offsets refer to the flattened values. Nulls have the length 0. Raises pa.ArrowInvalid if the offsets exceed the
+    range of `kind`.
     """
     lists = as_list(array) if pa.types.is_map(array.type) else array
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)

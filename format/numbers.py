@@ -1,4 +1,4 @@
-"""Exact conversion of integers, floats and decimals to another number type.
+"""Exact conversion between number types.
 
 Two values are equal if they are the same number. Two floats, or a decimal and a fractional float, are also equal if
 they have the same shortest decimal string: 0.1 is equal in float32, float64 and decimal. Arrow's casts reject some type

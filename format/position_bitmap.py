@@ -1,4 +1,4 @@
-"""Codec for row positions as a Roaring64 bitmap.
+"""Encoding of row positions as a bitmap.
 
 The portable form is specified in github.com/RoaringBitmap/RoaringFormatSpec. A log block contains the base row
 positions of its records in base64 (docs/format.md 10.6). The n-th record belongs to the n-th set bit. The bytes of the
@@ -38,7 +38,6 @@ def encode_roaring64(rows: np.ndarray) -> bytes:
 
 
 def encode_positions(rows: np.ndarray) -> str:
-    """Encode row positions as a Roaring64 bitmap in base64."""
     return base64.b64encode(encode_roaring64(rows)).decode()
 
 
@@ -51,7 +50,6 @@ def _encode_container(low: np.ndarray) -> bytes:
 
 
 def decode_positions(text: str) -> np.ndarray:
-    """Decode row positions from a Roaring64 bitmap in base64."""
     try:
         data = base64.b64decode(text, validate=True)
         (buckets,) = struct.unpack_from("<q", data)

@@ -1,4 +1,4 @@
-"""Parser and writer for Java properties files such as `hoodie.properties`.
+"""Codec for Java properties files.
 
 This module handles escapes, comments and the table checksum. Facts: docs/format.md sections 3.1, 3.2 and 8.1. The
 grammar is that of `java.util.Properties.load`.
@@ -41,7 +41,7 @@ _SPECIAL = re.compile(r"[\\=:#!]|[^ -~]")
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """Parse the content of a Java properties file.
+    """Parse a Java properties file.
 
     Raises CorruptTable for an invalid escape, for an unpaired surrogate, and for more than `SIZE_CAP` bytes.
     """
@@ -55,9 +55,9 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def render(values: Mapping[str, str], stamp: str) -> bytes:
-    """Return the content of a Java properties file, sorted by key.
+    """Format a Java properties file.
 
-    Raises OptionError for an unpaired surrogate.
+    The properties are sorted by key. Raises OptionError for an unpaired surrogate.
     """
     lines = [f"#Properties saved on {_on_one_line(stamp)}", f"#{_on_one_line(stamp)}"]
     lines += [f"{_escape(key, is_key=True)}={_escape(values[key])}" for key in sorted(values)]
@@ -65,7 +65,7 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
 
 def checksum(database: str, table: str) -> str:
-    """Return Hudi's checksum of a table (`hoodie.table.checksum`).
+    """Return Hudi's checksum of a table name.
 
     The names are in UTF-8. A table without a database has the database ''.
     """
@@ -85,7 +85,7 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
-    """Return the content of Hudi's partition metadata file, `.hoodie_partition_metadata`.
+    """Create Hudi's metadata file of a partition.
 
     The file contains the instant that first wrote to the partition, and the number of path segments (0 for the table's
     root).

@@ -1,4 +1,4 @@
-"""Mapping from the columns of a data file to the table's current columns.
+"""Mapping from file columns to table columns.
 
 A `Resolution` is created for each pair of schemas. If the schemas are equal, it costs nothing per row.
 """
@@ -20,7 +20,7 @@ from hoodoo.format.table_schema import Column, TableSchema
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """File column that stores the values of a requested column.
+    """File column with the values of a requested column.
 
     Attributes:
         name: The name of the column in the file.
@@ -47,7 +47,7 @@ class ColumnSource:
 
 
 class Resolution:
-    """Mapping from the columns of a data file to the table's current columns.
+    """Mapping from file columns to table columns.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
     even if another column of the file has this name.
@@ -66,9 +66,10 @@ class Resolution:
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """Return the file's name of a requested column, or None.
+        """Return a column's name in the file.
 
-        Raises UnsupportedTable if the file's values cannot be read as the column's current type.
+        Returns None for a missing column. Raises UnsupportedTable if the file's values cannot be read as the column's
+        current type.
         """
         if name not in self.sources:
             return name
@@ -89,7 +90,6 @@ class Resolution:
         ]
 
     def to_requested_columns(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-        """Convert rows to the requested columns, with null for missing columns."""
         by_name = dict(zip(table.column_names, table.columns, strict=True))
         columns = []
         for field in fields:
@@ -111,7 +111,7 @@ class Resolution:
             raise _unreadable(field.name, source.was, field.type) from None
 
     def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-        """Convert the column statistics of the file to statistics of the requested columns.
+        """Convert statistics to the requested columns.
 
         A missing column is null in all `rows` rows.
         """
@@ -134,7 +134,7 @@ NO_CHANGES = Resolution()
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """Map the columns of a data file to the requested columns by column id.
+    """Map file columns to requested columns by id.
 
     A column whose old values cannot be converted to its current type only causes an error when it is read.
     """

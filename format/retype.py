@@ -1,8 +1,8 @@
-"""Exact conversion of column values to a type with a different range, for `retype_column`.
+"""Exact conversion of values to another type.
 
-For example, a double with an integer value becomes an integer, and a string with a date becomes a date. Numbers are
-compared by the rule for batches (`numbers`). A string must have the canonical form of the value: '7' is a number, but
-'007', ' 7' and '7e0' are not.
+It implements `retype_column`. For example, a double with an integer value becomes an integer, and a string with a date
+becomes a date. Numbers are compared by the rule for batches (`numbers`). A string must have the canonical form of the
+value: '7' is a number, but '007', ' 7' and '7e0' are not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDE = pa.decimal256(76, 38)
 
 
 def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether `retype_column` supports the change from type `old` to type `new`.
+    """Check whether `retype_column` supports a type change.
 
     The change is supported if some values of both types are equal. `retyped` checks the values themselves.
     """

@@ -1,4 +1,4 @@
-"""Selection and concatenation of rows that exceed the 2 GiB limit of string arrays.
+"""Selection of rows from large tables.
 
 Arrow joins the chunks of a column before it takes rows from them, and a plain string array is limited to 2 GiB. These
 functions keep larger tables in chunks.
@@ -14,7 +14,7 @@ WHOLE_BYTES = 1 << 30
 
 
 def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows of an Arrow table at some positions, without exceeding size limits.
+    """Select rows of a large table by position.
 
     Besides the result, it needs at most `WHOLE_BYTES` of memory.
 

@@ -1,4 +1,4 @@
-"""SQL tokenizer that finds the names of columns and parameters."""
+"""SQL tokenizer for names of columns and parameters."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table, or a nested field.
+    """Column or nested field of a table.
 
     Attributes:
         id: The permanent id.
@@ -195,12 +195,11 @@ class TableSchema:
 
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
-        """Columns by id, including nested columns."""
         return {nested.id: nested for column in self.columns for nested in column.walk()}
 
     @cached_property
     def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
-        """Parent id and name of each column by column id.
+        """Parent and name of each column.
 
         The parent id is 0 for the top level.
         """
@@ -210,7 +209,6 @@ class TableSchema:
         return parents
 
     def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
-        """Return the next schema of the table."""
         return TableSchema(self.id + 1, tuple(columns), self.last if last is None else last)
 
     def with_schema_id(self, number: int, last: int) -> TableSchema:
@@ -240,7 +238,6 @@ class TableSchema:
 
     @staticmethod
     def first(schema: pa.Schema, required: Iterable[str] = ()) -> TableSchema:
-        """Create the first schema of a table, with new column ids."""
         required_names = set(required)
         columns, last = numbered(list(schema), FIRST_ID)
         return TableSchema(
@@ -249,7 +246,6 @@ class TableSchema:
 
 
 def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
-    """Create columns with consecutive ids, and return the largest id too."""
     drafts = [_ColumnDraft(field.name, field.type) for field in fields]
     waiting, number = deque(drafts), first
     while waiting:
@@ -287,12 +283,13 @@ def child_names_and_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
-    """Assign column ids to the new columns `schema` of a table that another engine changed by column name.
+    """Assign column ids by column names.
 
-    The result is the schema that follows `before`. A column whose name exists at its level keeps its id. A column that
-    was dropped and added again gets its earlier id from `known`, the schemas of existing files, newest first, because
-    engines that match by name also return its old values. This does not apply to a column that was renamed, because no
-    valid file contains it under the old name. All other columns get new ids.
+    Another engine changed the table to the columns `schema`. The result is the schema that follows `before`. A column
+    whose name exists at its level keeps its id. A column that was dropped and added again gets its earlier id from
+    `known`, the schemas of existing files, newest first, because engines that match by name also return its old values.
+    This does not apply to a column that was renamed, because no valid file contains it under the old name. All other
+    columns get new ids.
     """
     by_parent_and_name: dict[tuple[int, str], Column] = {}
     seen: set[int] = set()
@@ -313,9 +310,10 @@ Its arguments are the path of the column, and the id of the parent column or 0.
 
 
 def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
-    """Create the schema that follows `before`, with the names and types of `schema`.
+    """Create the next schema from new columns.
 
-    `find` returns the earlier column, whose id is kept, or None for a new column.
+    It has the names and types of `schema`. `find` returns the earlier column, whose id is kept, or None for a new
+    column.
     """
     last = before.last
 

@@ -1,6 +1,6 @@
-"""Partition transforms, such as day(ts), which generate a partition column.
+"""Partition transforms such as day(ts).
 
-Values are computed in UTC. A timestamp without a time zone is used unchanged.
+They generate a partition column. Values are computed in UTC. A timestamp without a time zone is used unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of a column's values, or None for unbounded."""
+    """Lower and upper bound of a column."""
 
     least: Any = None
     greatest: Any = None
@@ -40,9 +40,9 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Transform:
-    """Rule such as day(ts) that generates a partition column from another column.
+    """Rule for a generated partition column.
 
-    Transforms are created by `hoodoo.day` and similar functions.
+    An example is day(ts). Transforms are created by `hoodoo.day` and similar functions.
 
     Attributes:
         kind: 'year', 'month', 'day', 'hour', 'bucket' or 'truncate'.
@@ -84,15 +84,15 @@ class Transform:
 
     @property
     def made(self) -> str:
-        """The name of the generated partition column, such as 'ts_day'."""
+        """Name of the generated partition column, such as 'ts_day'."""
         return f"{self.column}_{_SUFFIXES.get(self.kind, self.kind)}"
 
 
 def year(column: str) -> Transform:
-    """Partition by the year of a date or timestamp, in UTC.
+    """Partition by the year of a date or timestamp.
 
     Args:
-        column: The column. The partition column `<column>_year` has integers, such as 2026.
+        column: The column. The partition column `<column>_year` has integers, such as 2026, in UTC.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -104,10 +104,10 @@ def year(column: str) -> Transform:
 
 
 def month(column: str) -> Transform:
-    """Partition by the month of a date or timestamp, in UTC.
+    """Partition by the month of a date or timestamp.
 
     Args:
-        column: The column. The partition column `<column>_month` has strings, such as '2026-03'.
+        column: The column. The partition column `<column>_month` has strings, such as '2026-03', in UTC.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -119,10 +119,10 @@ def month(column: str) -> Transform:
 
 
 def day(column: str) -> Transform:
-    """Partition by the day of a date or timestamp, in UTC.
+    """Partition by the day of a date or timestamp.
 
     Args:
-        column: The column. The partition column `<column>_day` has dates.
+        column: The column. The partition column `<column>_day` has dates in UTC.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -134,10 +134,10 @@ def day(column: str) -> Transform:
 
 
 def hour(column: str) -> Transform:
-    """Partition by the hour of a timestamp, in UTC.
+    """Partition by the hour of a timestamp.
 
     Args:
-        column: The column. The partition column `<column>_hour` has strings, such as '2026-03-01-17'.
+        column: The column. The partition column `<column>_hour` has strings, such as '2026-03-01-17', in UTC.
 
     Returns:
         The transform, for `partition_by` of `hoodoo.create`.
@@ -149,7 +149,7 @@ def hour(column: str) -> Transform:
 
 
 def bucket(n: int, column: str) -> Transform:
-    """Partition by a hash of the values of a column, into `n` buckets.
+    """Partition by a hash of a column.
 
     A row goes to bucket `pmod(xxhash64(value), n)`, in the notation of Spark SQL.
 
@@ -168,7 +168,7 @@ def bucket(n: int, column: str) -> Transform:
 
 
 def truncate(width: int, column: str) -> Transform:
-    """Partition by the first characters of a string, or by ranges of integers.
+    """Partition by prefixes of strings or ranges of integers.
 
     Args:
         width: The number of characters, or the number of integers in a partition. From 1.
@@ -185,7 +185,7 @@ def truncate(width: int, column: str) -> Transform:
 
 
 def transform_of(text: str) -> Transform:
-    """Parse a transform from text such as 'day(ts)' or 'bucket(16, id)'.
+    """Parse a transform such as 'day(ts)'.
 
     Raises:
         OptionError: The text is invalid.
@@ -201,7 +201,7 @@ def transform_of(text: str) -> Transform:
 
 
 def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
-    """Return the type of the partition column that a transform generates.
+    """Return the type of the generated partition column.
 
     Raises:
         SchemaError: The transform does not support columns of this type.
@@ -219,7 +219,7 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
 
 
 def values(transform: Transform, column: pa.Array) -> pa.Array:
-    """Compute the partition values that a transform generates from a column.
+    """Compute the partition values of a column.
 
     Results for values that `unfit` selects are undefined.
     """
@@ -243,7 +243,7 @@ def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
 
 
 def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
-    """Return the bounds of the column values in the partition with the value `made`.
+    """Return the range of column values in a partition.
 
     `kind` is the type of the column, and `made` must not be null.
     """

@@ -1,6 +1,7 @@
-"""Index of a table, which maps record keys to file groups without opening data files.
+"""Index of a table's record keys.
 
-`index_of` returns the index as a `KeyIndex`. Only this package depends on the kind of index.
+It maps keys to file groups without opening data files. `index_of` returns the index as a `KeyIndex`. Only this package
+depends on the kind of index.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hoodoo.timeline.environment import Together, in_order
 
 
 def index_of(store: Store, together: Together = in_order, shared: bool = False) -> KeyIndex:
-    """Return the index of a table, which maps record keys to file groups.
+    """Return the index of a table.
 
     There is only one kind of index. A second kind would require a table property that selects it, because callers only
     pass the store.

@@ -1,8 +1,9 @@
-"""Detection of tables with a bucket index of Apache Hudi, which hoodoo only reads.
+"""Detection of Hudi's bucket index.
 
-The ids of file groups reveal a bucket index; the table properties do not. The file id of a bucket is its number in
-eight digits followed by the rest of a UUID (docs/format.md 8.4). Hudi looks for a key only in the bucket of its hash.
-If hoodoo stored the row in another file group, Hudi would write it a second time.
+hoodoo only reads tables with such an index. The ids of file groups reveal a bucket index; the table properties do not.
+The file id of a bucket is its number in eight digits followed by the rest of a UUID (docs/format.md 8.4). Hudi looks
+for a key only in the bucket of its hash. If hoodoo stored the row in another file group, Hudi would write it a second
+time.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _BUCKET_METADATA = ".hoodie/.bucket_index/"  # metadata of consistent hashing, w
 
 
 def require_no_bucket_index(store: Store, file_ids: Iterable[str]) -> None:
-    """Raise UnsupportedTable if Apache Hudi writes the table with a bucket index.
+    """Check that a table has no bucket index.
 
-    A bucket index is detected from the ids of file groups, or from Hudi's metadata. The error contains the `file_id` of
-    a bucket.
+    Raises UnsupportedTable if Apache Hudi writes the table with a bucket index. A bucket index is detected from the ids
+    of file groups, or from Hudi's metadata. The error contains the `file_id` of a bucket.
     """
     distinct_ids = set(file_ids)
     buckets = sorted(filter(_BUCKET_ID.fullmatch, distinct_ids))

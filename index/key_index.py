@@ -1,6 +1,7 @@
-"""Interface of an index, which maps record keys to file groups.
+"""Interface of an index of record keys.
 
-The index receives keys as strings with 64-bit hashes (format/hashing), and the file groups of a view.
+It maps record keys to file groups. The index receives keys as strings with 64-bit hashes (format/hashing), and the file
+groups of a view.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Partitions = Mapping[str, Mapping[str, FileGroup]]
 
 @dataclass(frozen=True)
 class Keys:
-    """Record keys to look up in an index, each in one partition.
+    """Record keys to look up in an index.
 
     Lookup i is for the key `texts[rows[i]]` with the hash (uint64) `hashes[rows[i]]` in the partition
     `partitions[codes[i]]`.
@@ -49,14 +50,13 @@ class Keys:
 
     @staticmethod
     def one_lookup_per_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
-        """Create a lookup of each record key in each partition."""
         codes = np.repeat(np.arange(len(partitions), dtype=np.int32), len(texts))
         return Keys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
 
 
 @dataclass
 class Located:
-    """Result of an index lookup: the file group of each record key.
+    """Result of an index lookup.
 
     Attributes:
         groups: The file groups that were searched.
@@ -88,7 +88,7 @@ class Located:
 
 
 class KeysOfRows:
-    """Collector of record keys in row order, for the index entry of a new base file.
+    """Collector of record keys for an index entry.
 
     Attributes:
         secret: The secret for the checks (format/key_check).
@@ -106,31 +106,32 @@ class KeysOfRows:
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """Return an empty collector of record keys for rows that are written later.
+        """Create a collector for later rows.
 
         `extend` adds its keys when these rows are written.
         """
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Append the record keys of another collector, which come next in the file."""
+        """Append the keys of another collector.
+
+        They come next in the file.
+        """
         self._hashes += others._hashes
         self._checks += others._checks
 
     @property
     def hashes(self) -> np.ndarray:
-        """Hashes of all added keys in row order."""
         return np.concatenate(self._hashes)
 
     @property
     def checks(self) -> np.ndarray:
-        """Checks of all added keys in row order."""
         return np.concatenate(self._checks)
 
 
 @dataclass(frozen=True)
 class BaseEntry:
-    """Index entry of a base file, as stored.
+    """Stored index entry of a base file.
 
     Attributes:
         name: The path of the entry, or '' for a kind of index without entries.
@@ -145,7 +146,7 @@ class BaseEntry:
 
 
 class KeyIndex(Protocol):
-    """Interface of an index, which maps record keys to file groups.
+    """Interface of an index of record keys.
 
     An index entry is a file that never changes, and is identified by its path. An index may be used by several threads,
     and is pickled without its caches. Methods that read entries raise CorruptTable, which names the missing or damaged
@@ -153,16 +154,17 @@ class KeyIndex(Protocol):
     """
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Raise UnsupportedTable if another engine assigns keys to file groups by another rule.
+        """Check that no other engine uses an incompatible index.
 
-        Writes of both engines could then store a key twice.
+        Raises UnsupportedTable if another engine assigns keys to file groups by another rule. Writes of both engines
+        could then store a key twice.
         """
 
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        """Find the file group of each record key without opening a data file.
+        """Find the file of each record key.
 
-        The result marks keys whose hash is ambiguous. The cost grows with the number of keys, and with the number of
-        file groups in their partitions.
+        No data file is opened. The result marks keys whose hash is ambiguous. The cost grows with the number of keys,
+        and with the number of file groups in their partitions.
 
         Args:
             partitions: The file groups of the table.
@@ -170,20 +172,22 @@ class KeyIndex(Protocol):
         """
 
     def required_group(self, keys: Keys) -> Sequence[str] | None:
-        """Return the id of the required file group of each new key, or None for any file group.
+        """Return the required file of each new key.
 
         None means that the writer may choose any file group. It then distributes new rows by file size.
         """
 
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
-        """Return an empty collector for the record keys of a new base file.
+        """Create a collector for the keys of a new file.
 
         `before` is the older base file whose rows begin the new file, or None. If the entry of that file has no row
         positions, the `before` of the result is '', and the caller must also add the keys of these rows.
         """
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """Store the index entry of a new base file before the base file is stored.
+        """Store the index entry of a new base file.
+
+        Call it before the base file is stored.
 
         Args:
             file_id: The file group of the base file.
@@ -193,7 +197,7 @@ class KeyIndex(Protocol):
         """
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
-        """Store the index entry of a log file with deletes, and return its path.
+        """Store the index entry of a log file with deletes.
 
         Args:
             file_id: The file group of the log.
@@ -207,9 +211,10 @@ class KeyIndex(Protocol):
     def key_hashes(self, entry: str) -> np.ndarray: ...
 
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
-        """Return the row position of each key in a base file, or -1 if no row has the key.
+        """Look up the row position of each key.
 
-        The result is exact. It is None if the index entry of the file lacks row positions.
+        It is -1 if no row has the key. The result is exact. It is None if the index entry of the file lacks row
+        positions.
         """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray: ...
@@ -217,11 +222,11 @@ class KeyIndex(Protocol):
     def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray: ...
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether an index entry contains a record key as text."""
+        """Check whether an index entry contains a record key."""
 
 
 def base_entry_path(file_id: str, instant: str) -> str:
-    """Return the path of the index entry of a base file.
+    """Return the path of a base file's index entry.
 
     Every kind of index uses these paths, because orphan removal reads the instant in the file name.
     """

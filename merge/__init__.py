@@ -1,1 +1,1 @@
-"""Choice of the current row among rows with the same key."""
+"""Choice of the current row of each key."""

@@ -1,4 +1,4 @@
-"""Merge of changes with earlier rows of the same keys.
+"""Merging of changes with stored rows.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 
@@ -26,7 +26,7 @@ from hoodoo.merge.replaced_values import replaced
 
 @dataclass(frozen=True)
 class KeyedChanges:
-    """Upserts and deletes of some record keys, in order of arrival.
+    """Upserts and deletes in order of arrival.
 
     Attributes:
         rows: One row per change, with the record key column. In the row of a delete, all other columns are null, except
@@ -63,14 +63,14 @@ class KeyedChanges:
 
     @property
     def partial(self) -> np.ndarray:
-        """Mask of the changes that keep at least one stored column value."""
+        """Mask of the changes that keep stored values."""
         partial = np.zeros(len(self), bool)
         for mask in self.unset.values():
             partial |= mask
         return partial
 
     def setting(self, name: str, chosen: np.ndarray) -> np.ndarray | None:
-        """Return the changes that set a column, among the given ones.
+        """Find the changes that set a column.
 
         Returns None if all chosen changes set it.
         """
@@ -93,7 +93,7 @@ class KeyedChanges:
 
 @dataclass(frozen=True)
 class Merged:
-    """Merged rows, with the effect of each change.
+    """Result of merging changes with base rows.
 
     Attributes:
         rows: The base rows in their order, with winning changes applied and without deleted rows, followed by new rows.
@@ -107,7 +107,7 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """Mask of the changes whose key is in the base rows."""
+        """Mask of the changes to existing rows."""
         mask: np.ndarray = self.partner >= 0
         return mask
 
@@ -137,7 +137,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
 
 
 def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
-    """Extend changes of some columns to all columns of the table.
+    """Extend changes to all columns of the table.
 
     Columns that it does not set are null and marked in `unset`.
     """
@@ -173,7 +173,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
-    """Number rows in the order of their ordering values.
+    """Rank rows by their ordering columns.
 
     Args:
         rows: Rows with the ordering columns.
@@ -204,7 +204,7 @@ def _column_ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """Keep only the change that takes effect for each key.
+    """Keep the winning change of each key.
 
     Partial updates of a key are combined. They must not have ordering columns.
     """
@@ -269,14 +269,14 @@ def _losing_changes(changes: KeyedChanges, positions: np.ndarray, order_by: tupl
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """Encode values as int32 codes, which are equal for equal values."""
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
 def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Return a mask of the rows that another row with the same key replaces.
+    """Find rows that another row replaces.
 
-    The row with the larger epoch wins. Among equal epochs, the larger rank wins, and the later row wins a tie.
+    Both rows have the same key. The row with the larger epoch wins. Among equal epochs, the larger rank wins, and the
+    later row wins a tie.
 
     Args:
         key: A code for the key of each row.
@@ -305,9 +305,9 @@ def _count_unconditional_deletes(key: np.ndarray, unconditional: np.ndarray) -> 
 
 
 def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
-    """Return a mask of the new rows that replace the old rows at the same positions.
+    """Find new rows that replace old rows.
 
-    Rows are compared by the ordering columns. The new row wins a tie.
+    Old and new rows are at the same positions. Rows are compared by the ordering columns. The new row wins a tie.
 
     Args:
         new: Rows with the ordering columns.
@@ -335,14 +335,14 @@ def _is_at_least(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
 
 
 def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the index of each value in a list of keys, or -1."""
+    """Look up the index of each value."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
 
 
 def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> Merged:
-    """Apply changes to base rows, both with one row per key."""
+    """Apply changes to base rows with unique keys."""
     change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # for each base row
     rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Rules that combine a new row with the stored row.
+"""Rules for combining new and stored rows.
 
 policy.py decides which of two rows is newer.
 """
@@ -26,7 +26,9 @@ MergeFunction: TypeAlias = "Callable[[pa.Table, pa.Table], pa.Table | Mapping[st
 
 @dataclass(frozen=True)
 class CustomMerge:
-    """Merge with a custom function: `upsert(rows, merge=hoodoo.CustomMerge(function))`.
+    """Merge with a custom function.
+
+    An example is `upsert(rows, merge=hoodoo.CustomMerge(function))`.
 
     Attributes:
         function: It receives two Arrow tables with the table's columns: stored rows and newer rows, with equal keys at
@@ -60,7 +62,7 @@ MergeLike: TypeAlias = "str | CustomMerge"
 
 @dataclass(frozen=True)
 class MergeMode:
-    """Rule that combines a new row with the stored row, column by column.
+    """Rule for combining new and stored rows.
 
     Attributes:
         keep_non_null: True if a null in the newer row keeps the older value.
@@ -75,7 +77,7 @@ class MergeMode:
 
     @staticmethod
     def of(merge: MergeLike, unavailable: str | None) -> MergeMode:
-        """Validate the merge arguments of an upsert.
+        """Check the merge arguments of an upsert.
 
         Raises:
             OptionError: An argument is invalid, or both a function and `unavailable` are given.
@@ -107,12 +109,12 @@ class MergeMode:
         return not self.keep_non_null and self.unavailable is None and self.custom is None
 
     def counts(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a mask of the new values that replace the stored value."""
+        """Find new values that replace stored values."""
         replacing = ~self.stands_for_unavailable(values)
         return replacing & values.is_valid().to_numpy() if self.keep_non_null else replacing
 
     def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Return a mask of the values that the source did not send.
+        """Find values that the source did not send.
 
         The encoding depends on the type of the column. A placeholder is the string, its bytes, or a JSON object that
         maps the string to itself. In a list, it is a single item with the string, its bytes, or the version 3 UUID

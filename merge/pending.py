@@ -1,4 +1,4 @@
-"""Merge of changes with base rows that are read in batches."""
+"""Merging of changes with batches of base rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW = 100_000  # up to this number of keys, comparing key strings costs half as
 
 
 class PendingChanges:
-    """Changes that are merged with base rows batch by batch.
+    """Changes to merge with batches of base rows.
 
     Attributes:
         changes: The changes.
@@ -51,7 +51,7 @@ class PendingChanges:
         return (*key, *self._order_by)
 
     def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Find the rows of the next base batch that changes replace or delete.
+        """Find the rows of a batch that change.
 
         Args:
             base: The batch, with `needed_columns`.
@@ -77,7 +77,7 @@ class PendingChanges:
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
-        """Apply matching changes to the next base rows, and keep the row order."""
+        """Apply changes to the next base rows."""
         rows, partner = self.meet(base)
         return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
 
@@ -109,5 +109,5 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Return a mask of the upserts whose rows are in the result."""
+        """Find the upserts that take effect."""
         return self.won & ~self.changes.delete

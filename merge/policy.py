@@ -1,4 +1,4 @@
-"""Choice of the current row of each key in a table.
+"""Choice of the current row of each key.
 
 `TableConfig.merge_policy` creates the policy. With the merge mode commit time, it leaves out the ordering columns, so
 that the later change wins even if the table has ordering columns.
@@ -25,7 +25,7 @@ from hoodoo.merge.pending import PendingChanges
 
 @dataclass(frozen=True)
 class MergePolicy:
-    """Rule that selects the current row of each key.
+    """Rule for the current row of each key.
 
     `order_by` are the columns whose larger values win, in the order of comparison. If it is empty, the later change
     wins.
@@ -35,21 +35,20 @@ class MergePolicy:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """Columns that the merge reads: the record key and the ordering columns."""
+        """Columns that the merge reads."""
         return (RECORD_KEY, *self.order_by)
 
     @property
     def bounded(self) -> str | None:
-        """First ordering column, whose minimum and maximum may determine the current row, or None."""
+        """First ordering column of the table."""
         return self.order_by[0] if self.order_by else None
 
     # ---- changes among themselves
     def collapse(self, changes: KeyedChanges) -> KeyedChanges:
-        """Keep only the change that takes effect for each key."""
         return kernels.collapse(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
-        """Combine sets of changes into sets with one change per key.
+        """Combine the changes of each key.
 
         All `parts`, which are in order of arrival, become one set. With ordering columns and a partial update, each
         part stays separate.
@@ -59,9 +58,9 @@ class MergePolicy:
         return [self.collapse(kernels.concat(parts))] if parts else []
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Number rows, with the largest number for the current row of a key.
+        """Rank rows by their ordering columns.
 
-        The later row wins a tie.
+        The current row of a key has the largest rank. The later row wins a tie.
         """
         return kernels.ranks(rows, positions, self.order_by)
 
@@ -70,14 +69,10 @@ class MergePolicy:
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        """Apply changes to the base rows at known positions.
-
-        `positions` (int64[n]) are the positions of the changes in `base`, or -1 for new rows.
-        """
         return kernels.merge_by_row(base, changes, positions, self.order_by)
 
     def applied(self, base: pa.Table, parts: Iterable[KeyedChanges]) -> pa.Table:
-        """Apply sets of changes to base rows, one set after another.
+        """Apply several sets of changes to base rows.
 
         Each set has one change per key, and may be a partial update.
         """
@@ -87,11 +82,11 @@ class MergePolicy:
         return base
 
     def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
-        """Prepare changes for a merge with batches of base rows."""
+        """Prepare changes for a streaming merge."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
 
     def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
-        """Prepare changes for a merge with batches of base rows by position.
+        """Prepare changes for a streaming merge by position.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
         """
@@ -101,7 +96,7 @@ class MergePolicy:
         return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Return whether every change certainly replaces the stored row of its key.
+        """Check whether all changes replace stored rows.
 
         The stored rows then need not be read. With several ordering columns, equal bounds of the first column prove
         nothing, because a later column decides.

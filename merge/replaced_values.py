@@ -1,4 +1,4 @@
-"""Replacement of column values at given positions."""
+"""Replacement of column values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 def replaced(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
-    """Replace column values at given positions, or return None without any difference.
+    """Replace column values at given positions.
 
-    Values are compared bit by bit. Unused dictionary values are removed from the dictionary.
+    Returns None without any difference. Values are compared bit by bit. Unused dictionary values are removed from the
+    dictionary.
 
     Args:
         column: A column of the type of `new`, or a dictionary of strings.

@@ -1,4 +1,4 @@
-"""Sources for ingestion jobs, and the interface for custom sources.
+"""Sources for ingestion jobs.
 
 job = hoodoo.ingest(hoodoo.sources.Files("landing/trips"), trips)
 """
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a source class at its first use, so that `import hoodoo.sources` stays fast."""
+    """Import a source class at its first use."""
     if name in _MODULE_BY_NAME:
         return getattr(import_module(f"hoodoo.sources.{_MODULE_BY_NAME[name]}"), name)
     raise AttributeError(f"module 'hoodoo.sources' has no attribute {name!r}")

@@ -1,7 +1,8 @@
-"""Decoder for Avro messages: a zero byte, the schema id in four bytes, and the encoded record.
+"""Decoder for Avro messages.
 
-All messages of one schema are decoded together, column by column. If that fails, they are split in halves until each
-bad message is alone. A record must end at the end of its message.
+A message consists of a zero byte, the schema id in four bytes, and the encoded record. All messages of one schema are
+decoded together, column by column. If that fails, they are split in halves until each bad message is alone. A record
+must end at the end of its message.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _DECODING_ERRORS = (TableError, Damaged, pa.ArrowException, ValueError, TypeErro
 
 
 class AvroReader:
-    """Reader that decodes Avro messages by the schema id in each message."""
+    """Decoder of Avro messages."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
         self._refused = dict[int, str]()
 
     def groups(self, messages: Sequence[bytes], note: Note) -> Iterator[tuple[MessageSchema, np.ndarray, Spans]]:
-        """Group Avro messages by schema, so that all messages of a schema can be decoded together.
+        """Group Avro messages by schema.
 
         Args:
             messages: The messages.
@@ -89,13 +90,13 @@ class AvroReader:
 
 
 class Spans:
-    """Encoded Avro records of one schema in one buffer."""
+    """Encoded Avro records of one schema."""
 
     def __init__(self, raw: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         self._raw, self._starts, self._ends = raw, starts, ends
 
     def rows(self, schema: MessageSchema, picked: Picked, note: Note) -> Iterator[tuple[pa.Table, np.ndarray]]:
-        """Decode the Avro records, and report invalid records through `note`.
+        """Decode the Avro records.
 
         Args:
             schema: The schema of the records.
@@ -177,7 +178,7 @@ def _column_array(values: list[object], column: AvroColumn, kind: pa.DataType | 
 
 class AvroDecoder(WantedRows):
     def __init__(self, topic: str, columns: pa.Schema, unknown: bool, schemas: AvroSchemas) -> None:
-        """Create a decoder for the Avro messages of a topic.
+        """Create a decoder for Avro messages.
 
         Args:
             topic: The name of the topic, for errors.
@@ -190,7 +191,7 @@ class AvroDecoder(WantedRows):
         self._topic, self._reader = topic, AvroReader(schemas)
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode Avro messages to rows, and collect invalid messages in `bad`.
+        """Decode Avro messages to rows.
 
         Args:
             messages: The numbers and bytes of the messages.
@@ -275,7 +276,7 @@ def _translate_indexes(where: np.ndarray, note: Note) -> Note:
 def in_order(
     topic: str, parts: Sequence[tuple[pa.Table, list[int]]], columns: pa.Schema
 ) -> Iterator[tuple[pa.Table, list[int]]]:
-    """Merge rows that were decoded per schema, and sort them in the order of their messages.
+    """Merge decoded rows in message order.
 
     Args:
         topic: The name of the topic, for errors.

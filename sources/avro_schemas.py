@@ -1,4 +1,4 @@
-"""Conversion of untrusted Avro schemas to a safe form, limited in size and without references.
+"""Conversion of untrusted Avro schemas.
 
 A message may name any schema in the registry. Each schema is therefore expanded first: a reference is replaced by the
 type that it names. Types that could make a short message endless are rejected. These are types that contain themselves,
@@ -33,7 +33,7 @@ _KEPT_ATTRIBUTES = ("connect.name", "connect.parameters")
 
 @dataclass(frozen=True)
 class AvroColumn:
-    """Field of the Avro record in a message, with its Arrow type.
+    """Field of an Avro record.
 
     Attributes:
         name: The name of the field.
@@ -50,7 +50,7 @@ class AvroColumn:
 
 @dataclass(frozen=True)
 class MessageSchema:
-    """Parsed Avro schema of messages, prepared for decoding.
+    """Parsed Avro schema of messages.
 
     Attributes:
         columns: The fields of the record, in order.
@@ -64,14 +64,14 @@ class MessageSchema:
 
 
 class SchemaLookup(Protocol):
-    """Interface of an object that returns Avro schemas by id."""
+    """Interface for looking up Avro schemas."""
 
     def schema(self, number: int) -> list[str]: ...
 
 
 class AvroSchemas:
     def __init__(self, registry: SchemaLookup, times: bool = True) -> None:
-        """Create an empty cache for the schemas of a registry.
+        """Create an empty cache of Avro schemas.
 
         Args:
             registry: The registry that returns the schemas.
@@ -85,7 +85,7 @@ class AvroSchemas:
         return self._registry.schema(number)
 
     def of(self, number: int) -> MessageSchema:
-        """Return the parsed Avro schema with the given id.
+        """Return a parsed Avro schema.
 
         Args:
             number: The schema id.
@@ -114,7 +114,7 @@ class AvroSchemas:
 
 
 def message_schema(texts: Sequence[str], times: bool = True) -> MessageSchema:
-    """Parse an Avro schema of messages, and map its fields to Arrow types.
+    """Parse an Avro schema of messages.
 
     Args:
         texts: The schema as JSON strings: the referenced schemas, each before the schemas that refer to it, and last

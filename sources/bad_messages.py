@@ -1,4 +1,4 @@
-"""Collector of messages or lines that could not be decoded, up to a maximum number."""
+"""Collector of messages that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DETAIL_MAX = 500
 
 
 class BadMessages:
-    """Collector of the messages or lines of a batch that could not be decoded.
+    """Collector of messages that cannot be decoded.
 
     kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine stores
         the original bytes.
     """
 
     def __init__(self, where: str, most: int, place: Callable[[int, bytes], str]) -> None:
-        """Create an empty collector of bad messages.
+        """Create a collector of bad messages.
 
         Args:
             where: The name of the file or topic, for errors.
@@ -34,7 +34,7 @@ class BadMessages:
         self.found: list[dict[str, object]] = []
 
     def note(self, number: int, detail: str, payload: bytes, reason: str = "decode") -> None:
-        """Add a bad message, located by its number.
+        """Add a bad message by its number.
 
         Raises TooManyBadRows if there are more than the maximum.
 
@@ -63,7 +63,7 @@ class BadMessages:
             )
 
     def table(self) -> pa.Table:
-        """Return all collected bad messages as a table with the schema BAD.
+        """Return the bad messages as a table.
 
         The schema is REPLAYABLE if the quarantine stores at least one message in another encoding than its original
         bytes.

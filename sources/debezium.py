@@ -1,8 +1,8 @@
-"""Decoder that converts Debezium change events to rows to upsert and rows to delete.
+"""Decoder of Debezium change events.
 
-An event contains an image of the row after the change. For a delete, only the key of the message is used, because the
-image before the delete may contain placeholders. If the table has the column `_event_lsn` or `_event_seq`, this column
-gets the position of the change in the database's log.
+It returns rows to upsert and rows to delete. An event contains an image of the row after the change. For a delete, only
+the key of the message is used, because the image before the delete may contain placeholders. If the table has the
+column `_event_lsn` or `_event_seq`, this column gets the position of the change in the database's log.
 
 Ambiguous events raise errors. This may stop a job, but never writes a wrong row.
 """
@@ -52,7 +52,7 @@ _ROW_OPS, _DELETE, _TRUNCATE, _MESSAGE = ("r", "c", UPDATE), "d", "t", "m"
 
 
 class DebeziumDecoder:
-    """Decoder of the Debezium events of one Kafka topic into rows of a table.
+    """Decoder of Debezium change events.
 
     Attributes:
         unavailable: The placeholder string that Debezium sends for an unchanged large value.
@@ -114,19 +114,19 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Names of dropped event columns, which the table does not have."""
+        """Names of dropped event columns."""
         return self._reader.left_out
 
     @property
     def skipped(self) -> int:
-        """Number of messages so far that change no row."""
+        """Number of messages that change no row."""
         return self._reader.skipped + self._passed_over
 
     # ---- messages
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode change events to rows, and collect invalid events in `bad`.
+        """Decode change events to rows.
 
         Args:
             numbers: The numbers of the messages that have a value, in ascending order.
@@ -414,10 +414,11 @@ class DebeziumDecoder:
 
     # ---- order
     def _commit_order_values(self, events: Events) -> pa.Array:
-        """Compute values of `_event_lsn` that grow in the order of the commits.
+        """Compute log positions in commit order.
 
-        All changes of a transaction are logged before its commit. The `sequence` of the next transaction begins with
-        the end of that commit. The larger of these two numbers therefore grows in the order of the commits.
+        They are the values of `_event_lsn`. All changes of a transaction are logged before its commit. The `sequence`
+        of the next transaction begins with the end of that commit. The larger of these two numbers therefore grows in
+        the order of the commits.
         """
         lsn, sequence = events.source["lsn"], pc.extract_regex(events.source["sequence"], _SEQUENCE)
         commit = pc.struct_field(sequence, [0])

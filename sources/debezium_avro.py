@@ -1,4 +1,4 @@
-"""Decoder for Debezium change events in Avro.
+"""Decoder of Debezium events in Avro.
 
 Decoded Avro columns have types. The meaning of a value, such as the unit of a time, is in the schema: as written by
 Kafka Connect (`connect.name`), or as an Avro logical type. `debezium.py` converts the events of both formats to rows.
@@ -58,21 +58,10 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         before: str,
         schemas: AvroSchemas,
     ) -> None:
-        """Create a decoder for the Avro events of one topic.
+        """Create a decoder for Avro events.
 
-        All arguments except `schemas` are as in `DebeziumDecoder`.
-
-        Args:
-            topic: The name of the topic, for errors.
-            columns: The columns of the table.
-            unknown: True to also read columns that the table does not have.
-            placing: The key, partition and ordering columns of the table.
-            truncate: Handling of a truncate event: 'fail', 'ignore' or 'delete'.
-            before: Where a row's former partition comes from: 'event' or 'lookup'.
-            schemas: The cache of Avro schemas, which keeps times as numbers.
-
-        Raises:
-            ColumnError: The table is ordered by a column that events do not contain.
+        `schemas` is the cache of Avro schemas, which keeps times as numbers. The other arguments are as in
+        `DebeziumDecoder`.
         """
         super().__init__(topic, columns, unknown, placing, truncate, before)
         self._schemas, self._avro = schemas, AvroReader(schemas)
@@ -81,21 +70,10 @@ class DebeziumAvroDecoder(DebeziumDecoder):
     def rows(
         self, numbers: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode Avro change events to rows, and collect invalid events in `bad`.
+        """Decode Avro change events to rows.
 
-        Args:
-            numbers: The numbers of the messages that have a value, in ascending order.
-            keys: The keys of these messages.
-            values: The values of these messages.
-            bad: Collector for the invalid events.
-
-        Yields:
-            Rows in the order of the events, and the number of each row's message.
-
-        Raises:
-            DataError: The events cannot be applied to the table.
-            SourceUnavailable: The registry does not respond.
-            OptionError: The registry denies access.
+        Arguments and results are as in `DebeziumDecoder.rows`. Raises SourceUnavailable if the registry does not
+        respond, and OptionError if it denies access.
         """
         bad.kept = self._event_encoder(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
@@ -151,16 +129,10 @@ class _AvroKeyReader(KeyReader):
         self._avro = avro
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Decode Avro message keys to columns, with one row per key.
+        """Decode Avro message keys to columns.
 
-        Args:
-            contents: The message keys.
-
-        Returns:
-            The columns of the keys, or None if a key is not a valid record.
-
-        Raises:
-            DataError: The keys have other columns than the key of the table.
+        Returns None if a key is not a valid record. Raises DataError if the keys have other columns than the key of the
+        table.
         """
         flaws = list[int]()
         parts = list[tuple[pa.Table, list[int]]]()

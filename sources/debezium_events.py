@@ -1,4 +1,4 @@
-"""Decoder for Debezium JSON events into Arrow columns.
+"""Decoder of Debezium events in JSON.
 
 Arrow's JSON reader decodes all events together. Events that it rejects are decoded one by one.
 
@@ -57,7 +57,7 @@ _SOURCE_TYPES = {field.name: (str if pa.types.is_string(field.type) else int, ty
 
 @dataclass(frozen=True)
 class Events:
-    """Decoded change events as Arrow columns, with values in their JSON encoding.
+    """Change events with values in JSON encoding.
 
     Attributes:
         of: The messages of the events.
@@ -80,7 +80,7 @@ class Events:
 
 
 class EventReader:
-    """Decoder of JSON change events into Arrow columns, for the columns of a table.
+    """Decoder of JSON change events.
 
     Attributes:
         known: The columns of the table that an event may have.
@@ -90,13 +90,6 @@ class EventReader:
     """
 
     def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
-        """Create a decoder for the columns of a table.
-
-        Args:
-            known: The columns of the table that an event may have.
-            unknown: True to also read columns that the table does not have.
-            before: True to also read the row before a change.
-        """
         self.known, self.unknown = known, unknown
         self.spelt = {name: spelt(field.type) for name, field in known.items()}
         self._before = before
@@ -104,24 +97,14 @@ class EventReader:
         self._scaled = set[str]()
 
     def add_new_column(self, name: str, kind: pa.DataType) -> None:
-        """Add a column that the table does not have yet, so that later events contain it.
-
-        Args:
-            name: The name of the column.
-            kind: The type of the column in the table.
-        """
         self.known[name] = pa.field(name, kind)
         self.spelt[name] = spelt(kind)
 
     def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
-        """Decode change events, all together if possible, or else one by one.
+        """Decode change events.
 
-        Args:
-            some: Messages that have the same schema.
-            bad: Collector for the invalid events.
-
-        Yields:
-            The events, in the order of the messages.
+        The events are decoded together if possible, or else one by one. All messages must have the same schema. Invalid
+        events are added to `bad`.
         """
         events = self._decode_together(some)
         if events is not None:
@@ -348,13 +331,9 @@ class EventReader:
 
 
 def changes_no_row(names: Set[str]) -> bool:
-    """Return whether a Debezium message changes no row, such as a heartbeat.
+    """Check whether a message changes no row.
 
-    Args:
-        names: The field names of the message.
-
-    Returns:
-        True for a heartbeat, a transaction marker, or a schema change.
+    Examples are heartbeats, transaction markers and schema changes.
     """
     return names == {"ts_ms"} or {"status", "id"} <= names or "ddl" in names
 

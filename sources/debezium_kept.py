@@ -1,4 +1,4 @@
-"""Storage of change events in the quarantine, with the settings that a replay needs.
+"""Storage of change events in the quarantine.
 
 An event is stored with the key of its message and the settings of the decoder.
 """
@@ -22,7 +22,7 @@ KEY, VALUE = "key", "payload"
 
 @dataclass(frozen=True)
 class EventContext:
-    """Settings of a decoder that are stored with a quarantined event, for its replay.
+    """Settings for replaying a quarantined event.
 
     Attributes:
         topic: The name of the topic, for errors.
@@ -48,7 +48,7 @@ class EventContext:
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """Change event from the quarantine: the key and the value of its Kafka message.
+    """Change event from the quarantine.
 
     Attributes:
         key: The key of the message.
@@ -62,16 +62,9 @@ class StoredEvent:
 
 
 def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context: EventContext) -> bytes:
-    """Encode a change event for the quarantine, with the settings that a replay needs.
+    """Encode a change event for the quarantine.
 
-    Args:
-        key: The key of the message.
-        value: The value of the message.
-        more: One row with the columns that the broker fills, or None.
-        context: The settings of the decoder.
-
-    Returns:
-        A row in Arrow's IPC stream format.
+    The result is a row in Arrow's IPC stream format. `more` contains the columns that the broker fills.
     """
     row = pa.table({KEY: _to_text_array(key), VALUE: _to_text_array(value)})
     if more is not None:
@@ -80,15 +73,9 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
 
 
 def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
-    """Encode one row as an Arrow IPC stream, with a note in the schema metadata.
+    """Encode a row with metadata.
 
-    Args:
-        row: A table of one row.
-        name: The metadata key.
-        note: The metadata value: information that a replay of the row needs.
-
-    Returns:
-        A row in Arrow's IPC stream format.
+    The result is a row in Arrow's IPC stream format. The note is in the schema metadata under `name`.
     """
     row = row.replace_schema_metadata({**(row.schema.metadata or {}), name: note})
     sink = pa.BufferOutputStream()
@@ -98,20 +85,12 @@ def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
 
 
 def event_in(row: pa.Table) -> StoredEvent:
-    """Read a change event from a quarantine row that `event_bytes` encoded.
-
-    Args:
-        row: The decoded table of one row.
-
-    Returns:
-        The event.
-    """
     key, value = (_to_bytes(row[name][0].as_py()) for name in (KEY, VALUE))
     return StoredEvent(key, value or b"", {name: row[name] for name in row.column_names if name not in (KEY, VALUE)})
 
 
 class QuarantinedSchemas(AvroSchemas):
-    """Cache of the Avro schemas that are stored with a quarantined event."""
+    """Cache of the Avro schemas of a quarantined event."""
 
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
         super().__init__(_StoredTexts(texts), times=False)

@@ -1,4 +1,4 @@
-"""Reader of Kafka message keys, which identify the rows of change events."""
+"""Reader of Kafka message keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hoodoo.sources.source import Placing
 
 
 class KeyReader:
-    """Decoder of message keys, which must consist of the table's key columns."""
+    """Decoder of Kafka message keys."""
 
     def __init__(
         self,
@@ -26,26 +26,18 @@ class KeyReader:
         known: Mapping[str, pa.Field],
         spelt: Mapping[str, pa.DataType | None],
     ) -> None:
-        """Create a decoder for the message keys of a topic.
+        """Create a decoder for message keys.
 
-        Args:
-            topic: The name of the topic, for errors.
-            placing: The key, partition and ordering columns of the table.
-            known: The columns of the table.
-            spelt: The Arrow type of each column's JSON encoding.
+        `spelt` contains the Arrow type of each column's JSON encoding.
         """
         self.topic, self.placing, self._known, self._spelt = topic, placing, known, spelt
         self._messages = PayloadExtractor()
         self._is_key_checked = False
 
     def require(self, keys: Sequence[bytes | None]) -> None:
-        """Check that all change events have a key, with the key columns of the table.
+        """Check the keys of change events.
 
-        Args:
-            keys: The message keys of the change events.
-
-        Raises:
-            DataError: A key is missing, or has columns that differ from the key of the table.
+        Raises DataError if a key is missing, or has columns that differ from the key of the table.
         """
         if None in keys:
             raise DataError(
@@ -57,16 +49,10 @@ class KeyReader:
             self.columns(keys[:1])
 
     def columns(self, contents: Sequence[bytes | None]) -> Mapping[str, pa.Array] | None:
-        """Decode message keys to columns, with one row per key.
+        """Decode message keys to columns.
 
-        Args:
-            contents: The message keys.
-
-        Returns:
-            The columns of the keys, in their JSON encoding. None if a key is not an object with valid values.
-
-        Raises:
-            DataError: The keys have columns that differ from the key of the table.
+        The columns are in their JSON encoding. Returns None if a key is not an object with valid values. Raises
+        DataError if the keys have other columns than the key of the table.
         """
         parts = list[Mapping[str, pa.Array]]()
         for _, _, payloads, _ in self._messages.split_by_schema([key or b"" for key in contents]):

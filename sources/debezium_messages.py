@@ -1,4 +1,4 @@
-"""Kafka Connect messages, split into their payload and their optional schema.
+"""Payload and schema of Kafka Connect messages.
 
 A message with a schema is {"schema": ..., "payload": ...}. All messages of one schema begin with the same bytes, so
 each schema is parsed once.
@@ -24,7 +24,7 @@ _KNOWN_MAX = 32
 
 @dataclass(frozen=True)
 class Messages:
-    """Kafka Connect messages of one topic, in order, with their keys and payloads.
+    """Kafka Connect messages of one topic.
 
     Attributes:
         numbers: The number of each message in its batch.
@@ -44,7 +44,6 @@ class Messages:
         return len(self.numbers)
 
     def part(self, start: int, stop: int) -> Self:
-        """Return a range of the messages."""
         cut = slice(start, stop)
         parts = (self.numbers[cut], self.keys[cut], self.values[cut], self.payloads[cut])
         return type(self)(*parts, self.schema)
@@ -60,13 +59,13 @@ class Messages:
 
 
 class PayloadExtractor:
-    """Extraction of the payloads of Kafka Connect messages."""
+    """Reader of payloads in Kafka Connect messages."""
 
     def __init__(self) -> None:
         self._cached_schemas: dict[bytes, Any] = {}
 
     def split_by_schema(self, contents: Sequence[bytes]) -> Iterator[tuple[int, int, list[bytes], Any]]:
-        """Split messages into runs with one schema, and extract their payloads.
+        """Split messages by schema and extract payloads.
 
         Args:
             contents: Messages, or keys of messages.
@@ -120,13 +119,9 @@ class PayloadExtractor:
 
 
 def json_objects_to_lines(objects: Sequence[bytes]) -> bytes | None:
-    """Join JSON objects into lines of one object each.
+    """Join JSON objects into lines.
 
-    Args:
-        objects: The bytes of the objects.
-
-    Returns:
-        The lines. None if an item is not an object, or is nested too deeply, which would crash the process.
+    Returns None if an item is not an object, or is nested too deeply, which would crash the process.
     """
     text = b"\n".join(objects)
     if not _are_object_lines(text, len(objects)):

@@ -1,4 +1,4 @@
-"""Column descriptions (type, meaning and scale) in the schemas of Kafka Connect messages."""
+"""Column descriptions in Kafka Connect schemas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 @dataclass(frozen=True)
 class ConnectColumn:
-    """Description of a column in a Kafka Connect schema: its type, meaning and scale.
+    """Description of a column in a Kafka Connect schema.
 
     Attributes:
         type: The name of the type in Kafka Connect: 'int64', 'bytes', 'array', ...
@@ -57,14 +57,10 @@ class ConnectColumn:
 
 
 def column_descriptions_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
-    """Extract the column descriptions from the schema of a Kafka Connect message.
+    """Read column descriptions from a message schema.
 
-    Args:
-        schema: The schema, as parsed JSON.
-        image: The message field that contains the columns, such as 'after'. '': the message itself contains them.
-
-    Returns:
-        The description of each column, or None if the schema does not describe them.
+    `image` is the message field that contains the columns, such as 'after', or '' for the message itself. Returns None
+    if the schema does not describe columns.
     """
     try:
         fields = schema["fields"]
@@ -82,13 +78,9 @@ def _describe_column(node: Any) -> ConnectColumn:
 
 
 def kind_of(said: ConnectColumn) -> pa.DataType | None:
-    """Return the type of a new table column from its description in a Kafka Connect schema.
+    """Return the type of a new table column.
 
-    Args:
-        said: The description of the column.
-
-    Returns:
-        The type, or None if the description does not determine it.
+    Returns None if the description does not determine the type.
     """
     unit = UNITS.get(said.meaning)
     if said.meaning == DECIMAL:

@@ -1,4 +1,4 @@
-"""Units of time columns (ms, us or ns) that the user sets for Debezium events."""
+"""Units of time columns in Debezium events."""
 
 from __future__ import annotations
 
@@ -19,18 +19,11 @@ TIME_UNITS = {
 
 
 def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, ConnectColumn]:
-    """Create column descriptions for the time columns whose unit the user has set.
+    """Create descriptions for columns with time units.
 
-    Args:
-        units: Units by column, as `hoodoo.arguments.time_units` returns them.
-        columns: The columns of the table.
-        unknown: True if events may have columns that the table does not have.
-
-    Returns:
-        The description of each time column with a unit.
-
-    Raises:
-        ColumnError: A column with a unit is not in the table, or is neither a time nor a timestamp without a zone.
+    `units` has the form that `hoodoo.arguments.time_units` returns. `unknown` is True if events may have columns that
+    the table does not have. Raises ColumnError for a column that is not in the table, or is neither a time nor a
+    timestamp without a zone.
     """
     descriptions = dict[str, ConnectColumn]()
     for field in columns:
@@ -53,7 +46,7 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
 def add_time_units(
     known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]
 ) -> Mapping[str, ConnectColumn]:
-    """Add the units that the user has set to column descriptions.
+    """Add time units to column descriptions.
 
     A unit in the schema takes precedence.
     """

@@ -1,4 +1,4 @@
-"""Conversion of Debezium values from JSON or Avro to the types of a table's columns.
+"""Conversion of Debezium values to column types.
 
 Arrow's JSON reader reads a value in its encoding type (`spelt`): days, numbers of a unit, or strings. `meant` then
 converts a whole column to the type of the table. If Arrow's reader rejects a value, such as "NaN" for a float, `plain`
@@ -59,11 +59,9 @@ A ColumnError, in contrast, concerns the whole column.
 
 
 def spelt(kind: pa.DataType) -> pa.DataType | None:
-    """Return the Arrow type that represents a column type in Debezium's JSON.
+    """Return the type of a column in Debezium's JSON.
 
-    For example, a date is int32 (days). Returns None if Arrow's JSON reader cannot read such values.
-
-    Returns None if Arrow's JSON reader cannot read such values.
+    For example, the JSON value of a date is int32 (days). Returns None if Arrow's JSON reader cannot read such values.
     """
     if pa.types.is_timestamp(kind):
         return pa.string() if kind.tz else pa.int64()
@@ -84,7 +82,7 @@ def spelt(kind: pa.DataType) -> pa.DataType | None:
 
 # ---- a column
 def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
-    """Convert encoded values of a change event to the type of the table's column.
+    """Convert event values to the column type.
 
     Args:
         values: The values, in the type that `spelt` returns, or in an Avro type.
@@ -284,16 +282,9 @@ def _decimal_text(content: str | bytes, scale: int) -> str:
 
 
 def decimals_to_strings(scaled: pa.Array) -> pa.Array:
-    """Convert decimals that contain their own scale to strings.
+    """Convert decimals with a scale to strings.
 
-    Args:
-        scaled: The decimals, with the type SCALED. The values may also be bytes.
-
-    Returns:
-        The numbers, as strings.
-
-    Raises:
-        ValueError: A value is invalid.
+    The decimals have the type SCALED, and may also be bytes. Raises ValueError for an invalid value.
     """
     return pa.array(
         [
@@ -306,29 +297,13 @@ def decimals_to_strings(scaled: pa.Array) -> pa.Array:
 
 # ---- a value
 def is_scaled_decimal_object(value: object) -> bool:
-    """Return whether a JSON value is an object with a scale and a value.
-
-    Args:
-        value: The value, as parsed JSON.
-
-    Returns:
-        True for an object with `scale` and `value`.
-    """
     return isinstance(value, dict) and value.keys() == {"scale", "value"}
 
 
 def plain(value: Any, kind: pa.DataType) -> Any:
-    """Convert one parsed JSON value to the JSON encoding of a column type.
+    """Convert a JSON value for a table column.
 
-    Args:
-        value: The parsed value.
-        kind: The type of the table's column.
-
-    Returns:
-        The converted value.
-
-    Raises:
-        ValueError: The value does not match the type.
+    Raises ValueError if the value does not match the type.
     """
     if value is None:
         return None
@@ -363,15 +338,9 @@ def plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def unfit(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> Sequence[tuple[int, str]]:
-    """Find the values that cannot be converted to the type of a table column, and the reasons.
+    """Find values that cannot be converted.
 
-    Args:
-        values: The encoded values, as in `meant`.
-        field: The column of the table.
-        said: The description of the column in the event's schema, or None.
-
-    Returns:
-        The index of each such value, and the reason.
+    The arguments are as in `meant`. Returns the index of each such value, and the reason.
     """
     try:
         meant(values, field, said)

@@ -1,4 +1,4 @@
-"""Readers that split a file into blocks of limited size, such as whole lines or CSV records.
+"""Readers that split a file into blocks.
 
 Memory holds only one block, so a file may be much larger than memory. A reader can begin at the offset where an earlier
 reader stopped.
@@ -27,7 +27,7 @@ _QUOTED = re.compile(rb'(?:\A|(?<=[,\r\n]))"(?:[^"]++|"")*+("|\Z)')
 
 
 class TextBlocks:
-    """Reader of a JSON or CSV file in blocks of whole lines or whole CSV records.
+    """Reader of a JSON or CSV file in blocks.
 
     Attributes:
         header: First record of a CSV file; empty for JSON.
@@ -36,7 +36,7 @@ class TextBlocks:
     """
 
     def __init__(self, stream: Any, csv: bool, offset: int = 0, line: int = 0, record_max: int = _RECORD_MAX) -> None:
-        """Create a reader that begins at an offset of the file.
+        """Create a reader that begins at an offset.
 
         Args:
             stream: The decompressed text of the file.
@@ -65,7 +65,7 @@ class TextBlocks:
         self.line = max(self.line, line)
 
     def next(self, bytes_max: int, rows_max: int) -> bytes | None:
-        """Read the next block of whole records, within limits of bytes and records.
+        """Read the next block of whole records.
 
         Args:
             bytes_max: Maximum size of the block in bytes. The block has at least one record.
@@ -108,10 +108,6 @@ class TextBlocks:
         return not self._rest
 
     def count_line_ends(self, text: bytes) -> int:
-        """Count the line ends in a piece of the file.
-
-        In CSV, a carriage return alone also ends a line.
-        """
         return text.count(b"\n") + (text.count(b"\r") - text.count(b"\r\n") if self._csv else 0)
 
     def _fill_buffer(self, size: int) -> None:
@@ -126,10 +122,11 @@ class TextBlocks:
 
 
 def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
-    """Find the ends of complete records in text, and the start of an unclosed CSV quote or -1.
+    """Find the ends of complete records.
 
-    A quote opens a CSV field only at the beginning of the field. In other positions it is an ordinary character. A
-    carriage return ends a CSV record, except at the end of `data`, because a newline may follow.
+    Also returns the start of an unclosed CSV quote, or -1. A quote opens a CSV field only at the beginning of the
+    field. In other positions it is an ordinary character. A carriage return ends a CSV record, except at the end of
+    `data`, because a newline may follow.
     """
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _NEWLINE) + 1
@@ -154,7 +151,7 @@ def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
 
 
 class RowBatches:
-    """Reader of the rows of a Parquet or Avro file in batches.
+    """Reader of a Parquet or Avro file in batches.
 
     Attributes:
         offset: Number of rows that were read.
@@ -182,14 +179,10 @@ class RowBatches:
             self.schema, self._batches = avro_batches(source, offset)
 
     def next(self, bytes_max: int, rows_max: int) -> pa.Table | None:
-        """Read the next batch of rows, within limits of bytes and rows.
+        """Read the next batch of rows.
 
-        Args:
-            bytes_max: Approximate maximum size of the batch in memory, in bytes. The batch has at least one row.
-            rows_max: Maximum number of rows in the batch.
-
-        Returns:
-            The rows, or None at the end of the file.
+        The batch has about `bytes_max` bytes in memory and at most `rows_max` rows, but at least one row. Returns None
+        at the end of the file.
         """
         self._load_rows(bytes_max, rows_max)
         if self._left is None:

@@ -1,4 +1,4 @@
-"""Conversion of blocks of files to rows and bad rows.
+"""Conversion of file blocks to rows.
 
 A block is decoded as a whole, which is fast. If this fails, a line is bad or the file is damaged. The text is then
 split in halves until each bad line is alone, so a few bad lines cost little and the other lines become rows. A damaged
@@ -36,7 +36,7 @@ _Parse = Callable[[pa.Buffer], pa.Table]
 
 @dataclass(frozen=True)
 class FileRows:
-    """Decoder that converts the blocks of one file to rows of a table, and collects bad rows.
+    """Decoder for the blocks of one file.
 
     Attributes:
         name: Path of the file. It is part of the location of a bad row.
@@ -65,7 +65,7 @@ class FileRows:
         return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def json(self, text: bytes, line: int = 0) -> Part:
-        """Decode a block of text with one JSON object per line.
+        """Decode lines with JSON objects.
 
         Args:
             text: The lines of the block.
@@ -137,7 +137,7 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return the path of a file as valid text.
+    """Return a file path as valid text.
 
     Bytes that are not UTF-8 are escaped.
     """
@@ -145,7 +145,7 @@ def shown(name: str) -> str:
 
 
 def bad_row_of_file(name: str, stamp: str, problem: BaseException) -> pa.Table:
-    """Create the quarantine row for a whole file that cannot be read.
+    """Create the quarantine row of an unreadable file.
 
     `stamp` identifies the content of the file, so that a rewritten file gets another row.
     """

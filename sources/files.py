@@ -1,4 +1,4 @@
-"""Source that reads each file of a local folder or an S3 prefix once."""
+"""Source that reads each file of a folder once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FORMAT_ALIASES = {"jsonl": "json", "ndjson": "json", "json lines": "json"}
 
 @dataclass(frozen=True)
 class _BatchPlan:
-    """Plan of one ingestion batch: the files to read, and the files that were read before.
+    """Plan of one batch of files.
 
     Attributes:
         before: Files that earlier batches have read.
@@ -57,11 +57,11 @@ class _BatchPlan:
 
 
 class Files(Source):
-    """Source that reads the files of a folder and its subfolders, each file once.
+    """Source for the files of a folder.
 
-    Files are read sorted by modification time and then by name. A file is identified by its path, size and modification
-    time. On S3, it is identified by its key and ETag. Files whose names begin with '.' or '_', empty files, and files
-    that are still growing are not read.
+    Each file in the folder and its subfolders is read once. Files are read sorted by modification time and then by
+    name. A file is identified by its path, size and modification time. On S3, it is identified by its key and ETag.
+    Files whose names begin with '.' or '_', empty files, and files that are still growing are not read.
 
     Attributes:
         name: 'files:' and the address of the folder.
@@ -133,7 +133,7 @@ class Files(Source):
             kind_of(pattern)
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the oldest unread files of the folder for the next batch.
+        """Choose the files for the next batch.
 
         Args:
             position: The position of an earlier plan, or '' for the first batch.
@@ -170,7 +170,9 @@ class Files(Source):
         return Planned(_BatchPlan(before, tuple(chosen), limits, now_ms, left_ms), after.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the planned files one by one, until the batch reaches its limits.
+        """Read the planned files.
+
+        Reading stops when the batch reaches its limits.
 
         Args:
             planned: The result of `plan`.
@@ -254,7 +256,7 @@ class Files(Source):
         yield Part(pa.table({}), position=position())
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Create the quarantine row for a whole file whose columns do not match the table.
+        """Create the quarantine row of a rejected file.
 
         Args:
             origin: Path of the file: the `origin` of the part whose columns do not match.
@@ -350,7 +352,7 @@ class Files(Source):
         return SourceLag(waiting, "files", max(0.0, (now_ms - new[0].time_ms) / 1000) if new else 0.0)
 
     def position_at(self, start: str) -> str:
-        """Return the position that marks the files before a start point as read.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: 'earliest' (no file counts as read), 'latest' (all current files count as read), a time (files
@@ -388,7 +390,7 @@ class Files(Source):
         return taken.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to a position.
+        """Convert a checkpoint of Hudi's streamer to a position.
 
         Args:
             checkpoint: Modification time of the newest file that the streamer read, in ms since 1970.
@@ -407,7 +409,7 @@ class Files(Source):
         return self._position_before(int(checkpoint) + 1).text()
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Hudi's streamer.
 
         Args:
             position: The position of a plan.
@@ -448,7 +450,7 @@ class Files(Source):
 
 
 class _FileReader:
-    """Reader of one open file, which returns the rows of one block at a time.
+    """Reader of one open file.
 
     Attributes:
         offset: The part of the file that was read: decoded bytes of text, or rows of Parquet and Avro.

@@ -1,4 +1,4 @@
-"""Local folders and S3 prefixes whose files a job lists, opens and compares.
+"""Local folders and S3 prefixes with input files.
 
 A folder is not a store: its files belong to other programs. Nothing is written to it, and network file systems are
 supported. Links to files are followed. Links to folders are not followed, because they may form a cycle. They count as
@@ -32,7 +32,7 @@ _TRANSIENT_ERRORS = frozenset(
 
 @dataclass(frozen=True, order=True)
 class Listed:
-    """File of a folder, with the properties that a listing shows.
+    """Listed file of a folder.
 
     Attributes:
         time_ms: Modification time, in ms since 1970.
@@ -50,7 +50,7 @@ class Listed:
 
 
 class Folder(Protocol):
-    """Interface of a folder or S3 prefix whose files a job reads.
+    """Interface of a folder with input files.
 
     Attributes:
         uri: Address of the folder.
@@ -64,9 +64,10 @@ class Folder(Protocol):
     unreadable: dict[str, str]
 
     def files(self) -> Iterator[Listed]:
-        """Yield all files of the folder and its subfolders, in any order.
+        """Yield all files of the folder.
 
-        Raises CallError if the folder does not exist, and SourceUnavailable if it existed before.
+        This includes subfolders. The order is undefined. Raises CallError if the folder does not exist, and
+        SourceUnavailable if it existed before.
         """
         ...
 
@@ -78,22 +79,21 @@ class Folder(Protocol):
         ...
 
     def require_same(self, file: Listed) -> None:
-        """Raise SourceChanged if a file was deleted or rewritten since its listing."""
+        """Check that a file is unchanged since its listing.
+
+        Raises SourceChanged if it was deleted or rewritten.
+        """
         ...
 
     def digest(self, file: Listed) -> str:
-        """Return a digest of a small file's content, or '' for a large file.
+        """Return a digest of a small file.
 
-        On S3 it is always '', because the ETag identifies the content.
+        It is '' for a large file. On S3 it is always '', because the ETag identifies the content.
         """
         ...
 
 
 def open_folder(path: str | os.PathLike[str], storage: Mapping[str, Any] | None) -> Folder:
-    """Create the reader of a local folder or an s3:// address.
-
-    `storage` contains the options of `hoodoo.open`.
-    """
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise CallError(
@@ -191,7 +191,7 @@ class _LocalFolder:
 
 
 def unreadable(name: str, problem: OSError) -> HoodooError:
-    """Create the error for a file that cannot be read.
+    """Create the error for an unreadable file.
 
     This is SourceUnavailable for a transient failure, or else DataError.
     """

@@ -1,4 +1,4 @@
-"""Decoder for JSON objects, with one object per message or line.
+"""Decoder for JSON messages and lines.
 
 All messages are decoded together, which is fast. If this fails, they are split in halves until each bad message is
 alone. Each message must be one object. If an object is split over two messages, both messages are bad.
@@ -28,7 +28,7 @@ _EVENT_FIELDS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema
 
 class JsonDecoder(WantedRows):
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
-        """Create a decoder for JSON messages or lines.
+        """Create a decoder for JSON messages.
 
         Args:
             columns: The columns of the table, as in `WantedRows`.
@@ -40,7 +40,7 @@ class JsonDecoder(WantedRows):
         self._events = events
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for a message that looks like a Debezium event."""
+        """Return a hint about Debezium events."""
         if not self._events:
             return ""
         try:
@@ -61,14 +61,9 @@ class JsonDecoder(WantedRows):
         return rows
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Decode JSON messages to rows, and collect invalid messages in `bad`.
+        """Decode JSON messages to rows.
 
-        Args:
-            messages: The numbers and bytes of the messages.
-            bad: Collector for the invalid messages.
-
-        Yields:
-            Rows in the order of the messages, and the numbers of the messages.
+        Yields rows in the order of the messages, and the numbers of the messages. Invalid messages are added to `bad`.
         """
         for start in range(0, len(messages), AT_ONCE):
             yield from self._decode_in_halves(messages[start : start + AT_ONCE], bad)
@@ -94,16 +89,10 @@ class JsonDecoder(WantedRows):
 
 
 def sound(rows: pa.Table) -> pa.Table:
-    """Repair lists in the result of Arrow's JSON reader, and check that all names are valid UTF-8.
+    """Repair rows from Arrow's JSON reader.
 
-    Args:
-        rows: Rows from Arrow's JSON reader.
-
-    Returns:
-        The rows. Lists that only contain nulls are repaired, because the reader returns them with too few items.
-
-    Raises:
-        UnicodeDecodeError: A name, at any level, is not UTF-8.
+    Lists that only contain nulls are repaired, because the reader returns them with too few items. Raises
+    UnicodeDecodeError if a name, at any level, is not UTF-8.
     """
     for index, field in enumerate(rows.schema):
         if _has_lists_of_nulls(field):

@@ -1,7 +1,8 @@
-"""Source for a Kafka topic, whose messages are rows or Debezium change events.
+"""Source that reads a Kafka topic.
 
-The source assigns partitions and never subscribes to a topic, so the position in the table alone determines which
-offsets are read. No offsets are committed to the broker. Only committed messages are read.
+The messages are rows or Debezium change events. The source assigns partitions and never subscribes to a topic, so the
+position in the table alone determines which offsets are read. No offsets are committed to the broker. Only committed
+messages are read.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ _EVENT_FORMAT_OPTION = f"format={DEBEZIUM!r} (--format {DEBEZIUM})"
 
 @dataclass(frozen=True)
 class _OffsetRanges:
-    """Offsets that one batch reads: the first offset of each partition, and the offset after the last.
+    """Offsets that one batch reads.
 
-    Fewer messages are read if their bytes exceed `bytes_max`, since the size of a message is not known in advance.
+    Each partition has the first offset and the offset after the last. Fewer messages are read if their bytes exceed
+    `bytes_max`, since the size of a message is not known in advance.
     """
 
     of: Mapping[int, tuple[int, int]]
@@ -63,10 +65,11 @@ class _OffsetRanges:
 
 
 class Kafka(Source):
-    """Source that reads a Kafka topic with JSON rows, Avro rows or Debezium change events.
+    """Source that reads a Kafka topic.
 
-    If the table has the columns `_kafka_partition` (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or
-    `_kafka_key` (string), the source fills them. Fields of a message with these names are ignored.
+    The messages are JSON rows, Avro rows or Debezium change events. If the table has the columns `_kafka_partition`
+    (int), `_kafka_offset` (bigint), `_kafka_timestamp` (timestamp) or `_kafka_key` (string), the source fills them.
+    Fields of a message with these names are ignored.
 
     Attributes:
         name: 'kafka:' and the name of the topic.
@@ -161,7 +164,7 @@ class Kafka(Source):
 
     # ---- plan
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the offsets of each partition that the next batch reads.
+        """Choose the offsets for the next batch.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -236,7 +239,9 @@ class Kafka(Source):
 
     # ---- read
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the messages in a planned range of offsets, in the order of partition and offset.
+        """Read the messages of a planned batch.
+
+        The messages are in the order of partition and offset.
 
         Args:
             planned: A result of `plan`.
@@ -331,7 +336,7 @@ class Kafka(Source):
 
     # ---- lag
     def lag(self, position: str) -> SourceLag:
-        """Count the offsets after a position that were not read yet.
+        """Count the unread offsets of the topic.
 
         The number includes transaction markers and messages after an open transaction.
 
@@ -362,7 +367,7 @@ class Kafka(Source):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the position in the topic for 'earliest', 'latest', a time or explicit offsets.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: One of: 'earliest'; 'latest'; a time, from which messages are read by their timestamps; an offset for
@@ -394,7 +399,7 @@ class Kafka(Source):
         return TopicPosition(self.topic, self._client.topic_id(""), offsets).text()
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a Kafka checkpoint of Apache Hudi's streamer to a position.
+        """Convert a checkpoint of Hudi's streamer to a position.
 
         Args:
             checkpoint: The checkpoint, such as 'orders,0:123,1:456'.
@@ -409,7 +414,7 @@ class Kafka(Source):
         return TopicPosition.of_hudi(checkpoint, self.topic, self._client.topic_id("")).text()
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a Kafka checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Hudi's streamer.
 
         Args:
             position: Position of a plan.
@@ -421,7 +426,7 @@ class Kafka(Source):
         return last.to_hudi() if last else ""
 
     def to_spark(self, position: str) -> str:
-        """Convert a position to the option `startingOffsets` of Spark's Kafka source.
+        """Convert a position to Spark's `startingOffsets`.
 
         Args:
             position: Position of a plan, or '' if nothing was read.

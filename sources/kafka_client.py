@@ -1,4 +1,4 @@
-"""Kafka client for one topic, based on the client of librdkafka.
+"""Kafka client for one topic.
 
 A client has threads and connections, and is closed as soon as it is no longer referenced. Callbacks of librdkafka
 therefore hold no reference to the client.
@@ -54,7 +54,7 @@ _NO_PROTOCOL = (
 
 @dataclass(frozen=True)
 class ReadMessages:
-    """Kafka messages that were read in one batch, and the offsets that the batch reached.
+    """Kafka messages of one batch.
 
     Attributes:
         messages: The messages, sorted by partition and offset.
@@ -68,7 +68,7 @@ class ReadMessages:
 
 
 class _ReadAmount:
-    """Counter of the Kafka messages and bytes that a batch has read, up to a limit.
+    """Counter of Kafka messages and bytes.
 
     Attributes:
         messages: The number of messages that were read.
@@ -117,7 +117,7 @@ class _ErrorListener:
 
 
 class KafkaClient:
-    """Client that reads offsets and messages of one Kafka topic.
+    """Client for one Kafka topic.
 
     Attributes:
         topic: The name of the topic.
@@ -165,7 +165,7 @@ class KafkaClient:
 
     # ---- offsets and topic id
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Request the first offset of each partition, and the offset after its last committed message.
+        """Request the offset range of each partition.
 
         Returns:
             For each partition the first offset, and the offset after the last committed message.
@@ -190,13 +190,10 @@ class KafkaClient:
         return self._request_with_retries(ask)
 
     def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Request the end offset of each partition, including messages of open transactions.
+        """Request the end offset of each partition.
 
-        Args:
-            partitions: The partitions.
-
-        Returns:
-            For each partition the offset after its last message. Empty if the brokers do not respond.
+        It is the offset after the last message, including messages of open transactions. The result is empty if the
+        brokers do not respond.
         """
         from confluent_kafka import IsolationLevel, admin
 
@@ -224,16 +221,11 @@ class KafkaClient:
         return self._admin
 
     def topic_id(self, known: str) -> str:
-        """Request the id of the topic, which differs after the topic was recreated.
+        """Request the id of the topic.
 
-        Args:
-            known: The id that an earlier request returned, or '' for the first request.
-
-        Returns:
-            The id, or '' if the broker is too old to support ids.
-
-        Raises:
-            SourceUnavailable: The broker does not return the id now, although it returned `known` before.
+        It differs after the topic was recreated, and is '' if the broker is too old to support ids. `known` is the id
+        that an earlier request returned, or ''. Raises SourceUnavailable if the broker returned `known` before, but
+        returns no id now.
         """
         if self._has_no_topic_id and not known:
             return ""
@@ -252,17 +244,10 @@ class KafkaClient:
             return ""
 
     def offsets_at_time(self, moment: int, partitions: Collection[int]) -> dict[int, int]:
-        """Request the first offset at or after a time, for each partition.
+        """Request the offset of each partition at a time.
 
-        Args:
-            moment: The time, in ms since 1970.
-            partitions: The partitions.
-
-        Returns:
-            The offset by partition. It is negative if all messages of the partition are older.
-
-        Raises:
-            SourceUnavailable: No broker responds.
+        It is the first offset at or after `moment` (in ms since 1970), and negative if all messages of the partition
+        are older. Raises SourceUnavailable if no broker responds.
         """
         requested = [self._kafka.TopicPartition(self.topic, one, moment) for one in partitions]
         found = self._request_with_retries(
@@ -275,7 +260,7 @@ class KafkaClient:
 
     # ---- messages
     def take(self, ranges: Mapping[int, tuple[int, int]], bytes_max: int | None = None) -> ReadMessages:
-        """Read the messages in ranges of offsets, up to a maximum number of bytes.
+        """Read the messages in given offset ranges.
 
         Args:
             ranges: For each partition the first offset, and the offset after the last one.
@@ -307,10 +292,11 @@ class KafkaClient:
     def _receive_messages(
         self, ranges: Mapping[int, tuple[int, int]], amount: _ReadAmount
     ) -> Generator[tuple[int, list[Message]], None, None]:
-        """Yield all messages in ranges of offsets, in runs of one partition.
+        """Yield the messages in ranges of offsets.
 
-        A range ends at its last offset, or if the partition ends after it, because only transaction markers and aborted
-        or compacted messages may follow. `amount` counts the messages so far.
+        Consecutive messages of one partition are yielded together. A range ends at its last offset, or if the partition
+        ends after it, because only transaction markers and aborted or compacted messages may follow. `amount` counts
+        the messages so far.
         """
         if not ranges:
             return
@@ -359,15 +345,9 @@ class KafkaClient:
 
     # ---- errors
     def lost(self, why: str, can_skip: bool = False, **details: Any) -> SourceLost:
-        """Create the error for a topic that no longer contains the unread messages.
+        """Create the error for deleted messages.
 
-        Args:
-            why: Description of the loss, which becomes part of the error message.
-            can_skip: True if the job can continue with later messages.
-            details: More details of the error.
-
-        Returns:
-            The error.
+        `why` becomes part of the error message. `can_skip` is True if the job can continue with later messages.
         """
         remedy = "pass on_loss='skip'" if can_skip else "give the job another name"
         return SourceLost(

@@ -1,4 +1,4 @@
-"""Position that a job has reached in a Kafka topic: the next offset of each partition.
+"""Position of a job in a Kafka topic.
 
     {"source": "kafka", "id": "7co8koLWSQO1AkDGcZgNOQ", "offsets": "shop.orders,0:123,1:456"}
 
@@ -28,7 +28,7 @@ _OFFSETS = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})(?P<pairs>(?:,\d+:\d+)*)
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """Position in a Kafka topic: the next offset to read of each partition.
+    """Position of a job in a Kafka topic.
 
     Attributes:
         topic: The name of the topic.
@@ -42,9 +42,9 @@ class TopicPosition:
 
     @classmethod
     def of(cls, position: str, topic: str) -> TopicPosition | None:
-        """Parse the position of a topic, or return None for an empty string.
+        """Parse a stored position of the topic.
 
-        Raises SourceLost if the position belongs to another source.
+        Returns None for an empty string. Raises SourceLost if the position belongs to another source.
         """
         if not position:
             return None
@@ -75,7 +75,7 @@ class TopicPosition:
 
     @classmethod
     def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
-        """Parse the Kafka offsets in a checkpoint of Hudi's streamer.
+        """Parse a checkpoint of Hudi's streamer.
 
         Raises OptionError for another topic.
         """
@@ -96,9 +96,9 @@ class TopicPosition:
         return json.dumps({self.topic: offsets}, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """Return the offsets as a checkpoint of Hudi's streamer, such as 'orders,0:123,1:456'.
+        """Format the offsets for Hudi's streamer.
 
-        Returns '' for a position without partitions, which Hudi cannot parse.
+        An example is 'orders,0:123,1:456'. Returns '' for a position without partitions, which Hudi cannot parse.
         """
         return self._offsets_text() if self.offsets else ""
 
@@ -107,7 +107,6 @@ class TopicPosition:
 
 
 def is_stored_position(text: str) -> bool:
-    """Return whether a string is a stored position of a source."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -116,7 +115,7 @@ def is_stored_position(text: str) -> bool:
 
 
 def parse_user_offsets(text: str, topic: str) -> dict[int, int]:
-    """Parse offsets that a user wrote in the format of Hudi's streamer or Spark.
+    """Parse offsets that a user wrote.
 
     Args:
         text: Such as 'orders,0:123,1:456' or '{"orders":{"0":123,"1":456}}'.
@@ -142,18 +141,10 @@ def parse_user_offsets(text: str, topic: str) -> dict[int, int]:
 def resolve_existing_offsets(
     named: Mapping[int, int], bounds: Mapping[int, tuple[int, int]], topic: str
 ) -> dict[int, int]:
-    """Check that offsets exist in the topic, and resolve -2 (beginning) and -1 (end).
+    """Check that offsets exist in the topic.
 
-    Args:
-        named: The result of `parse_user_offsets`.
-        bounds: The first offset of each existing partition, and the offset after its last message.
-        topic: The name of the topic, for errors.
-
-    Returns:
-        The next offset of each partition.
-
-    Raises:
-        OptionError: A partition does not exist or is not listed, or its offset does not exist.
+    `named` is the result of `parse_user_offsets`. The offsets -2 (beginning) and -1 (end) are resolved. Raises
+    OptionError if a partition does not exist or is not listed, or if its offset does not exist.
     """
     offsets = dict[int, int]()
     for partition, offset in sorted(named.items()):
@@ -206,15 +197,10 @@ def _parse_spark_json(text: str, topic: str) -> dict[int, int] | None:
 
 
 def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
-    """Distribute the messages of a batch evenly over the partitions of a topic.
+    """Distribute a batch evenly over partitions.
 
-    Args:
-        waiting: The number of unread messages in each partition.
-        most: The total number of messages to read, at least one.
-
-    Returns:
-        The number of messages to read from each partition. Partitions with more messages get the unused shares of
-        partitions with fewer.
+    `waiting` is the number of unread messages in each partition, and `most` is the total number to read. Partitions
+    with more messages get the unused shares of partitions with fewer.
     """
     remaining, counts = max(most, 1), dict[int, int]()
     for index, (partition, count) in enumerate(sorted(waiting.items(), key=lambda one: (one[1], one[0]))):

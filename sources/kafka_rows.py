@@ -1,4 +1,4 @@
-"""Rows of Kafka messages with columns for partition, offset, timestamp and key."""
+"""Rows of Kafka messages with offset and key columns."""
 
 from __future__ import annotations
 
@@ -18,19 +18,10 @@ _BROKER_COLUMNS = (PARTITION, OFFSET, TIMESTAMP, KEY)
 
 
 def columns_from_messages(columns: pa.Schema) -> pa.Schema:
-    """Return the table columns that are decoded from the content of messages.
-
-    Args:
-        columns: The columns of the table.
-
-    Returns:
-        The columns to decode, with the same metadata.
-    """
     return pa.schema([field for field in columns if field.name not in _BROKER_COLUMNS], columns.metadata)
 
 
 def kafka_columns_of_message(message: Message) -> pa.Table:
-    """Return the partition, offset, timestamp and key of a Kafka message."""
     return _append_broker_columns(pa.table({"": pa.nulls(1)}), [message], _BROKER_COLUMNS).drop_columns([""])
 
 
@@ -42,7 +33,9 @@ def rows_of_messages(
     broker_columns: bool,
     left_out: set[str],
 ) -> pa.Table:
-    """Concatenate decoded rows, and add partition, offset, timestamp and key of their messages.
+    """Combine decoded rows with columns of their messages.
+
+    The columns are partition, offset, timestamp and key.
 
     Args:
         topic: The name of the topic.

@@ -1,4 +1,4 @@
-"""Concatenation of rows that were decoded separately and must have common column types."""
+"""Concatenation of rows with common column types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNFIT_TYPES = (pa.ArrowInvalid, pa.ArrowTypeError)
 
 
 def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Place = lambda part, row: "") -> pa.Table:
-    """Concatenate tables of rows, whose columns must have one common type in all tables.
+    """Concatenate tables with common column types.
 
     Args:
         name: The name of the source, for errors.
@@ -69,7 +69,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
 
 
 def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) -> pa.DataType:
-    """Return the common type of a column over all tables that have the column.
+    """Return the common type of a column.
 
     Args:
         column: The name of the column.
@@ -98,22 +98,17 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
 
 
 def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> ColumnError:
-    """Create the error for a column whose values have several types.
+    """Create the error for a column with several types.
 
-    Args:
-        column: The name of the column.
-        types: The types, as text.
-        places: The location of a value of each type, or '' if it is unknown.
-
-    Returns:
-        The error. A caller may raise it, or use its `details` for another message: `column`, `types` and `places`.
+    `places` are the locations of a value of each type, or '' if unknown. A caller may raise the error, or use its
+    `details` (`column`, `types` and `places`) for another message.
     """
     base = ColumnError("", column=column, types=list(types), places=list(places))
     return ColumnError(f"Column {column!r} has values of several types: {seen(base)}.", **base.details)
 
 
 def seen(problem: ColumnError) -> str:
-    """Describe the types in an error and where they occur."""
+    """Describe the conflicting types of a column."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
 

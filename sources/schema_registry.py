@@ -1,7 +1,7 @@
-"""Client for a schema registry, which returns the Avro schema for a schema id.
+"""Client for a schema registry.
 
-It uses the HTTP API of Confluent's registry, which Karapace and Apicurio (`/apis/ccompat/v7`) also support. The schema
-of an id never changes, so each schema is requested once.
+It returns the Avro schema for a schema id. It uses the HTTP API of Confluent's registry, which Karapace and Apicurio
+(`/apis/ccompat/v7`) also support. The schema of an id never changes, so each schema is requested once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRANSIENT_STATUSES = (408, 425, 429)
 
 
 class SchemaRegistry:
-    """HTTP client that requests and caches the Avro schemas of a schema registry.
+    """Cached client for a schema registry.
 
     Attributes:
         url: The address, without secrets.
@@ -95,7 +95,7 @@ class SchemaRegistry:
         return f"<schema registry at {self.url}>"
 
     def schema(self, number: int) -> list[str]:
-        """Return the Avro schema with an id from the cache or the registry.
+        """Return the Avro schema with an id.
 
         Args:
             number: The schema id.
@@ -244,7 +244,7 @@ class SchemaRegistry:
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     # Redirects are rejected, because another server would receive the password.
     def redirect_request(self, *args: Any, **named: Any) -> None:
-        """Return None, so that urllib does not follow the redirect."""
+        """Prevent urllib from following the redirect."""
 
 
 def _hide_credentials(url: object) -> object:

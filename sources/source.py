@@ -1,4 +1,4 @@
-"""Interface of sources for ingestion jobs, and the values that a source takes and returns.
+"""Interface of sources for ingestion jobs.
 
 A position is a string in the source's own format. The table stores it in the commit of the rows that were read up to
 it. The source itself stores nothing, so several processes may use it at once. A source does not know the table.
@@ -32,7 +32,7 @@ _PLACE_BYTES_MAX = 64 << 10
 
 @dataclass(frozen=True)
 class Limits:
-    """Upper limits of one ingestion batch: rows, bytes and bad rows.
+    """Upper limits of one ingestion batch.
 
     A batch has at least one item of the source.
 
@@ -49,9 +49,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Planned:
-    """Range of a source that the next batch reads, such as files or offsets.
+    """Range of a source for the next batch.
 
-    Items that arrive later are not in it.
+    The range consists of files or offsets, for example. Items that arrive later are not part of the range.
 
     Attributes:
         what: The range, as any object that the source's `read` understands.
@@ -73,9 +73,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Placing:
-    """Columns that determine where a table stores a row: key, partition and ordering columns.
+    """Columns that place a row in a table.
 
-    Sources of change events need them, because a delete event contains only the key of its row.
+    They are key, partition and ordering columns. Sources of change events need them, because a delete event contains
+    only the key of its row.
 
     Attributes:
         key: Key columns: for each one a tuple of its current name in the table, then its former names.
@@ -91,11 +92,11 @@ class Placing:
 
     @property
     def key_names(self) -> frozenset[str]:
-        """All names of the key columns, including former names."""
+        """All current and former names of key columns."""
         return frozenset(name for names in self.key for name in names)
 
     def noted_on(self, columns: pa.Schema) -> pa.Schema:
-        """Store the key, partition and ordering columns in the metadata of a schema.
+        """Store key, partition and ordering columns in a schema.
 
         Args:
             columns: The columns of the table.
@@ -107,7 +108,7 @@ class Placing:
 
     @staticmethod
     def of(columns: pa.Schema) -> Placing:
-        """Read the key, partition and ordering columns from the metadata of a schema.
+        """Read key, partition and ordering columns from a schema.
 
         Args:
             columns: The schema that `Source.read` receives.
@@ -123,7 +124,7 @@ class Placing:
 
 @dataclass(frozen=True)
 class Part:
-    """Piece of a batch that a source has read: good rows, bad rows and statistics.
+    """Part of a batch that a source has read.
 
     Attributes:
         rows: The rows, with the columns of the source.
@@ -176,7 +177,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SourceLag:
-    """Backlog of a source: the number of unread items, and the age of the oldest one.
+    """Unread items of a source.
 
     Attributes:
         waiting: Number of unread items.
@@ -207,7 +208,7 @@ class SourceLag:
 
 
 class Source(ABC):
-    """Interface of the sources of ingestion jobs.
+    """Interface of a source for ingestion jobs.
 
     Subclass it to read from a custom source.
 
@@ -222,7 +223,9 @@ class Source(ABC):
 
     @abstractmethod
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the range of the source that the next batch reads, without reading it yet.
+        """Choose the range for the next batch.
+
+        The range is not read yet.
 
         Args:
             position: Position after the last range that was read; '' for the first batch.
@@ -237,7 +240,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the rows of a planned range, in parts.
+        """Read the rows of a planned range.
 
         If a key occurs more than once, its newest row comes last.
 
@@ -258,7 +261,7 @@ class Source(ABC):
 
     @abstractmethod
     def lag(self, position: str) -> SourceLag:
-        """Count the items of the source after a position.
+        """Count the unread items of the source.
 
         Args:
             position: Position of an earlier plan; '' for the beginning of the source.
@@ -268,7 +271,9 @@ class Source(ABC):
         """
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Create the quarantine row for a whole file whose columns do not match the table.
+        """Create the quarantine row of a rejected file.
+
+        The columns of the file do not match the table.
 
         Args:
             origin: The `origin` of the part whose columns do not match.
@@ -281,7 +286,7 @@ class Source(ABC):
         return None
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Hudi's streamer.
 
         Args:
             position: Position of a plan.
@@ -292,7 +297,7 @@ class Source(ABC):
         return ""
 
     def from_hudi(self, checkpoint: str) -> str:
-        """Convert a checkpoint of Apache Hudi's streamer to a position.
+        """Convert a checkpoint of Hudi's streamer to a position.
 
         Args:
             checkpoint: The checkpoint.
@@ -310,7 +315,7 @@ class Source(ABC):
         )
 
     def position_at(self, start: str) -> str:
-        """Return the source position for a start point such as 'earliest', 'latest' or a time.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position of an earlier plan.
@@ -348,14 +353,9 @@ def _invalid_attribute_error(rule: str, value: object) -> OptionError:
 
 
 def streamer_checkpoint(source: Source, position: str) -> str:
-    """Convert a position to a checkpoint of Apache Hudi's streamer, or '' if it is too long.
+    """Convert a position to a checkpoint of Hudi's streamer.
 
-    Args:
-        source: A source, or an object with the methods of a source.
-        position: Position of a plan.
-
-    Returns:
-        The checkpoint; '' if it is longer than 64 KiB or the source lacks the method `to_hudi`.
+    Returns '' if the checkpoint is longer than 64 KiB, or if the source lacks the method `to_hudi`.
     """
     checkpoint: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
     return checkpoint if len(checkpoint.encode()) <= _PLACE_BYTES_MAX else ""

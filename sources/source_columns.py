@@ -1,4 +1,4 @@
-"""Detection of the columns of a source from its first rows.
+"""Detection of the columns of a source.
 
 Parquet, Avro, a schema registry and Debezium's schemas declare types, which are kept. The type of a text column is the
 type that matches all inspected values.
@@ -37,7 +37,7 @@ _TIME_PATTERNS: tuple[tuple[str, pa.DataType], ...] = (
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """Columns and types that were detected from the first rows of a source.
+    """Columns and types of a source.
 
     Attributes:
         schema: The columns, with the types that a table would have.
@@ -56,9 +56,9 @@ _ORIGIN = b"hoodoo.origin"
 
 
 def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
-    """Detect the columns and types of a source from its first rows.
+    """Detect the columns and types of a source.
 
-    Nothing is written, and no job's position changes.
+    Only the first rows are read. Nothing is written, and no job's position changes.
 
     Args:
         source: The source.

@@ -1,4 +1,4 @@
-"""Position that a job has reached in a database table: the last row that was read.
+"""Position of a job in a database table.
 
     {"source": "sql", "table": "shop.orders", "value": ["time", "2026-03-01T12:30:00+00:00"], "key": ["int", "17"]}
 
@@ -33,7 +33,7 @@ _KINDS: tuple[tuple[str, type, Callable[[Any], str], Callable[[str], Any]], ...]
 
 @dataclass(frozen=True)
 class SqlPosition:
-    """Position of a job in a database table: the last row read.
+    """Last row that a job has read.
 
     Attributes:
         table: The name of the table.
@@ -47,9 +47,9 @@ class SqlPosition:
 
     @classmethod
     def of(cls, position: str, table: str) -> SqlPosition | None:
-        """Parse the position of a table, or return None for an empty string.
+        """Parse a stored position of the table.
 
-        Raises SourceLost if the position belongs to another source.
+        Returns None for an empty string. Raises SourceLost if the position belongs to another source.
         """
         if not position:
             return None

@@ -1,6 +1,7 @@
-"""Source for a database table with a column that grows, such as a time of update.
+"""Source that reads a database table.
 
-Each driver with Python's DB-API is supported. Deleted rows are not detected: use change events of Debezium for deletes.
+The table has a column that grows, such as a time of update. Each driver with Python's DB-API is supported. Deleted rows
+are not detected: use change events of Debezium for deletes.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Connect = Callable[[], Any]
 
 
 class SqlTable(Source):
-    """Source that finds new and updated rows of a database table by a growing column.
+    """Source for new and updated database rows.
 
-    A row is read when its value in the growing column is larger than the last value that was read. A row gets its value
-    when it is written, but becomes visible when its transaction commits. So a row that commits late may have a smaller
-    value than rows that were already read. To prevent this, rows wait for the time `lag`. A transaction that takes
-    longer than `lag` may lose rows.
+    It finds the rows by a growing column. A row is read when its value in the growing column is larger than the last
+    value that was read. A row gets its value when it is written, but becomes visible when its transaction commits. So a
+    row that commits late may have a smaller value than rows that were already read. To prevent this, rows wait for the
+    time `lag`. A transaction that takes longer than `lag` may lose rows.
 
     Rows with null in the column are never read. They count in the lag, and the report of a job names them.
 
@@ -96,7 +97,7 @@ class SqlTable(Source):
         return f"<rows of {self.table} by {self.column}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the rows of the table that the next batch reads.
+        """Choose the rows for the next batch.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -130,9 +131,10 @@ class SqlTable(Source):
         return Planned((after, end), end.text())
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the rows of a planned range, in the order of the growing column and the key.
+        """Read the rows of a planned batch.
 
-        A row that was updated after `plan` may have left the range. A later batch reads it.
+        The rows are in the order of the growing column and the key. A row that was updated after `plan` may have left
+        the range. A later batch reads it.
 
         Args:
             planned: A result of `plan`.

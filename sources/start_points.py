@@ -1,4 +1,4 @@
-"""Start points in a source, such as the earliest item or a time."""
+"""Start points in a source, such as a time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:0
 
 
 def time_ms(text: str) -> int | None:
-    """Convert an ISO 8601 time to milliseconds since 1970, or return None for other text.
+    """Convert an ISO 8601 time to milliseconds.
 
-    Args:
-        text: An ISO 8601 time, such as '2026-11-27T09:00:00Z'. A time without a zone is in UTC.
-
-    Returns:
-        The milliseconds; None if the string is not a time.
+    The milliseconds count from 1970. A time without a zone is in UTC. Returns None for other text.
     """
     try:
         moment = dt.datetime.fromisoformat(text)

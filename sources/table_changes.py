@@ -1,4 +1,4 @@
-"""Source that reads the inserts, updates and deletes of another table."""
+"""Source that reads the changes of another table."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class TableChanges(Source):
-    """Source that reads the changes of a hoodoo or Apache Hudi table.
+    """Source for the changes of a hoodoo or Hudi table.
 
     Attributes:
         name: 'table:' and the path of the table.
     """
 
     def __init__(self, table: Table, moves: Sequence[str] = (), hold: str | None = None) -> None:
-        """Create a source that follows a table.
+        """Create a source for the changes of a table.
 
         Nothing is read yet.
 
@@ -71,7 +71,7 @@ class TableChanges(Source):
         return f"<changes of {self.table.path}>"
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Choose the commits of the followed table that the next batch reads.
+        """Choose the commits for the next batch.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -105,7 +105,7 @@ class TableChanges(Source):
         return Planned((after, until), self._position_text(cursor_of_commit_number(history, until)))
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read the changed rows of a planned range of commits.
+        """Read the changed rows of planned commits.
 
         Args:
             planned: A result of `plan`.
@@ -143,7 +143,7 @@ class TableChanges(Source):
         )
 
     def lag(self, position: str) -> SourceLag:
-        """Count the commits after a position that changed rows.
+        """Count the unread commits that changed rows.
 
         Args:
             position: Position of an earlier plan; '' for the beginning of the table's history.
@@ -163,7 +163,7 @@ class TableChanges(Source):
         return SourceLag(len(waiting), "commits", age)
 
     def to_hudi(self, position: str) -> str:
-        """Convert a position to a checkpoint of Apache Hudi's streamer.
+        """Convert a position to a checkpoint of Hudi's streamer.
 
         Args:
             position: Position of a plan.
@@ -178,7 +178,7 @@ class TableChanges(Source):
         return instant_of_ms(self._convert_errors(lambda: history.slot(slot)).completed_at)
 
     def position_at(self, start: str) -> str:
-        """Return the position in the table's history for 'earliest', 'latest' or a time.
+        """Convert a start point such as 'latest' to a position.
 
         Args:
             start: 'earliest' (all rows, then their changes), 'latest', a time after which changes are read, or a
@@ -209,7 +209,7 @@ class TableChanges(Source):
 
     # ---- positions
     def has_read(self, position: str) -> bool:
-        """Return whether the position of a job belongs to the history of this table.
+        """Check whether a position belongs to this table.
 
         Args:
             position: A position of any job.

@@ -1,4 +1,4 @@
-"""Position that a job has reached in a folder: the files that were read.
+"""List of the files that a job has read.
 
 A file is identified by its path in the folder and by its stamp. The stamp contains the size and the modification time,
 or the ETag of an object. Times do not show whether a file is new: clocks are changed, files are moved, and their status
@@ -21,7 +21,7 @@ _KIND = "files"
 
 
 class Entry(NamedTuple):
-    """Record of a file that was read: its stamp, content digest and time of removal.
+    """Record of a file that was read.
 
     Attributes:
         stamp: Stamp of the file when it was read: it differs after the file is rewritten.
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class ReadSoFar(NamedTuple):
-    """Record of a partially read file: its stamp and the offset that was reached.
+    """Record of a partially read file.
 
     Attributes:
         name: Path of the file, relative to the folder.
@@ -54,7 +54,7 @@ class ReadSoFar(NamedTuple):
 
 @dataclass(frozen=True)
 class TakenFiles:
-    """List of the files of a folder that were read, with stamps that detect rewritten files.
+    """List of the files that a job has read.
 
     Attributes:
         folder: Address of the folder. '' in positions of earlier versions, which did not record it.
@@ -74,7 +74,7 @@ class TakenFiles:
 
     @classmethod
     def of(cls, position: str, folder: str = "") -> TakenFiles:
-        """Parse the list of read files from a string.
+        """Parse the list of read files.
 
         Args:
             position: The position, or '' for a folder that was never read.
@@ -125,7 +125,6 @@ class TakenFiles:
         )
 
     def text(self) -> str:
-        """Return the list as a JSON string, which is equal for equal files."""
         content: dict[str, Any] = {
             "source": _KIND,
             "folder": self.folder,
@@ -137,18 +136,18 @@ class TakenFiles:
         return json.dumps(content, separators=(",", ":"))
 
     def to_hudi(self) -> str:
-        """Return a checkpoint for Apache Hudi's streamer: a time before which all files were read.
+        """Return a checkpoint for Hudi's streamer.
 
-        The streamer reads every newer file. It may read some files again, but misses none.
+        It is a time before which all files were read. The streamer reads every newer file. It may read some files
+        again, but misses none.
         """
         return str(self.hudi_ms - 1) if self.hudi_ms else ""
 
     def is_taken(self, file: Listed) -> bool:
-        """Return whether a file with this path was read before."""
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
     def new(self, listed: Iterable[Listed]) -> list[Listed]:
-        """Return the files that are new or rewritten, oldest first."""
+        """Select new and rewritten files."""
         return sorted(
             file
             for file in listed
@@ -156,16 +155,16 @@ class TakenFiles:
         )
 
     def mark_as_read(self, files: Collection[Listed]) -> TakenFiles:
-        """Return a copy of the list that marks the given files as read.
+        """Mark files as read.
 
-        Files that were already marked keep their digest.
+        Returns a copy of the list. Files that were already marked keep their digest.
         """
         digests = {file.name: self.seen[file.name].digest for file in files if file.name in self.seen}
         entries = {file.name: Entry(file.stamp, digests.get(file.name, "")) for file in files}
         return replace(self, seen={**self.seen, **entries})
 
     def beside(self, listed: Collection[Listed], unread: Sequence[str], now_ms: int, grace_ms: int) -> TakenFiles:
-        """Return a copy of the list without files that left the folder long ago.
+        """Remove files that left the folder long ago.
 
         Args:
             listed: All files in the folder.

@@ -1,4 +1,4 @@
-"""Filter for decoded rows, which drops unknown columns and incomplete rows."""
+"""Filter for unknown columns and incomplete rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbered = tuple[int, bytes]
 
 
 class WantedRows:
-    """Filter that drops columns that the table does not have, and rows without a required value.
+    """Filter for unknown columns and incomplete rows.
 
     Attributes:
         columns: The columns of the table.
@@ -24,23 +24,14 @@ class WantedRows:
     """
 
     def __init__(self, columns: pa.Schema, unknown: bool) -> None:
-        """Create a filter for the columns of a table.
-
-        Args:
-            columns: The columns of the table. Columns with NOT NULL are required.
-            unknown: True to keep columns that `columns` does not have.
-        """
         self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
         self.needed = [field.name for field in columns if not field.nullable]
 
     def wanted(self, rows: pa.Table) -> pa.Table:
-        """Drop the columns and struct fields that the table does not have.
+        """Drop columns that the table does not have.
 
-        Args:
-            rows: Some rows.
-
-        Returns:
-            The rows with the columns of the table only. If `unknown` is True, the rows are returned unchanged.
+        Struct fields that the table does not have are dropped too. If `unknown` is True, the rows are returned
+        unchanged.
         """
         names = list(rows.schema.names)  # decodes the names, which Arrow does lazily
         if self.unknown:
@@ -71,13 +62,9 @@ class WantedRows:
         return pa.chunked_array(chunks, pa.struct(fields))
 
     def lacking(self, rows: pa.Table) -> dict[str, np.ndarray]:
-        """Find the rows that lack a value in a required (NOT NULL) column.
+        """Find rows without a required value.
 
-        Args:
-            rows: Decoded rows.
-
-        Returns:
-            A boolean mask of the rows without a value, for each required column that has such rows.
+        Returns a boolean mask for each required (NOT NULL) column that has such rows.
         """
         masks = dict[str, np.ndarray]()
         for name in self.needed:
@@ -88,21 +75,16 @@ class WantedRows:
         return masks
 
     def meant(self, message: bytes) -> str:
-        """Return a hint for an error about a message without a key, or ''."""
+        """Return a hint for an error message."""
         return ""
 
     def complete(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
-        """Yield the rows that have all required values, and record the other messages as bad.
+        """Yield the rows with all required values.
 
-        Args:
-            rows: Decoded rows.
-            messages: The number and bytes of each row's message.
-            bad: Collector for the messages whose rows lack a required value.
-
-        Yields:
-            The complete rows, and the numbers of their messages. Nothing for an empty batch.
+        Yields the numbers of their messages too, and nothing for an empty batch. Messages whose rows lack a required
+        value are added to `bad`.
         """
         masks = self.lacking(rows)
         is_complete = np.ones(len(rows), bool)

@@ -1,1 +1,1 @@
-"""Table services that delete files: cleaning, retention, purging, archiving and orphan removal."""
+"""Table services that delete files."""

@@ -1,7 +1,8 @@
-"""Archiving: removal of old commits from the timelines, so that opening a table stays fast.
+"""Archiving of old commits.
 
-Slots and Hudi's instants follow different rules (docs/protocol.md). A slot is deleted if no snapshot, plan, savepoint
-or slow write can need it. Before that, a watermark with a checkpoint replaces it.
+Archiving keeps the opening of a table fast. Slots and Hudi's instants follow different rules (docs/protocol.md). A slot
+is deleted if no snapshot, plan, savepoint or slow write can need it. Before that, a watermark with a checkpoint
+replaces it.
 
 Instants of Hudi's timeline move into Hudi's history folder. The instants stay from the first one on that has an orphan
 file, a replaced file that still exists, or a savepoint, or that is pending, because Hudi treats files older than its
@@ -41,7 +42,7 @@ _PLANNED = (CLEAN, COMPACTION)  # the requested file of these actions contains a
 
 @dataclass
 class ArchiveResult:
-    """Result of archiving: the numbers of removed slots (commits) and Hudi instants.
+    """Result of archiving old commits.
 
     Attributes:
         slots: Number of slots that were deleted.
@@ -61,7 +62,7 @@ class ArchiveResult:
 def archive(
     timeline: TableTimeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
 ) -> ArchiveResult:
-    """Archive old slots and old instants of Hudi's timeline.
+    """Archive old commits of a table.
 
     Slots older than `hours` are archived. Hudi instants older than `hours` are archived too, except the newest
     `keep_instants` instants. The defaults are the table's options `archive_after_hours` and `archive_keep_instants`.

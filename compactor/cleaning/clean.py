@@ -1,6 +1,7 @@
-"""Cleaning: deletion of data files that no retained snapshot needs.
+"""Deletion of unused data files.
 
-The files to delete follow from the slots, so cleaning does not list the table.
+A file is unused if no retained snapshot needs it. The files to delete follow from the slots, so cleaning does not list
+the table.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 @dataclass
 class CleanResult:
-    """Result of a clean operation: the deleted data files, and the oldest readable slot (commit number).
+    """Result of a clean operation.
 
     Attributes:
         min_readable: The oldest slot whose snapshot stays readable.
@@ -43,7 +44,7 @@ class CleanResult:
 
 
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
-    """Return the superseded files that cleaning can delete.
+    """Find the files that cleaning can delete.
 
     A file can be deleted if no snapshot from `min_readable` on, no savepoint, no slot in `held` and no open plan needs
     it.
@@ -64,7 +65,9 @@ def clean(
     commits: int | None = None,
     versions: int | None = None,
 ) -> CleanResult:
-    """Delete the data files that no retained snapshot needs, after committing a slot that lists them.
+    """Delete data files beyond retention.
+
+    The files are listed in a commit before they are deleted.
 
     Args:
         timeline: The timeline of the table.
@@ -77,9 +80,10 @@ def clean(
 
 
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Clean the table, and make old snapshots unreadable so that their commits can be archived.
+    """Make old snapshots of a table unreadable.
 
-    If no file can be deleted, a slot is written only if the oldest readable slot advances by at least `worth_slots`.
+    The table is cleaned, and commits of these snapshots can be archived. If no file can be deleted, a slot is written
+    only if the oldest readable slot advances by at least `worth_slots`.
     """
     return _clean(timeline, retention(config.options, hours), worth_slots)
 
@@ -116,7 +120,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
 
 
 def draft_of(view: View, oldest: int, leased: Iterable[int], forgets: bool = False) -> SlotDraft | None:
-    """Return the content of a commit that makes older snapshots unreadable.
+    """Create the commit of a clean operation.
 
     Files that the slots in `leased` need stay. Returns None if no file can be deleted, unless `forgets` is True and the
     oldest readable slot advances.

@@ -1,4 +1,4 @@
-"""Table services that clean and archive a table.
+"""Services that clean and archive a table.
 
 The clean service of a writer only deletes files beyond retention. The clean service of a worker has two more steps: it
 drops expired partitions in an ordinary commit, and it removes the orphan files of dead writers.
@@ -16,10 +16,6 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 # ---- cleaning
 def is_clean_service_due(turn: Turn) -> bool:
-    """Return whether the clean service should run now.
-
-    In a worker, partition expiry and orphan removal also make it due.
-    """
     duty = turn.duty
     if duty is None:
         return turn.enough_commits_since(turn.view.cleaned_at_commit)
@@ -36,10 +32,10 @@ def _cleans(turn: Turn, duty: ServiceState) -> bool:
 
 
 def run_clean(turn: Turn) -> bool:
-    """Run the clean service, and return whether it deleted files.
+    """Run the clean service.
 
-    A writer only deletes files beyond retention. Before that, a worker drops expired partitions and removes orphan
-    files.
+    Returns True if it deleted files. A writer only deletes files beyond retention. Before that, a worker drops expired
+    partitions and removes orphan files.
     """
     from hoodoo.compactor.cleaning.clean import clean
 
@@ -91,10 +87,6 @@ def is_archive_service_due(turn: Turn) -> bool:
 
 
 def run_archive(turn: Turn) -> bool:
-    """Archive old commits and Hudi instants.
-
-    Returns False, because no work is left.
-    """
     from hoodoo.compactor.cleaning.archive import archive
 
     result = archive(turn.context.timeline, turn.config)

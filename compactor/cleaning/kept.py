@@ -1,4 +1,4 @@
-"""Explanations why a clean operation deleted no files."""
+"""Reasons why cleaning deleted no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search for the data files that contain given record keys, for a purge.
+"""Search for data files with given keys.
 
 Index entries narrow down the files to read, and the contents of the files decide. The search compares keys, not only
 hashes. A file that cannot be read counts as containing the keys.
@@ -39,14 +39,17 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Record keys of one partition to search for, with sorted hashes."""
+    """Record keys to search in one partition.
+
+    The hashes are sorted.
+    """
 
     keys: pa.Array
     hashes: np.ndarray
 
 
 def wanted(batch: Batch) -> dict[str, Wanted]:
-    """Group the record keys of a batch by partition path."""
+    """Group the record keys of a batch by partition."""
     keys_by_partition = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
@@ -57,7 +60,7 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
 
 @dataclass
 class KeySearch:
-    """Search for record keys in data files, with cached results."""
+    """Cached search for record keys in data files."""
 
     store: Store
     index: KeyIndex
@@ -66,9 +69,10 @@ class KeySearch:
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
-        """Return the paths of the files whose rows or deletes contain a wanted key of their partition.
+        """Find the files that contain the keys.
 
-        `files` contains the path, partition and index entry of each file to search.
+        Only keys of the file's partition count, in rows and in deletes. `files` contains the path, partition and index
+        entry of each file to search.
         """
         searched = [file for file in files if file[1] in self.keys]
         unknown = [
@@ -93,7 +97,7 @@ class KeySearch:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Read all keys of a file, and return whether it contains a wanted key."""
+        """Check whether a file contains any of the keys."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(chunk, value_set=keys), min_count=0).as_py() for chunk in self._keys_of(path))
@@ -106,9 +110,9 @@ class KeySearch:
         return self._known.get(path)
 
     def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
-        """Yield the rows of a file that have a wanted key, without nested columns.
+        """Read the rows with the given keys.
 
-        Yields no rows for an unreadable file.
+        Nested columns are left out. Yields no rows for an unreadable file.
         """
         keys = self.keys[partition].keys
         name = parse_data_file(path.rpartition("/")[2])
@@ -149,7 +153,7 @@ class KeySearch:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def staged_file_has_wanted_key(self, path: str) -> bool:
-        """Return whether a temporary file of a writer contains a wanted key.
+        """Search a temporary file for the keys.
 
         An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow contains a key if its
         bytes contain the key as text. In an Arrow file without partition paths, keys of any partition count.
@@ -186,9 +190,10 @@ class KeySearch:
         return pa.concat_arrays([wanted_keys.keys for wanted_keys in self.keys.values()])
 
     def index_entries_with_wanted_keys(self, file_ids: Mapping[str, str]) -> set[str]:
-        """Return the index entries that contain a wanted key of their partition as text.
+        """Find index entries that contain the keys.
 
-        The same text in another partition is a different key. `file_ids` maps file ids to partitions.
+        Keys are compared as text. The same text in another partition is a different key. `file_ids` maps file ids to
+        partitions.
         """
         texts = {name: set(wanted_keys.keys.to_pylist()) for name, wanted_keys in self.keys.items()}
         entries = set()

@@ -1,8 +1,8 @@
-"""Purging: removal of rows from a table and its history, so that they cannot be recovered.
+"""Permanent removal of rows from a table.
 
-A purge deletes the keys, and rewrites every file slice that contains one of them. Then it deletes the superseded files,
-the files of dead writers, and checkpoints with values of the rows. Finally it checks the result with `PurgeProof` and
-`BoundSearch`.
+Purged rows are also removed from the history, and cannot be recovered. A purge deletes the keys, and rewrites every
+file slice that contains one of them. Then it deletes the superseded files, the files of dead writers, and checkpoints
+with values of the rows. Finally it checks the result with `PurgeProof` and `BoundSearch`.
 
 If a savepoint, a reader's lease or a consumer still needs one of the files, the purge raises PurgeBlocked before it
 deletes a row. It never ends a savepoint, a lease or a consumer.
@@ -52,7 +52,7 @@ _NAMED = 10
 def purge(
     context: Context, state: TableState, batch: Batch, older_than_hours: float, unblocked: Callable[[], None]
 ) -> PurgeReport:
-    """Purge the rows with the record keys of a batch from the table and its history.
+    """Purge rows from a table and its history.
 
     Args:
         context: The context of the operation.
@@ -131,9 +131,10 @@ class _Purge:
         return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
     def require_free(self, view: View, live: bool = True) -> None:
-        """Raise PurgeBlocked if a savepoint, a lease or a consumer needs a file with a purged key.
+        """Check that no savepoint or reader needs a purged file.
 
-        If `live` is True, files of the newest snapshot are checked too, not only superseded files.
+        Raises PurgeBlocked if a savepoint, a lease or a consumer needs one. If `live` is True, files of the newest
+        snapshot are checked too, not only superseded files.
         """
         live_files, old_files = self.live_holders(view) if live else set(), self.old_holders(view)
         spans = [
@@ -215,10 +216,10 @@ class _Purge:
         return bool(result.instant)
 
     def clean(self) -> bool:
-        """Delete every superseded file that contains a purged key, even if retention would keep it.
+        """Delete old files that contain a purged key.
 
-        Deletes nothing if a savepoint, a lease or a consumer began to need one of the files during the purge. The
-        report then lists these files.
+        Files within retention are deleted too. Deletes nothing if a savepoint, a lease or a consumer began to need one
+        of the files during the purge. The report then lists these files.
 
         Returns False if an open plan or a concurrent clean operation prevented the deletion.
         """

@@ -1,4 +1,4 @@
-"""Search for values of purged rows that remain in column statistics.
+"""Search for purged values in column statistics.
 
 Slots, checkpoints and exports contain the minimum and maximum of each column of a file (its bounds).
 """
@@ -33,7 +33,7 @@ _Values = dict[tuple[str, str], set[Any]]  # values, encoded like bounds, by par
 
 @dataclass(frozen=True)
 class RemainingBounds:
-    """Files whose column statistics still contain a value of a purged row.
+    """Files with column statistics of purged rows.
 
     Attributes:
         keys: The paths of slots, and of the checkpoint in the archiving watermark.
@@ -47,7 +47,7 @@ class RemainingBounds:
 
 
 class BoundSearch:
-    """Search for values of purged rows in column minima and maxima.
+    """Search for purged values in column statistics.
 
     If the purge could not read the rows of a file before the file was deleted, every bound of the file counts, unless a
     live file has an equal bound.
@@ -69,7 +69,7 @@ class BoundSearch:
                     self._live.setdefault((entry.file.partition, column), set()).update(stats[:2])
 
     def checkpoints(self) -> Iterator[str]:
-        """Yield the paths of checkpoints that contain a purged value.
+        """Find the checkpoints that contain a purged value.
 
         The checkpoint in the archiving watermark is left out.
         """

@@ -1,4 +1,4 @@
-"""Final check of a purge: it searches all files of the table for the purged keys."""
+"""Search of all files after a purge."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Findings:
-    """Result of the search for purged keys in all files of a table.
+    """Result of a search for purged keys.
 
     Attributes:
         view: The view of the table during the check.
@@ -56,7 +56,6 @@ class Findings:
     holders: tuple[Holder, ...]
 
     def unfinished(self) -> list[Holder]:
-        """Return the files with purged keys that belong to unfinished writes."""
         return [file for file in self.holders if not file.known]
 
 
@@ -67,10 +66,11 @@ class PurgeProof:
         self.timeline, self.store, self.search = timeline, timeline.store, search
 
     def wait_for_writes(self) -> dict[str, str]:
-        """Wait a few seconds for running writes, and return the writes that are still running.
+        """Wait a few seconds for running writes.
 
-        A running write may have read a file before it was deleted, and may still write its rows to a new file. A write
-        that begins later cannot read the deleted files. The result maps instants to paths of timeline files.
+        Returns the writes that are still running. A running write may have read a file before it was deleted, and may
+        still write its rows to a new file. A write that begins later cannot read the deleted files. The result maps
+        instants to paths of timeline files.
         """
         running = self._pending_writes()
         for pause_seconds in _PAUSES_S:
@@ -81,11 +81,10 @@ class PurgeProof:
         return running
 
     def still(self, running: dict[str, str]) -> dict[str, str]:
-        """Return which of the given writes have not ended yet."""
         return {instant: key for instant, key in self._pending_writes().items() if instant in running}
 
     def look(self, view: View, running: dict[str, str], removed: Removed) -> Findings:
-        """Search all data files, temporary files and index entries for purged keys.
+        """Search all files for purged keys.
 
         Args:
             view: The newest view of the table.
@@ -118,14 +117,6 @@ class PurgeProof:
         return Findings(view, running, checked, tuple(holders))
 
     def report(self, keys: int, removed: Removed, found: Findings, bounds: RemainingBounds) -> PurgeReport:
-        """Create the report of the purge for the user.
-
-        Args:
-            keys: Number of keys to purge.
-            removed: The rows and files that the purge has removed.
-            found: The result of the final `look`.
-            bounds: The slots, checkpoints and export files that still contain a value.
-        """
         return PurgeReport(
             keys=keys,
             rows_deleted=removed.rows,

@@ -1,4 +1,4 @@
-"""Results of a purge: the counters while it runs, and the final report."""
+"""Counters and final report of a purge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """Result of a purge: the rows and files that it removed, and the files that may still contain a value.
+    """Result of purging rows from a table.
 
     Attributes:
         keys: Number of keys to purge.
@@ -55,12 +55,15 @@ class PurgeReport:
 
     @property
     def proved(self) -> bool:
-        """True if no data file contains a purged key, and no metadata contains a value of a purged row."""
+        """True if no file contains purged data.
+
+        No data file contains a purged key, and no metadata contains a value of a purged row.
+        """
         return self.files_proved and not (self.bounds_in_slots or self.exports)
 
     @property
     def files_proved(self) -> bool:
-        """True if no data file contains a purged key.
+        """True if no data file contains purged keys.
 
         Column statistics may still contain values of purged rows.
         """
@@ -93,7 +96,7 @@ class PurgeReport:
 
 @dataclass
 class Removed:
-    """Counters of the rows and files that a purge has removed so far.
+    """Counters of a running purge.
 
     Attributes:
         rows: Number of live rows that were deleted.

@@ -1,4 +1,4 @@
-"""Retention: the oldest snapshot that cleaning keeps readable, and the expiry of partitions.
+"""Retention of snapshots and expiry of partitions.
 
 The oldest snapshot depends on slots, superseded files and consumers. Expiry drops partitions in an ordinary commit. It
 decides again in each attempt, so a partition that was written in the meantime stays. This module deletes no files.
@@ -32,7 +32,7 @@ _HOUR_MS = 3_600_000
 # ---- snapshots
 @dataclass(frozen=True)
 class Retention:
-    """Rule that determines how much history cleaning keeps readable.
+    """Rule for keeping old snapshots.
 
     Cleaning keeps the snapshots of the last `hours` hours and of the newest `commits` commits, but at most `versions`
     versions of a file group (None: no limit). It keeps files that consumers have not read for up to `consumer_hours`
@@ -57,10 +57,10 @@ def retention(
 
 
 def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
-    """Return the oldest commit number whose snapshot cleaning keeps readable.
+    """Find the oldest snapshot that cleaning keeps.
 
-    The slot follows from the retained hours and commits. It is newer if a file group would need too many versions, and
-    older if a consumer still has to read from an older slot.
+    Returns its commit number. The slot follows from the retained hours and commits. It is newer if a file group would
+    need too many versions, and older if a consumer still has to read from an older slot.
     """
     oldest = max(
         oldest_within_retention(timeline, view, keep.hours, keep.commits),
@@ -71,7 +71,7 @@ def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
 
 
 def oldest_within_retention(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
-    """Return the oldest commit number within the retained hours and commits.
+    """Find the oldest commit within the retention.
 
     If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
     ahead of it.
@@ -95,7 +95,7 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
 
 
 def oldest_within_version_limit(view: View, versions: int | None) -> int:
-    """Return the oldest commit number within the limit of versions per file group.
+    """Find the oldest commit within the version limit.
 
     A version is a base file with its logs. The files of a file group that one slot superseded count as one version.
     """
@@ -115,9 +115,10 @@ def oldest_within_version_limit(view: View, versions: int | None) -> int:
 
 
 def consumers_with_kept_files(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
-    """Return the consumers whose unread files cleaning keeps.
+    """List the consumers that delay cleaning.
 
-    These consumers have read at least one slot, and lag by no more than `keep.hours + keep.consumer_hours`.
+    Cleaning keeps files that these consumers have not read. These consumers have read at least one slot, and lag by no
+    more than `keep.hours + keep.consumer_hours`.
     """
     active = (
         []
@@ -137,7 +138,7 @@ def consumers_with_kept_files(timeline: TableTimeline, view: View, keep: Retenti
 # ---- partitions
 @dataclass(frozen=True)
 class Expired:
-    """Result of an expiry: the partitions that were dropped because they received no new rows.
+    """Result of dropping expired partitions.
 
     Attributes:
         partitions: The paths of the partitions.
@@ -151,7 +152,7 @@ class Expired:
 
 
 def check(options: Options, partition_by: Sequence[str]) -> Options:
-    """Check that the option partition_ttl_hours is valid for a table with these partition columns.
+    """Check the option partition_ttl_hours.
 
     Returns `options` unchanged.
 
@@ -174,9 +175,10 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
 
 
 def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
-    """Drop the partitions that have received no rows for `hours`, in one commit.
+    """Drop partitions without recent rows.
 
-    Rows that a table service rewrote or moved keep their original age.
+    A partition expires if it received no rows for `hours`. One commit drops all of them. Rows that a table service
+    rewrote or moved keep their original age.
     """
     dropped: list[str] = []
 
@@ -234,10 +236,11 @@ def _partitions_of_late_commits(history: History, view: View, since: int) -> set
 
 
 def newest_row_time_ms(history: History, entry: AddedFile, enough: int) -> int:
-    """Return when the newest row of a data file was written, in milliseconds since 1970.
+    """Estimate the write time of a file's newest row.
 
-    For rows that the commit of the file wrote, this is the completion time of that commit. Without statistics, it is
-    the completion time of the slot that added the file. The result may be too late, but never too early.
+    The time is in milliseconds since 1970. For rows that the commit of the file wrote, this is the completion time of
+    that commit. Without statistics, it is the completion time of the slot that added the file. The result may be too
+    late, but never too early.
 
     If the time is after `enough`, it need not be exact.
     """

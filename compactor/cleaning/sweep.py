@@ -1,4 +1,4 @@
-"""Orphan removal: rolls back pending writes of dead writers, and deletes unreferenced files.
+"""Removal of unfinished writes and orphan files.
 
 A sweep lists the whole table. It is not a separate service in service_list.py. The clean service of a worker runs a
 sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.maintenance.sweep` and
@@ -49,7 +49,7 @@ _PARTITION_METADATA = ".hoodie_partition_metadata"  # Hudi may write it as Parqu
 
 @dataclass
 class SweepResult:
-    """Result of an orphan removal: the writes that it rolled back, and the files that it deleted.
+    """Result of removing orphan files.
 
     Attributes:
         rolled_back: Number of instants that were rolled back.
@@ -70,7 +70,7 @@ class SweepResult:
 
 
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
-    """Roll back old pending writes and delete old unreferenced files."""
+    """Remove old unfinished writes and orphan files."""
     store = timeline.store
     timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
     all_instants = instants(store)
@@ -98,10 +98,10 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def first_instant_to_keep(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return an instant that is later than the start of every old write.
+    """Return a time after all old writes.
 
-    If `hours` is 0, it is also after every instant in `begun`. Writes in quick succession get instants ahead of the
-    clock, and a sweep without a minimum age must include them.
+    All old writes began before this instant. If `hours` is 0, it is also after every instant in `begun`. Writes in
+    quick succession get instants ahead of the clock, and a sweep without a minimum age must include them.
     """
     now = timeline.environment.now_ms()
     if hours:

@@ -1,1 +1,1 @@
-"""Clustering: rewrites small or unsorted files into larger, sorted files."""
+"""Clustering of small files into larger, sorted files."""

@@ -1,8 +1,9 @@
-"""Clustering: packs small file groups into larger ones, and optionally sorts their rows.
+"""Clustering of small and unsorted files.
 
-No row changes, so incremental reads do not show clustering. Each unit of file groups (units.py) is one short
-transaction. If a writer rewrites a file group that a unit has read, the unit is given up. Changes that writers only
-append to logs during the transaction are carried over to the new file groups (log_rebase.py).
+It packs small file groups into larger ones, and optionally sorts their rows. No row changes, so incremental reads do
+not show clustering. Each unit of file groups (units.py) is one short transaction. If a writer rewrites a file group
+that a unit has read, the unit is given up. Changes that writers only append to logs during the transaction are carried
+over to the new file groups (log_rebase.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NO_LIMITS = Limits()
 
 @dataclass
 class ClusterResult:
-    """Result of a clustering: the amount of data that was rewritten.
+    """Result of a clustering.
 
     Attributes:
         units: Number of completed units. A unit is a set of files that are rewritten together.
@@ -70,7 +71,7 @@ def cluster(
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Rewrite a table's files so that rows are sorted by columns, or so that small files are packed.
+    """Rewrite files to sort rows or pack small files.
 
     Returns when the files that existed at the start are done, when `units` units are done, or when `stopped` returns
     True. A unit is a set of files that are rewritten together.

@@ -1,4 +1,4 @@
-"""Tasks that write the new base files of a clustering.
+"""Tasks that rewrite files for clustering.
 
 Rows keep commit time, sequence number and record key. Only the file name changes. A task only reads and writes files,
 and does not access the transaction.
@@ -58,7 +58,7 @@ _COPY_BYTES = 1 << 20  # ... or at least this many bytes
 
 @dataclass(frozen=True)
 class ClusteredFiles:
-    """Base files that a clustering task wrote, with counters.
+    """Base files that a clustering task wrote.
 
     Attributes:
         files: The files.
@@ -77,7 +77,7 @@ class ClusteredFiles:
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """Picklable task that rewrites a set of file groups into new base files.
+    """Picklable task that clusters files.
 
     `file_ids` contains the ids of the new file groups, which are fixed before the task runs (protocol rule 14).
     """
@@ -92,7 +92,7 @@ class ClusterTask:
 
     @property
     def leftovers(self) -> list[str]:
-        """Paths of all files that a failed task may leave in the table."""
+        """Paths of files that a failed task may leave."""
         paths = [self.path(file_id) for file_id in self.file_ids]
         return paths + [base_entry_path(file_id, self.instant) for file_id in self.file_ids]
 
@@ -100,10 +100,6 @@ class ClusterTask:
         return join(self.unit.partition, base_file_name(file_id, self.instant))
 
     def __call__(self) -> ClusteredFiles:
-        """Write the new base files.
-
-        Raises Stopped, or CorruptTable for a damaged file.
-        """
         for file_id in self.file_ids:
             self.store.write_once(f"{MARKERS}{self.instant}/{self.path(file_id)}.marker.CREATE", b"", durable=False)
         files, copied = self._sorted() if self.unit.by else self._packed()
@@ -341,9 +337,9 @@ def _stream(path: Path) -> Iterator[pa.Table]:
 
 
 def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
-    """Run a clustering task, and return CorruptTable instead of raising it.
+    """Run a clustering task.
 
-    The other tasks can then still be completed.
+    A CorruptTable error is returned instead of raised. The other tasks can then still be completed.
     """
     try:
         return task()

@@ -1,4 +1,4 @@
-"""Table service that packs small files into larger files.
+"""Service that packs small files.
 
 Each turn packs only a few units, because logs may grow during the turn, and a writer should not wait long.
 """
@@ -11,11 +11,6 @@ _UNITS = 8
 
 
 def due(turn: Turn) -> bool:
-    """Return whether small files should be packed now.
-
-    A worker packs after each change of the table. If no worker is alive, a writer packs every `clean_every` commits,
-    because many small commits leave small files.
-    """
     if turn.duty:
         return turn.duty.changed(turn.view)
     every = turn.config.options.clean_every
@@ -23,7 +18,10 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Pack some small files, and return whether more may be left."""
+    """Pack some small files.
+
+    Returns True if more may be left.
+    """
     from hoodoo.compactor.clustering.cluster import pack
 
     if turn.duty:

@@ -1,7 +1,7 @@
-"""Sort values for rows over several columns: linear, Z-order or Hilbert curve.
+"""Sort orders over several columns.
 
-A space-filling curve puts rows with similar values in all columns near each other. The functions take columns and
-return one int64 sort value per row.
+They are linear, Z-order and Hilbert curve. A space-filling curve puts rows with similar values in all columns near each
+other. The functions take columns and return one int64 sort value per row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64
 
 
 def positions(columns: pa.Table, order: str) -> np.ndarray:
-    """Return a sort value for each row.
+    """Compute a sort value for each row.
 
     A stable sort by this value gives the requested order.
 
@@ -66,7 +66,10 @@ def _interleave_bits(axes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _hilbert_transform(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Skilling's transform (Programming the Hilbert curve, 2004)."""
+    """Apply Skilling's transform for Hilbert curves.
+
+    See "Programming the Hilbert curve", 2004.
+    """
     x, zero = axes.astype(np.uint64), np.uint64(0)
     count = len(x)
     for bit in range(bits - 1, 0, -1):

@@ -1,8 +1,9 @@
-"""Log rebase: copies changes that writers log during a clustering to the new file groups.
+"""Transfer of concurrent changes to clustered files.
 
-Clustering can therefore finish on a busy table without blocking writers. Records that were appended to the logs of the
-input groups are written, by key, into logs of the new groups. These logs have the unit's own instant and a version
-number that grows with each round. Records keep commit time and sequence number, and deletes keep their ordering values.
+Log rebase copies changes that writers log during a clustering to the new file groups. Clustering can therefore finish
+on a busy table without blocking writers. Records that were appended to the logs of the input groups are written, by
+key, into logs of the new groups. These logs have the unit's own instant and a version number that grows with each
+round. Records keep commit time and sequence number, and deletes keep their ordering values.
 
 The rebase runs on the newest view when the unit is completed. Each further round only writes the changes since the
 previous round.
@@ -33,7 +34,7 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class LogRebaser:
-    """Copy of newly logged changes to the new files of a clustering."""
+    """Transfer of concurrent changes to clustered files."""
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
@@ -42,9 +43,10 @@ class LogRebaser:
         self.logs: list[DataFile] = []
 
     def draft(self, view: View) -> SlotDraft:
-        """Write newly logged changes to new logs, and return the content of the clustering's commit.
+        """Create the commit of a clustering.
 
-        Raises Conflict if an input file group was rewritten, the columns changed, or a change cannot be carried over.
+        Newly logged changes are first written to new logs. Raises Conflict if an input file group was rewritten, the
+        columns changed, or a change cannot be carried over.
         """
         if view.schemas != self._attempt.base.schemas:
             raise Conflict("Another write changed the columns of the table")

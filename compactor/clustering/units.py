@@ -1,4 +1,4 @@
-"""Clustering units: sets of file groups that one transaction rewrites.
+"""Sets of files that clustering rewrites together.
 
 A unit replaces some file groups of one partition with one or more new ones. Units are small, so that each takes only
 seconds. No file is rewritten twice for the same reason: a packed file is no longer small, and a sorted file is marked
@@ -23,9 +23,10 @@ _FEW = 4  # at least this many small groups are packed even if they do not fill 
 
 @dataclass(frozen=True)
 class Unit:
-    """Set of file groups in one partition that one transaction rewrites.
+    """Set of files that clustering rewrites together.
 
-    The rows are sorted by the columns `by`, if any, in the order `order`.
+    The file groups are in one partition, and one transaction rewrites them. The rows are sorted by the columns `by`, if
+    any, in the order `order`.
     """
 
     partition: str
@@ -36,7 +37,6 @@ class Unit:
 
     @property
     def mark(self) -> str:
-        """Name of the sort order of the new base files, or ''."""
         return mark(self.by, self.order) if self.by else ""
 
     @property
@@ -45,7 +45,6 @@ class Unit:
 
 
 def mark(by: Sequence[str], order: str) -> str:
-    """Return the recorded name of a sort order, such as 'zorder:a,b'."""
     return f"{order}:{','.join(by)}"
 
 
@@ -90,11 +89,11 @@ def _total_base_bytes(groups: Iterable[FileGroup]) -> int:
 
 
 def _choose_smallest_groups(groups: list[FileGroup]) -> list[FileGroup]:
-    """Choose the smallest file groups to pack so that each of them ends up in a file of at least twice its size.
+    """Choose the smallest files to pack.
 
-    The result is the longest run of the smallest file groups whose last one is at most as large as the others together.
-    Each byte is therefore packed only a logarithmic number of times. Returns an empty list if fewer than four file
-    groups qualify.
+    Each file group ends up in a file of at least twice its size. The result is the longest run of the smallest file
+    groups whose last one is at most as large as the others together. Each byte is therefore packed only a logarithmic
+    number of times. Returns an empty list if fewer than four file groups qualify.
     """
     ordered = sorted(groups, key=lambda group: (group.base_bytes, group.file_id))
     smaller_bytes, count = 0, 0
@@ -112,10 +111,10 @@ def sorting(
     order: str,
     partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
-    """Plan how to sort the rows of partitions with many unsorted bytes.
+    """Plan the sorting of partitions.
 
-    A partition that fits into one unit is sorted as a whole. In a larger partition, only unsorted and small files are
-    sorted, in units of files with adjacent values.
+    Only partitions with many unsorted bytes are sorted. A partition that fits into one unit is sorted as a whole. In a
+    larger partition, only unsorted and small files are sorted, in units of files with adjacent values.
     """
     target = config.options.target_file_bytes
     sort_mark, max_bytes = mark(by, order), _UNIT_FILES * target

@@ -1,1 +1,1 @@
-"""Compaction: merges the log files of file groups into base files or larger logs."""
+"""Compaction of log files."""

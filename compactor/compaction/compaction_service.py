@@ -1,4 +1,4 @@
-"""Table service that compacts file groups with too many log files.
+"""Service that compacts log files.
 
 A worker first runs open plans. If no plan is open, it merges logs, and plans the compaction of the file groups that are
 due. A writer compacts file groups with at least `compact_after_logs` logs, but only if no worker is alive.
@@ -22,11 +22,6 @@ _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 
 
 def due(turn: Turn) -> bool:
-    """Return whether the compaction service should run.
-
-    In a worker, it is due if a plan is open or the table has changed. In a writer, it is due if a file group has too
-    many logs and no worker is alive.
-    """
     duty, limit = turn.duty, turn.config.options.compact_after_logs
     if duty:
         return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
@@ -34,10 +29,6 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
-    """Run an open compaction plan, or compact file groups with too many logs.
-
-    Returns whether more work may be left.
-    """
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)

@@ -1,4 +1,4 @@
-"""Log compaction: the merge of many small logs of a file group into one log.
+"""Compaction of small log files into one log file.
 
 It replaces a full compaction that would rewrite a large base file for few changes. A read then opens two files instead
 of many, and the base file stays. Log compaction is one short transaction without a plan. It skips a file group that a
@@ -44,7 +44,7 @@ NO_LIMITS = Limits()
 
 @dataclass
 class LogCompactionResult:
-    """Result of a log compaction: the number of merged log files, and the amount of data.
+    """Result of a log compaction.
 
     Attributes:
         groups: Number of file groups whose logs were merged.
@@ -62,7 +62,7 @@ class LogCompactionResult:
 
 
 def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Separate file groups for log compaction from those for full compaction."""
+    """Choose between log compaction and full compaction."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -86,7 +86,7 @@ def _has_only_own_logs(group: FileGroup) -> bool:
 
 @dataclass(frozen=True)
 class MergeLogsTask:
-    """Task that merges the logs of one file group into one log."""
+    """Task that merges log files into one."""
 
     store: Store
     config: TableConfig
@@ -95,10 +95,6 @@ class MergeLogsTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Merge the logs, and write the new log.
-
-        Raises Stopped, or CorruptTable for a damaged log.
-        """
         schema = pa.schema(
             [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
         )
@@ -142,10 +138,10 @@ def compact_logs(
     stopped: Callable[[], bool] = never,
     limits: Limits = NO_LIMITS,
 ) -> LogCompactionResult:
-    """Merge the logs of each file group that `choose` selects, in one commit.
+    """Merge small log files in one commit.
 
-    File groups with logs of other engines are skipped. The result is empty if writers changed all chosen file groups
-    during the merge, or if `stopped` returns True.
+    `choose` selects the file groups. File groups with logs of other engines are skipped. The result is empty if writers
+    changed all chosen file groups during the merge, or if `stopped` returns True.
 
     Raises:
         CorruptTable: A log is damaged. The undamaged groups have been merged.

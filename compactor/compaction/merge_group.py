@@ -1,9 +1,9 @@
-"""Merge of the logs of one file group into a new base file, within a memory budget.
+"""Merging of log files into a base file.
 
-Logs that fit into the budget are held in memory. If the base file has hoodoo's own layout, winning changes take the
-positions of the rows that they replace, and unchanged row groups are copied (writers/files/in_place.py). Otherwise the
-base file is read in batches. Replaced rows are left out, and the winning changes follow at the end, in order of
-arrival.
+The merge of one file group stays within a memory budget. Logs that fit into the budget are held in memory. If the base
+file has hoodoo's own layout, winning changes take the positions of the rows that they replace, and unchanged row groups
+are copied (writers/files/in_place.py). Otherwise the base file is read in batches. Replaced rows are left out, and the
+winning changes follow at the end, in order of arrival.
 
 For larger logs, only record keys and ordering values are held, for one part of the keys at a time. A mask of rows
 records the winning changes. Then the base file and the logs are read again to copy the rows. Larger logs with partial
@@ -51,12 +51,12 @@ _ARRIVAL = "#arrival"  # extra column; Avro does not allow this name for table c
 
 
 class _KeysDiffer(Exception):
-    """Internal exception: the keys of the new base file differ from the keys of the old base file."""
+    """Internal exception for different keys in a new base file."""
 
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Picklable task that merges the files of one file group into a new base file.
+    """Picklable task that merges logs into a base file.
 
     The resulting rows do not depend on the engine or on the memory budget.
     """
@@ -69,10 +69,6 @@ class MergeTask:
     pace: Pace = field(default_factory=Pace)
 
     def __call__(self) -> DataFile:
-        """Write the new base file of the file group.
-
-        Raises Stopped, or CorruptTable for a damaged file.
-        """
         merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._replace_rows_in_place(merging) or self._write_decoded_rows(merging, old)
@@ -106,7 +102,6 @@ class MergeTask:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the current rows of the file group in batches."""
         return GroupMerge(self).rows()
 
     def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
@@ -133,7 +128,7 @@ def _may_mix_commits(group: FileGroup) -> bool:
 
 
 class GroupMerge:
-    """Merge of the base file and the logs of one file group.
+    """Merge of a base file with its logs.
 
     The base file is fetched and verified once, even if it is read several times.
     """
@@ -148,7 +143,10 @@ class GroupMerge:
         self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
-        """Yield the current rows: rows of the base file first, then changed rows."""
+        """Yield the merged rows in batches.
+
+        Rows of the base file come first, then changed rows.
+        """
         if _may_mix_commits(self.group) or (
             any(log.file.origin or not log.file.digest for log in self.group.logs) and self._has_partial_updates()
         ):
@@ -170,9 +168,10 @@ class GroupMerge:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def changes_in_memory(self) -> KeyedChanges | None:
-        """Read the changes of all logs into memory, with one change per key.
+        """Load the changes of all logs.
 
-        Returns None if the logs are empty, do not fit into memory, or come from another engine.
+        The result has one change per key. Returns None if the logs are empty, do not fit into memory, or come from
+        another engine.
         """
         if any(log.file.origin or not log.file.digest for log in self.group.logs) or self._log_memory() > self._share:
             return None
@@ -291,10 +290,6 @@ def _value_bytes(kind: pa.DataType) -> int:
 
 
 def run_task(task: MergeTask) -> DataFile | CorruptTable:
-    """Merge one file group, and return CorruptTable instead of raising it.
-
-    The other file groups can then still be compacted.
-    """
     try:
         return task()
     except CorruptTable as problem:

@@ -1,4 +1,4 @@
-"""Compaction plans: selecting file groups, committing a plan, and running it.
+"""Planning and running of compactions.
 
 Any worker can run a plan at any time. The output of a plan has fixed names and contents, so two workers can run the
 same plan. One slot completes it, so only one run takes effect.
@@ -29,7 +29,7 @@ BY_LOG_SIZE = Strategy()
 
 @dataclass
 class CompactionResult:
-    """Result of a compaction: the number of compacted file groups, and the amount of data.
+    """Result of a compaction.
 
     Attributes:
         groups: Number of file groups that were compacted.
@@ -49,7 +49,7 @@ def plan_groups_with_logs(view: View, logs_min: int = 1) -> CompactionPlan:
 
 
 def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
-    """Commit a compaction plan, and return the open plan.
+    """Commit a compaction plan.
 
     `choose` returns the plan for the newest state of the table.
 
@@ -76,10 +76,10 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
 def run(
     context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run an open compaction plan: merge its file groups, and commit the new base files.
+    """Run a compaction plan.
 
-    The result is empty if another worker completed the plan, or if `stopped` returns True before the end. A damaged
-    file group is skipped and keeps its logs.
+    It merges the file groups and commits the new base files. The result is empty if another worker completed the plan,
+    or if `stopped` returns True before the end. A damaged file group is skipped and keeps its logs.
 
     Raises:
         CorruptTable: A file group is damaged. The undamaged groups have been completed. If all groups are damaged, the
@@ -131,10 +131,10 @@ def run(
 
 
 def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
-    """Delete new files of a plan that another worker completed first.
+    """Delete unneeded files of a finished plan.
 
-    Cleaning or a purge may have deleted the other worker's files before this worker wrote them again. A leftover file
-    of a completed instant could contain rows that were purged.
+    Another worker completed the plan first. Cleaning or a purge may have deleted the other worker's files before this
+    worker wrote them again. A leftover file of a completed instant could contain rows that were purged.
     """
     view = context.timeline.history.head()
     referenced = {
@@ -156,7 +156,7 @@ def merge_tasks(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[MergeTask]:
-    """Create the tasks that merge file groups, with one task per file group.
+    """Create the merge tasks of a compaction.
 
     Concurrent tasks in this process share its memory budget. On a remote engine each task gets the whole budget.
     """
@@ -178,7 +178,6 @@ def _file_group_of_plan(view: View, plan: Plan, planned: PlannedGroup) -> FileGr
 def run_open_plans(
     context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Run all open compaction plans, oldest first, until asked to stop."""
     results = [
         run(context, plan, stopped, limits)
         for plan in sorted(view.plans.values(), key=lambda plan: plan.seq)
@@ -190,9 +189,9 @@ def run_open_plans(
 def compact(
     context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
-    """Compact every file group that has at least `logs_min` logs.
+    """Compact files with many log files.
 
-    Open compaction plans run first.
+    A file group needs at least `logs_min` logs. Open compaction plans run first.
 
     `strategy` divides the file groups into plans.
     """

@@ -1,4 +1,4 @@
-"""Strategies that select and order the file groups of a compaction plan.
+"""Strategies for choosing files to compact.
 
 All functions are pure functions of a view.
 """
@@ -70,7 +70,7 @@ STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Strategy that selects the file groups of a compaction plan.
+    """Strategy for choosing files to compact.
 
     Attributes:
         order: Order of the file groups: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'.
@@ -95,7 +95,6 @@ class Strategy:
             )
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
-        """Plan a compaction of the first file groups, within the plan's limits."""
         chosen: list[FileGroup] = []
         remaining_bytes = self.io_bytes
         for group in STRATEGIES[self.order](view, list(due))[: self.groups]:

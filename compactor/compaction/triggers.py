@@ -1,6 +1,7 @@
-"""Triggers: four conditions for which a worker compacts a file group.
+"""Conditions for compacting files.
 
-The functions depend only on a view and the timeline. They do not compact anything.
+A worker compacts a file group if one of four conditions is true. The functions depend only on a view and the timeline.
+They do not compact anything.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _BYTES_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Triggers:
-    """Conditions that make a file group due for compaction, of which one is enough.
+    """Conditions for compacting files.
 
-    None disables a condition.
+    One true condition is enough. None disables a condition.
 
     Attributes:
         logs: Minimum number of log files of the group.
@@ -49,7 +50,7 @@ class Triggers:
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
-        """Create the triggers of a table from its options.
+        """Create compaction conditions from table options.
 
         Without `logs_min`, a file group is due at half of `compact_after_logs`, so that a worker compacts it before a
         writer has to.
@@ -70,19 +71,21 @@ def is_base_rewrite_costly(group: FileGroup) -> bool:
 
 
 def read_amplification(view: View) -> float:
-    """Return the bytes that a read needs per byte of base files."""
     totals = view.totals
     return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """Return the file groups with enough logs that no open plan will compact."""
+    """Find files with enough logs to compact.
+
+    File groups in open plans are left out.
+    """
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
-    """Return the file groups that a worker should compact now."""
+    """Find the files that a worker should compact."""
     waiting = behind(view)
     old, very_old = (
         _newest_slot_of_age(timeline, view, triggers.age_seconds and triggers.age_seconds * times)

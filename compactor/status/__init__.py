@@ -1,1 +1,1 @@
-"""Status of a table's services: figures, pending work, advice and Prometheus metrics."""
+"""Status of a table's services."""

@@ -1,4 +1,4 @@
-"""Report on a table's services: figures, workers, files that stay, and advice."""
+"""Report on a table's services."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE = 3  # work counts as late after this multiple of its expected time
 
 @dataclass(frozen=True)
 class Services:
-    """State of a table's services, with advice.
+    """State of a table's services.
 
     Attributes:
         figures: The figures about the services and the layout of the table.
@@ -60,10 +60,6 @@ class Services:
 
 
 def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
-    """Return the state of a table's services.
-
-    `path` is the table's path for the recommended commands.
-    """
     return _StateOfServices(timeline, config, view, path).all()
 
 
@@ -281,7 +277,7 @@ class _StateOfServices:
 
 
 def several(number: int, noun: str) -> str:
-    """Format a number of things, such as '1 file' or '2,000 files'."""
+    """Format a number with a noun, such as '2 files'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

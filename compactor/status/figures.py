@@ -1,4 +1,4 @@
-"""Figures about one table: pending work of table services, and the layout of its files.
+"""Figures about a table and its services.
 
 The figures come from a view, so no data files have to be listed. Metrics and the command line show the figures.
 """
@@ -24,7 +24,7 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures about a table, such as pending work and the sizes of its files.
+    """Figures about a table and its services.
 
     Attributes:
         head: The number of the newest slot.
@@ -66,7 +66,7 @@ class Figures:
 
     @property
     def logs_max(self) -> int:
-        """Largest number of log files in one file group."""
+        """Largest number of log files per file group."""
         return max(self.logs, default=0)
 
     @property
@@ -76,7 +76,7 @@ class Figures:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
-    """Compute the figures about a table in a given state.
+    """Compute the figures about a table.
 
     Args:
         timeline: The timeline of the table.

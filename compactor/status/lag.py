@@ -1,4 +1,4 @@
-"""Lag of table services: the compaction and cleaning work that is pending."""
+"""Pending work of table services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """Pending compaction and cleaning work of a table.
+    """Pending work of table services.
 
     All values are 0 if no work is left.
 
@@ -39,16 +39,6 @@ class Lag:
 
 
 def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
-    """Compute the pending work of a table's services.
-
-    Args:
-        timeline: The timeline of the table.
-        view: The view, in general the newest one.
-        config: The configuration of the table as of this view.
-
-    Returns:
-        The lag.
-    """
     totals = view.totals
     now = timeline.environment.now_ms()
     oldest = max(oldest_log_commit_number(view), timeline.history.oldest_slot()) if totals.behind else 0

@@ -1,7 +1,7 @@
-"""Prometheus metrics of a worker: figures of each table, and counters of finished work.
+"""Prometheus metrics of a worker.
 
-The figures are measured for each scrape, from the newest view that the worker knows. Each worker has its own registry.
-By default, the endpoint listens on 127.0.0.1 only.
+They contain figures of each table and counters of finished work. The figures are measured for each scrape, from the
+newest view that the worker knows. Each worker has its own registry. By default, the endpoint listens on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ _COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
 
 
 class TableCollector(Collector):
-    """Prometheus collector that measures each table for each scrape.
+    """Prometheus collector for table figures.
 
-    If a table cannot be measured, the collector shows the table's last figures and sets `hoodoo_up` to 0.
+    It measures each table for each scrape. If a table cannot be measured, the collector shows the table's last figures
+    and sets `hoodoo_up` to 0.
     """
 
     def __init__(self, loops: Sequence[ServiceLoop]) -> None:
@@ -123,9 +124,9 @@ class TableCollector(Collector):
 
 class PrometheusEndpoint:
     def __init__(self, collector: Collector, port: int, address: str = LOOPBACK) -> None:
-        """Start to serve metrics on a port, where 0 selects any free port.
+        """Start to serve metrics on a port.
 
-        Raises OptionError if the address or the port cannot be used.
+        Port 0 selects any free port. Raises OptionError if the address or the port cannot be used.
         """
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)

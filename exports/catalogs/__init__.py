@@ -1,1 +1,4 @@
-"""Catalog entries for tables and their exports, in catalogs that pyiceberg supports (the extra `iceberg`)."""
+"""Catalog entries for tables and their exports.
+
+pyiceberg (the extra `iceberg`) supports the catalogs.
+"""

@@ -1,7 +1,7 @@
-"""Columns of a table for a Hive metastore, as Hive types and as a Spark schema.
+"""Columns of a table for a Hive metastore.
 
-The types match Apache Hudi's own sync. Timestamps and times of day are `bigint` in Hive, which is the default of Hudi's
-sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
+They are Hive types and a Spark schema. The types match Apache Hudi's own sync. Timestamps and times of day are `bigint`
+in Hive, which is the default of Hudi's sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OF_SPARK = {
 
 
 def hive_types_by_column(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
-    """Return the lower-case name and the Hive type of each column.
+    """Convert columns to Hive names and types.
 
     Raises SchemaError if two columns, or two fields of a struct, differ only in case.
     """
@@ -77,7 +77,7 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
 
 
 def spark_entry_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the parameters of a metastore entry that Spark reads.
+    """Create the metastore parameters for Spark.
 
     `schema` contains the meta columns, then the table's columns, with the partition columns last.
     """

@@ -1,7 +1,8 @@
-"""Content of the entries of a Hudi table in a Hive metastore or AWS Glue.
+"""Metastore entries of a Hudi table.
 
-A copy-on-write table has one entry. A merge-on-read table has three: `<name>` and `<name>_rt` show its rows, and
-`<name>_ro` shows its base files. Other modules write the entries to a catalog.
+The metastore is a Hive metastore or AWS Glue. A copy-on-write table has one entry. A merge-on-read table has three:
+`<name>` and `<name>_rt` show its rows, and `<name>_ro` shows its base files. Other modules write the entries to a
+catalog.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class WantedEntry:
-    """Desired state of one metastore entry of a table.
+    """Desired content of one metastore entry.
 
     Attributes:
         suffix: The suffix of the entry's name, such as '_ro'.
@@ -53,7 +54,7 @@ class WantedEntry:
 
 
 def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEntry]:
-    """Return the metastore entries that a table should have.
+    """Create the metastore entries of a table.
 
     Raises:
         SchemaError: Column names differ only in case.
@@ -95,10 +96,6 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
-    """Return the location of each partition by its partition values.
-
-    Raises CorruptTable for an invalid path.
-    """
     return {
         partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions

@@ -1,6 +1,7 @@
-"""Registration of a Hudi table in a Hive metastore or AWS Glue.
+"""Registration of a Hudi table in a metastore.
 
-An entry contains the newest commit that it describes. If this is the newest commit, nothing else is read.
+The metastore is a Hive metastore or AWS Glue. An entry contains the newest commit that it describes. If this is the
+newest commit, nothing else is read.
 
 Partitions are updated first, and then the entry. The entry is updated only if nobody changed it since it was read.
 After an interruption or a concurrent change, the update starts again with the current table. An entry with the newest
@@ -55,7 +56,7 @@ def require_namespace_and_name(option: str, identifier: object) -> str:
 
 
 def metastore_of(catalog: Any, identifier: str) -> Metastore:
-    """Return the Hive metastore or Glue catalog behind a pyiceberg catalog.
+    """Find the metastore of a pyiceberg catalog.
 
     Raises CatalogRefused for a type of catalog that cannot store Hudi tables.
     """

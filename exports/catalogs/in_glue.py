@@ -1,4 +1,4 @@
-"""Metastore entries of Hudi tables in AWS Glue, through the Glue client of a pyiceberg catalog."""
+"""Metastore entries of Hudi tables in AWS Glue."""
 
 from __future__ import annotations
 

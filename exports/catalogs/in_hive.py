@@ -1,4 +1,4 @@
-"""Metastore entries of Hudi tables in a Hive metastore, through the Thrift client of a pyiceberg catalog."""
+"""Entries of Hudi tables in a Hive metastore."""
 
 from __future__ import annotations
 

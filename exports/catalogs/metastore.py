@@ -1,4 +1,4 @@
-"""Interface of a catalog that stores entries of Hudi tables, such as AWS Glue.
+"""Interface to the metastore entries of tables.
 
 An entry is changed only if nobody changed it since it was read. No call deletes data.
 """
@@ -18,7 +18,7 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 
 @dataclass(frozen=True)
 class FoundEntry:
-    """Entry of a table as stored in a metastore.
+    """Stored metastore entry of a table.
 
     `location` and `input_format` are '' if the entry does not have them. `raw` is the object that the client of the
     catalog returned.
@@ -33,17 +33,17 @@ class FoundEntry:
 
 
 class Metastore(Protocol):
-    """Interface to the entries in one namespace of a metastore.
+    """Interface to the entries of a metastore.
 
-    Each method raises CatalogRefused if the catalog rejects the request.
+    The entries are in one namespace. Each method raises CatalogRefused if the catalog rejects the request.
     """
 
     def find(self, name: str) -> FoundEntry | None: ...
 
     def create(self, name: str, entry: WantedEntry) -> bool:
-        """Create an entry without partitions, and return whether this succeeded.
+        """Create an entry without partitions.
 
-        It fails if an entry of this name already exists.
+        Returns False if an entry of this name already exists.
         """
 
     def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
@@ -53,16 +53,16 @@ class Metastore(Protocol):
         """
 
     def partitions(self, name: str) -> set[Values]:
-        """Return the partition values of each partition in an entry."""
+        """List the partitions of an entry."""
 
     def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
-        """Add partitions to an entry, without changing existing partitions.
+        """Add partitions to an entry.
 
-        `partitions` maps values to locations.
+        Existing partitions are not changed. `partitions` maps values to locations.
         """
 
     def drop(self, name: str, partitions: Sequence[Values]) -> None:
-        """Remove partitions from an entry, if they exist."""
+        """Remove existing partitions from an entry."""
 
 
 def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
@@ -71,7 +71,6 @@ def chunks(given: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def owner() -> str:
-    """Return the user of this process, or '' if unknown."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # the system does not know the user

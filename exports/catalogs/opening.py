@@ -1,6 +1,7 @@
-"""Opening of pyiceberg catalogs, and validation of the catalog arguments before anything is written.
+"""Opening of pyiceberg catalogs.
 
-pyiceberg opens a catalog, from its own configuration or as an object that the caller created.
+The catalog arguments are checked before anything is written. pyiceberg opens a catalog, from its own configuration or
+as an object that the caller created.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def require_dotted_identifier(option: str, identifier: object) -> str:
 
 
 def opener(catalog: object, properties: object) -> Callable[[], Any]:
-    """Validate the catalog arguments, and return a function that opens the pyiceberg catalog.
+    """Prepare the opening of a pyiceberg catalog.
+
+    The arguments are checked at once.
 
     Args:
         catalog: A pyiceberg catalog, or the name of a catalog in pyiceberg's configuration. None: 'default'.

@@ -1,4 +1,4 @@
-"""Atomic updates of an Iceberg table's metadata location in a catalog.
+"""Atomic updates of a metadata location in a catalog.
 
 The location is changed only if nobody changed it since it was read. A mover receives the catalog, the entry as
 pyiceberg loaded it, hoodoo's newest metadata, and the location of this metadata. It returns the new location of the
@@ -18,10 +18,6 @@ _OLD, _NEW = "previous_metadata_location", "metadata_location"
 
 
 def mover_of(catalog: Any) -> Mover:
-    """Return the function that updates the entries of a catalog.
-
-    Raises CatalogRefused for an unsupported type of catalog.
-    """
     kinds = {base_class.__name__ for base_class in type(catalog).__mro__}
     for name, mover in _MOVERS.items():
         if name in kinds:
@@ -83,10 +79,11 @@ _OF_GLUE = ("Name", "Description", "Owner", "Retention", "StorageDescriptor", "P
 
 
 def _move_in_hive(catalog: Any, entry: Any, ours: Json, location: str) -> str:
-    """Update the metadata location in a Hive metastore, on condition that it still has the old location.
+    """Update the metadata location in a Hive metastore.
 
-    Metastores before 2.3.10, 3.1.4 and 4.0 ignore the condition. If two exports run at the same time, the slower export
-    may restore an older location. The next export corrects it.
+    The condition of the update is that the metastore still has the old location. Metastores before 2.3.10, 3.1.4 and
+    4.0 ignore the condition. If two exports run at the same time, the slower export may restore an older location. The
+    next export corrects it.
     """
     from hive_metastore.ttypes import EnvironmentContext, MetaException
 

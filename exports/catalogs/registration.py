@@ -1,4 +1,4 @@
-"""Registration of an exported Iceberg table in a catalog, and updates of its entry.
+"""Registration of an exported Iceberg table.
 
 A catalog entry points to one metadata file. The pointer is moved only by a conditional update. It is never dropped and
 registered again, because readers would find no table in between, and grants would be lost. If another exporter moved
@@ -26,7 +26,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Registration:
-    """Registration of the exported Iceberg table in a catalog.
+    """Registration of an exported Iceberg table.
 
     Attributes:
         identifier: The name of the table in the catalog, `namespace.table`.
@@ -37,7 +37,7 @@ class Registration:
     catalog: Any
 
     def run(self, store: Store, metadata_key: str) -> CatalogEntry:
-        """Create the catalog entry of the Iceberg table, or update it to a newer metadata file.
+        """Create or update the catalog entry.
 
         Args:
             store: The store of the table.

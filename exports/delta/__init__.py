@@ -1,1 +1,1 @@
-"""Delta export: a Delta log in `_delta_log/` that refers to hoodoo's base files."""
+"""Export of a table as a Delta log."""

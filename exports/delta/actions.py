@@ -1,6 +1,6 @@
-"""Actions of a Delta log, as defined by the Delta protocol.
+"""Actions of a Delta log.
 
-Equal input gives equal bytes.
+The Delta protocol defines them. Equal input gives equal bytes.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def _json_text(value: Any) -> str:
 
 
 def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
-    """Return the Delta action `protocol`, which lists required features.
+    """Create the Delta action `protocol`.
 
-    `merges` is True if files have deletion vectors, and `feed` if the change data feed is enabled.
+    It lists required features. `merges` is True if files have deletion vectors, and `feed` if the change data feed is
+    enabled.
     """
     reader_features = ["deletionVectors"] if merges else []
     reader_features += ["timestampNtz"] if has_timestamps_without_zone(config.columns) else []
@@ -55,10 +56,10 @@ def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
 
 
 def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, feed: bool) -> Json:
-    """Return the Delta action `metaData`, with the schema of the table.
+    """Create the Delta action `metaData`.
 
-    `table` is the table's id. `merges` is True if files have deletion vectors, and `feed` if the change data feed is
-    enabled.
+    It contains the schema of the table. `table` is the table's id. `merges` is True if files have deletion vectors, and
+    `feed` if the change data feed is enabled.
     """
     description = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     vectors = {"delta.enableDeletionVectors": "true"} if merges else {}
@@ -83,9 +84,9 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, f
 
 
 def commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Json:
-    """Return the Delta action `commitInfo`, the first action of a version.
+    """Create the Delta action `commitInfo`.
 
-    `at_ms` is the in-commit timestamp, and `fields` contains hoodoo's own fields.
+    It is the first action of a version. `at_ms` is the in-commit timestamp, and `fields` contains hoodoo's own fields.
     """
     return {
         "commitInfo": {
@@ -101,7 +102,6 @@ def commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Js
 
 
 def transaction(slot: int, at_ms: int) -> Json:
-    """Return the Delta action `txn`, which records the newest exported commit."""
     return {"txn": {"appId": APPLICATION, "version": slot, "lastUpdated": at_ms}}
 
 
@@ -132,7 +132,7 @@ def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, c
 
 
 def add_deletion_vector(added: Json, vector: Json) -> Json:
-    """Add a deletion vector to a Delta `add` action.
+    """Add a deletion vector to a Delta action.
 
     The column bounds in the action still cover all rows of the file, so they are marked as not tight.
     """
@@ -142,7 +142,7 @@ def add_deletion_vector(added: Json, vector: Json) -> Json:
 
 
 def removal(added: Json, at_ms: int) -> Json:
-    """Return the `remove` action for a file that an `add` action added.
+    """Create the Delta action that removes a file.
 
     A file with another deletion vector is another file in a Delta log.
     """
@@ -173,7 +173,7 @@ def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[s
 
 
 def delta_statistics_json(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
-    """Return the statistics of a file as JSON text for an `add` action.
+    """Format file statistics as JSON for Delta.
 
     Columns in `without` are left out. Decimals are JSON numbers with all digits.
     """

@@ -1,7 +1,8 @@
-"""Checkpoints of a Delta log, which contain all files of one version in a Parquet file.
+"""Checkpoints of a Delta log.
 
-A checkpoint is built from all actions, or from the previous checkpoint and the changes since then. Removed files are
-left out, because only Delta's VACUUM needs them, which the export prevents.
+A checkpoint contains all files of one version in a Parquet file. A checkpoint is built from all actions, or from the
+previous checkpoint and the changes since then. Removed files are left out, because only Delta's VACUUM needs them,
+which the export prevents.
 """
 
 from __future__ import annotations
@@ -83,14 +84,14 @@ _SCHEMA = pa.schema(
 
 
 class Checkpoint(NamedTuple):
-    """Content of a Delta checkpoint file, and its number of data files."""
+    """Content of a Delta checkpoint file."""
 
     data: bytes
     files: int
 
 
 def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
-    """Build a Delta checkpoint from actions, and return its bytes.
+    """Create a Delta checkpoint.
 
     `heads` are the actions `protocol`, `metaData` and `txn`. `adds` are the `add` actions of all files.
     """
@@ -100,7 +101,7 @@ def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
 def extend_checkpoint(
     before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
 ) -> Checkpoint:
-    """Build a Delta checkpoint from an older one and newer changes.
+    """Update a Delta checkpoint with newer changes.
 
     Args:
         before: The bytes of a checkpoint written by hoodoo, or None for an empty one.

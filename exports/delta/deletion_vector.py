@@ -1,6 +1,7 @@
-"""Delta deletion vectors, which list the rows of a Parquet file that readers must skip.
+"""Deletion vectors in Delta tables.
 
-The format is defined in the Delta protocol, "Deletion Vector Format".
+A deletion vector lists the rows of a Parquet file that readers must skip. The format is defined in the Delta protocol,
+"Deletion Vector Format".
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    """Encode row positions as the content of a deletion vector file.
+    """Encode row positions as a deletion vector file.
 
     Positions are int64, ascending and below 2^32.
     """
@@ -33,12 +34,11 @@ def file_of(positions: np.ndarray) -> bytes:
 
 
 def key_of(number: uuid.UUID) -> str:
-    """Return the path of a deletion vector file, derived from its UUID."""
     return f"{VECTORS}{number}.bin"
 
 
 def descriptor(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
-    """Return the description of a deletion vector file for an `add` action.
+    """Describe a deletion vector file for Delta.
 
     Args:
         number: The UUID of the file.

@@ -1,8 +1,9 @@
-"""Export of a table as a Delta log, with one Delta version per commit that changed base files.
+"""Export of a table as a Delta log.
 
-A version is created only if it does not exist, and its bytes depend only on slots. Exporters therefore need no
-coordination: a slower exporter finds its own bytes, or continues from the existing version. A crash between two writes
-leaves a log of complete versions, and the next export continues from this log.
+Each commit that changed base files gets one Delta version. A version is created only if it does not exist, and its
+bytes depend only on slots. Exporters therefore need no coordination: a slower exporter finds its own bytes, or
+continues from the existing version. A crash between two writes leaves a log of complete versions, and the next export
+continues from this log.
 """
 
 from __future__ import annotations
@@ -69,17 +70,16 @@ _WHOLE = "EXPORT"
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError if Delta cannot represent the table."""
     require_holdable(config.columns)
     require_no_partition_at(view, FOLDER.rstrip("/"))
 
 
 def export(request: Request) -> tuple[DeltaExport, int]:
-    """Export the table to its Delta log by writing the missing versions.
+    """Export the table to its Delta log.
 
-    If logs are merged, one version covers all slots since the last export. Returns the export result, and the slot that
-    readers now see. Raises ForeignExport if another writer committed to the Delta log, or if the log belongs to another
-    table.
+    Only missing versions are written. If logs are merged, one version covers all slots since the last export. Returns
+    the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to the Delta
+    log, or if the log belongs to another table.
     """
     remedy = f"Delete the folder {FOLDER} of the table and export again; the folder contains no rows."
     return attempted(request, DELTA, FOLDER, remedy, _Exporter(request).run)
@@ -279,7 +279,7 @@ class _Exporter:
         return replace(state, checkpoint=state.version)
 
     def _write_checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
-        """Write the Delta checkpoint of the version in `state`.
+        """Write a Delta checkpoint.
 
         If `from_log` is True, it is built from the previous checkpoint and the versions since then. This takes a tenth
         of the time that it takes to build it from the view.

@@ -1,6 +1,7 @@
-"""Columns of a table as a Delta schema, and checks that Delta supports their types.
+"""Columns of a table as a Delta schema.
 
-Delta column names are hoodoo's column names, so no column mapping is needed.
+Types that Delta does not support are rejected. Delta column names are hoodoo's column names, so no column mapping is
+needed.
 """
 
 from __future__ import annotations
@@ -21,10 +22,6 @@ Json = dict[str, Any]
 
 
 def schema_text(columns: TableSchema) -> str:
-    """Return the table's columns as the JSON text of a Delta schema.
-
-    Raises SchemaError as `require_holdable` does.
-    """
     require_holdable(columns)
     return json.dumps(
         {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")
@@ -32,9 +29,9 @@ def schema_text(columns: TableSchema) -> str:
 
 
 def require_holdable(columns: TableSchema) -> None:
-    """Raise SchemaError if Delta does not support the type or the name of a column.
+    """Check that Delta supports the columns.
 
-    The error names the columns.
+    Raises SchemaError for an unsupported type or name. The error names the columns.
     """
     require_types(
         columns,
@@ -60,7 +57,7 @@ def has_timestamps_without_zone(columns: TableSchema) -> bool:
 
 
 def may_declare_partitions(config: TableConfig) -> bool:
-    """Return whether all Delta readers can read the partition values in the log correctly.
+    """Check whether Delta readers understand the partition values.
 
     Some readers misread negative decimals, timestamps and binary values.
     """
@@ -71,9 +68,10 @@ def may_declare_partitions(config: TableConfig) -> bool:
 
 
 def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """Return the partition values of a file as text, or None.
+    """Return a file's partition values as text.
 
-    Delta treats an empty string as null, so an empty string cannot be represented.
+    Returns None if Delta cannot represent them. Delta treats an empty string as null, so an empty string cannot be
+    represented.
     """
     values = values_of(config, file)
     if values is None or "" in values.values():

@@ -1,6 +1,7 @@
-"""Reader of an existing Delta log: its newest version, the export state in it, and its files.
+"""Reader of an existing Delta log.
 
-The state is stored in the Delta log itself, so that any exporter can continue from this log.
+It reads the newest version, the export state in it, and its files. The state is stored in the Delta log itself, so that
+any exporter can continue from this log.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ def delta_commit_file_path(version: int) -> str:
 
 
 def checkpoint_key(version: int) -> str:
-    """Return the path of the checkpoint of a Delta version."""
     return f"{FOLDER}{version:020d}.checkpoint.parquet"
 
 
@@ -43,7 +43,9 @@ def is_delta_log_file_name(name: str) -> bool:
 
 @dataclass(frozen=True)
 class LogState:
-    """State of the newest version in a Delta log, from which the next export continues.
+    """State of the newest Delta version.
+
+    The next export continues from it.
 
     Attributes:
         version: The version, or -1 if there is no log.
@@ -74,13 +76,12 @@ class LogState:
     external: bool = False
 
     def said(self) -> Json:
-        """Return this state as fields of a Delta `commitInfo` action."""
         said = {name: getattr(self, name) for name in _COLUMNS}
         return {f"hoodoo{name.capitalize()}": value for name, value in said.items() if value or name not in _OPTIONAL}
 
 
 def newest(store: Store) -> LogState:
-    """Return the state of the newest Delta version."""
+    """Read the state of the newest Delta version."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = complete_checkpoint_files(names)
@@ -116,7 +117,7 @@ def complete_checkpoint_files(names: Sequence[str]) -> dict[int, list[str]]:
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
-    """Read the state of the export from the commit file of a Delta version."""
+    """Read the state of a Delta version."""
     actions = _read_commit_actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
@@ -151,9 +152,10 @@ Identity = tuple[str, str]
 
 
 def live_files(store: Store, version: int) -> dict[Identity, Json]:
-    """Return the files at a Delta version, with their `add` actions.
+    """List the files of a Delta version.
 
-    Raises ForeignExport if the Delta log cannot be read, and FileNotFoundError if one of its files is missing.
+    The values are their `add` actions. Raises ForeignExport if the Delta log cannot be read, and FileNotFoundError if
+    one of its files is missing.
     """
     names = store.names(FOLDER)
     checkpoints, versions = complete_checkpoint_files(names), set(delta_versions_in_files(names))
@@ -182,9 +184,10 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
 
 
 def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
-    """Return the files that Delta versions changed, with their last `add` actions.
+    """List the files that Delta versions changed.
 
-    The value is None for a removed file. The range starts with `first` and ends before `end`.
+    The values are their last `add` actions. The value is None for a removed file. The range starts with `first` and
+    ends before `end`.
     """
     changed: dict[Identity, Json | None] = {}
     for version in range(first, end):
@@ -199,7 +202,6 @@ def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | N
 
 
 def identity(content: Json) -> Identity:
-    """Return the identity of a data file in a Delta log."""
     vector = content.get("deletionVector")
     return str(content.get("path", "")), deletion_vector_identity(vector) if isinstance(vector, dict) else ""
 

@@ -1,6 +1,7 @@
-"""Changes of log files in a Delta log, as additional data files and deletion vectors.
+"""Changes of log files in a Delta log.
 
-A deletion vector is stored next to the rows of its overlay. The UUID of its file equals the name of the overlay.
+They are additional data files and deletion vectors. A deletion vector is stored next to the rows of its overlay. The
+UUID of its file equals the name of the overlay.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def overlaid_adds(
     log_files: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """Return the `add` actions of all base files and of the merged log files.
+    """Create Delta actions for base files and log files.
 
-    `there` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
+    `log_files` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
     """
     adds = {}
     for path, (_, file) in sorted(live(view).items()):

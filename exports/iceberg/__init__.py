@@ -1,1 +1,1 @@
-"""Iceberg export: Iceberg metadata in `metadata/` that refers to hoodoo's base files."""
+"""Export of a table as Iceberg metadata."""

@@ -1,4 +1,4 @@
-"""Iceberg manifests of the base files in a new snapshot."""
+"""Iceberg manifests of base files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SMALL_MANIFESTS = 20
 
 
 def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
-    """Write the changed Iceberg manifests of a new snapshot, and return all its manifests.
+    """Write the manifests of a new Iceberg snapshot.
 
-    `before` are the manifests of the previous snapshot. Manifests without removed files are reused, and manifests with
-    a removed file are rewritten. New files go into new manifests.
+    Returns all manifests of the snapshot. `before` are the manifests of the previous snapshot. Manifests without
+    removed files are reused, and manifests with a removed file are rewritten. New files go into new manifests.
     """
     removed = {path: entry.seq for path, entry in changes.removed.items()}
     removed_paths = {writer.files.path_of(path) for path in removed}

@@ -1,4 +1,4 @@
-"""Export of a table as Iceberg metadata, up to its newest commit.
+"""Export of a table as Iceberg metadata.
 
 An export adds one snapshot if base files changed, or one snapshot for each slot that changed them.
 
@@ -48,7 +48,6 @@ _SNAPSHOTS_AT_ONCE = 100
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    """Raise SchemaError or PartitionValueError if Iceberg cannot represent the table."""
     _require_types(config, view)
     require_no_partition_at(view, files.FOLDER.rstrip("/"))
 
@@ -60,9 +59,10 @@ def _require_types(config: TableConfig, view: View) -> None:
 
 
 def require_version(store: Store, version: int | None, rebuild: bool) -> None:
-    """Raise OptionError if the existing export has a newer version of the Iceberg format.
+    """Check the requested Iceberg version.
 
-    `version` is the requested version, or None to keep the existing one.
+    Raises OptionError if the existing export has a newer version. `version` is the requested version, or None to keep
+    the existing one.
     """
     if version is not None:
         _format_version_to_write(version, files.newest(store)[1], rebuild)
@@ -83,10 +83,11 @@ def _format_version_to_write(version: int | None, metadata: Json | None, rebuild
 
 
 def export(request: Request) -> tuple[IcebergExport, int]:
-    """Export the table to Iceberg metadata, up to the requested commit.
+    """Export the table to Iceberg.
 
-    Returns the export result, and the slot that readers now see. Raises ForeignExport if another writer committed to
-    the Iceberg table, or if the metadata belongs to another table. Raises OptionError as `require_version` does.
+    The export ends at the requested commit. Returns the export result, and the slot that readers now see. Raises
+    ForeignExport if another writer committed to the Iceberg table, or if the metadata belongs to another table. Raises
+    OptionError as `require_version` does.
     """
     remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to recreate them."
     return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)

@@ -1,4 +1,4 @@
-"""Columns of a table as an Iceberg schema: types, ids and the name mapping.
+"""Columns of a table as an Iceberg schema.
 
 The ids come from hoodoo's slots, and hoodoo's base files contain them too. Base files of other engines contain no ids,
 so readers find the columns of these files by the name mapping.
@@ -20,10 +20,6 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    """Return the table's columns as an Iceberg schema in JSON form.
-
-    Raises SchemaError as `require_holdable` does.
-    """
     require_holdable(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 
@@ -38,9 +34,10 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def require_promotable(file: TableSchema, now: TableSchema) -> None:
-    """Raise SchemaError if Iceberg cannot read the old type of a column as its new type.
+    """Check that Iceberg supports the type changes.
 
-    `file` is the schema of the files, and `now` is the current schema.
+    Raises SchemaError if Iceberg cannot read the old type of a column as its new type. `file` is the schema of the
+    files, and `now` is the current schema.
     """
     for column_id, column in now.by_id.items():
         was = file.by_id.get(column_id)
@@ -67,10 +64,11 @@ def _is_promotable(was: pa.DataType, now: pa.DataType) -> bool:
 
 
 def name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
-    """Return Iceberg's name mapping, which gives readers the column ids for files without ids.
+    """Create Iceberg's name mapping.
 
-    `schemas` are the schemas of the base files, newest first. If two columns had the same name at different times, the
-    name maps to the newer column. Hudi's meta columns get ids that are in no schema, so that readers ignore them.
+    It gives readers the column ids for files without ids. `schemas` are the schemas of the base files, newest first. If
+    two columns had the same name at different times, the name maps to the newer column. Hudi's meta columns get ids
+    that are in no schema, so that readers ignore them.
     """
     levels = [schema.columns for schema in schemas]
     return [

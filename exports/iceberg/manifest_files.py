@@ -1,4 +1,7 @@
-"""Reading and writing of Iceberg manifest files, whose names are derived from their bytes."""
+"""Reading and writing of Iceberg manifests.
+
+The names of the files are derived from their bytes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def table_location_uri(store: Store) -> str:
 
 
 class ManifestReader:
-    """Cached reader of the Iceberg manifests of one table."""
+    """Cached reader of Iceberg manifests."""
 
     def __init__(self, writing: Writing, config: TableConfig) -> None:
         self.writing, self.store, self.config = writing, writing.store, config
@@ -38,21 +41,17 @@ class ManifestReader:
         self._before: dict[str, list[Json]] = {}  # manifests of the previous snapshot
 
     def after(self, config: TableConfig) -> ManifestReader:
-        """Return a reader for the next snapshot, which reuses cached manifests."""
         next_files = ManifestReader(self.writing, config)
         next_files._before = self._entries
         return next_files
 
     def path_of(self, key: str) -> str:
-        """Convert a path relative to the table to an absolute path."""
         return f"{self.location}/{key}"
 
     def key(self, path: str) -> str:
-        """Convert an absolute path to a path relative to the table."""
         return path.removeprefix(self.location + "/")
 
     def read(self, manifest: Json) -> list[Json]:
-        """Return the entries of an Iceberg manifest."""
         path = manifest["manifest_path"]
         if path not in self._entries:
             cached = self._before.get(path)
@@ -60,14 +59,13 @@ class ManifestReader:
         return self._entries[path]
 
     def remember(self, path: str, entries: Sequence[Json]) -> None:
-        """Cache the entries of an Iceberg manifest that was just written."""
         self._entries[path] = list(entries)
 
     def read_manifest_list(self, snapshot: Json) -> list[Json]:
         return avro.decode_manifest_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """Return the partition spec id and manifest description of a base file."""
+        """Describe a base file for a manifest."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []
@@ -95,14 +93,15 @@ class ManifestReader:
         }
 
     def partition(self, file: DataFile) -> tuple[int, Json]:
-        """Return the partition spec id and partition values of a base file."""
         values = values_of(self.config, file)
         spec = UNPARTITIONED if values is None else BY_COLUMNS
         return spec, {name: partition_value_to_avro(value) for name, value in (values or {}).items()}
 
 
 class ManifestWriter:
-    """Writer of the Iceberg manifests of one new snapshot.
+    """Writer of Iceberg manifests.
+
+    The manifests belong to one new snapshot.
 
     Args:
         files: The manifest files of the table.
@@ -121,7 +120,6 @@ class ManifestWriter:
         self.specs = {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
 
     def added(self, data_file: Json) -> Json:
-        """Return the manifest entry of a file that this snapshot adds."""
         return {
             "status": avro.ADDED,
             "snapshot_id": self.number,
@@ -131,7 +129,7 @@ class ManifestWriter:
         }
 
     def deleted(self, live_entry: Json) -> Json:
-        """Convert the manifest entry of a live file to the entry of a removed file.
+        """Create the manifest entry of a removed file.
 
         Bounds are dropped, because no reader prunes by them, and they may contain keys that were purged.
         """
@@ -141,7 +139,9 @@ class ManifestWriter:
     def write(
         self, spec: int, entries: Sequence[Json], slots: Sequence[int], kind: str = "manifest", content: int = avro.DATA
     ) -> Json:
-        """Write an Iceberg manifest, and return its entry for the manifest list.
+        """Write an Iceberg manifest.
+
+        Returns its entry for the manifest list.
 
         Args:
             spec: The id of the partition spec of its files.

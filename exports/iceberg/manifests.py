@@ -1,4 +1,4 @@
-"""Encoding of Iceberg manifests and manifest lists as Avro files.
+"""Encoding of Iceberg manifests and manifest lists.
 
 Equal input gives equal bytes, because several exporters may write the same file.
 """
@@ -31,9 +31,10 @@ It shows which manifests may contain a file, so that other manifests need not be
 
 
 def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, version: int) -> Json:
-    """Return the Avro schema of an Iceberg manifest for a table with these partition columns.
+    """Create the Avro schema of an Iceberg manifest.
 
-    `content` is DATA or POSITION_DELETES, and `version` is the format version of the table.
+    `columns` are the partition columns. `content` is DATA or POSITION_DELETES, and `version` is the format version of
+    the table.
     """
     lineage = [_optional("first_row_id", "long", 142)] if version >= ROW_LINEAGE else []
     deletes = [_optional("referenced_data_file", "string", 143)] if content == POSITION_DELETES else []
@@ -133,7 +134,7 @@ def encode_manifest(
     content: int,
     version: int,
 ) -> bytes:
-    """Encode an Iceberg manifest as the bytes of an Avro file.
+    """Encode an Iceberg manifest.
 
     Args:
         entries: The entries of the manifest.
@@ -156,7 +157,7 @@ def encode_manifest(
 
 
 def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int, version: int) -> bytes:
-    """Encode an Iceberg manifest list as the bytes of an Avro file.
+    """Encode an Iceberg manifest list.
 
     Args:
         manifests: The manifests, as results of `listed`.
@@ -189,14 +190,17 @@ def decode(data: bytes) -> list[Any]:
 
 
 def decode_manifest_list(data: bytes) -> list[Json]:
-    """Decode an Iceberg manifest list of hoodoo, with the ranges in its header."""
+    """Decode an Iceberg manifest list.
+
+    The list must come from hoodoo, because the ranges are in its header.
+    """
     reader = fastavro.reader(io.BytesIO(data))
     ranges = json.loads(reader.metadata[RANGES])
     return [{**manifest, "range": span} for manifest, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
 def entries_of_live_files(entries: Iterable[Json], manifest: Json) -> list[Json]:
-    """Return the manifest entries of files that are still live.
+    """Select the manifest entries of live files.
 
     Inherited sequence numbers and row ids are filled in.
     """
@@ -220,7 +224,7 @@ def entries_of_live_files(entries: Iterable[Json], manifest: Json) -> list[Json]
 
 
 def with_row_ids(manifests: Iterable[Json], next_row_id: int) -> tuple[list[Json], int]:
-    """Assign a first row id to each data manifest that does not have one.
+    """Assign row ids to new manifests.
 
     `next_row_id` is the first unused row id. Returns all manifests, and the first row id that is unused afterwards.
     """
@@ -249,7 +253,7 @@ def listed(
     span: list[Any],
     content: int = DATA,
 ) -> Json:
-    """Return the entry of an Iceberg manifest for the manifest list.
+    """Create the manifest list entry of a manifest.
 
     `columns` are the columns of its spec, `span` is its value in `RANGES`, and `content` is DATA or POSITION_DELETES.
     """
@@ -293,9 +297,9 @@ def files_in(manifest: Json) -> int:
 
 
 def rows_in(manifest: Json) -> int:
-    """Return the number of rows in the live files of an Iceberg manifest.
+    """Count the rows of an Iceberg manifest.
 
-    For position deletes, this is the number of deleted rows.
+    Rows of removed files do not count. For position deletes, this is the number of deleted rows.
     """
     count: int = manifest["added_rows_count"] + manifest["existing_rows_count"]
     return count

@@ -1,4 +1,4 @@
-"""Metadata files of the exported Iceberg table: names, newest file, and deletion of unused files.
+"""Metadata files of an exported Iceberg table.
 
 The layout is that of Iceberg's Hadoop tables: `v<N>.metadata.json` with consecutive N, and a hint with the newest N.
 """
@@ -30,10 +30,10 @@ def is_iceberg_metadata_name(name: str) -> bool:
 
 
 def newest(store: Store) -> tuple[int, Json | None]:
-    """Find the newest Iceberg metadata file, and return its number and its contents.
+    """Find the newest Iceberg metadata file.
 
-    The contents are None if the file is not valid JSON. As in Iceberg, the search starts at the version hint and goes
-    upwards.
+    Returns its number and its contents. The contents are None if the file is not valid JSON. As in Iceberg, the search
+    starts at the version hint and goes upwards.
     """
     version = hinted(store)
     if version <= 0 or not store.exists(metadata_key(version)):
@@ -58,9 +58,10 @@ def hinted(store: Store) -> int:
 def sweep(
     store: Store, version: int, kept: int, named: Iterable[str], passed: Callable[[str], bool], now_ms: int
 ) -> None:
-    """Delete Iceberg metadata files of hoodoo that are unused and older than a day.
+    """Delete unused Iceberg metadata files.
 
-    Iceberg's own maintenance is disabled, because it would also delete base files.
+    Files of other writers and files younger than a day stay. Iceberg's own maintenance is disabled, because it would
+    also delete base files.
 
     Args:
         store: The store of the table.

@@ -1,8 +1,9 @@
-"""Changes of log files in Iceberg metadata, as additional data files and deletes.
+"""Changes of log files in Iceberg metadata.
 
-Deletes are a position delete file in format version 2, and a deletion vector in a Puffin file in version 3. Each file
-lists rows of one base file. It is in `metadata/`, because it contains the absolute path. Its bytes depend only on the
-overlay and the location. Overlays have their own manifests, which each snapshot with changed overlays rewrites.
+They are additional data files and deletes. Deletes are a position delete file in format version 2, and a deletion
+vector in a Puffin file in version 3. Each file lists rows of one base file. It is in `metadata/`, because it contains
+the absolute path. Its bytes depend only on the overlay and the location. Overlays have their own manifests, which each
+snapshot with changed overlays rewrites.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ def is_overlay_manifest(manifest: Json) -> bool:
 def manifests(
     writer: ManifestWriter, before: Sequence[Json], overlays: Overlays | None, groups: Sequence[FileGroup]
 ) -> list[Json]:
-    """Write the manifests for the overlays of file groups with logs, and return them.
+    """Write the Iceberg manifests of log file changes.
 
-    `overlays` is None if logs are not exported. `before` are the overlay manifests of the previous snapshot. Entries of
-    unchanged overlays are reused, except for position delete files after an upgrade to version 3.
+    Returns the manifests. `overlays` is None if logs are not exported. `before` are the overlay manifests of the
+    previous snapshot. Entries of unchanged overlays are reused, except for position delete files after an upgrade to
+    version 3.
     """
     files = writer.files
     entries_by_overlay: dict[str, list[tuple[int, Json]]] = {}

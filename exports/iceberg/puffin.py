@@ -1,7 +1,7 @@
-"""Puffin files, which contain the deletion vectors of Iceberg's format version 3.
+"""Puffin files with Iceberg deletion vectors.
 
-The format is defined in the Puffin specification. Equal input gives equal bytes, because several exporters may write
-the same file.
+Iceberg's format version 3 uses them. The format is defined in the Puffin specification. Equal input gives equal bytes,
+because several exporters may write the same file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POSITION_ID = 2147483545
 
 
 def puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:
-    """Encode the deletion vector of a data file as a Puffin file.
+    """Encode a deletion vector as a Puffin file.
 
     Args:
         path: The path of the data file, as in its manifest entry.

@@ -1,6 +1,6 @@
-"""Encoding of column bounds and partition values in Iceberg manifests.
+"""Encoding of values in Iceberg manifests.
 
-Bounds are bytes, as in appendix D of the specification.
+The values are column bounds and partition values. Bounds are bytes, as in appendix D of the specification.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a column bound for an Iceberg manifest, or return None without a bound.
+    """Encode a column bound for Iceberg.
 
-    `value` comes from a slot's statistics, where times are numbers and decimals are text.
+    Returns None without a bound. `value` comes from a slot's statistics, where times are numbers and decimals are text.
     """
     types = pa.types
     if value is None:
@@ -40,7 +40,6 @@ def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
 
 
 def encode_partition_bound(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a partition value as a bound for an Iceberg manifest list."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, dt.datetime):
@@ -57,7 +56,7 @@ def partition_value_to_avro(value: Any) -> Any:
 
 
 def partition_type(kind: pa.DataType, number: int) -> Any:
-    """Return the Avro type of a partition column in an Iceberg manifest.
+    """Return the Avro type of a partition column.
 
     `number` is the id of the field, which is part of the name of a named type.
     """

@@ -1,6 +1,7 @@
-"""Content of Iceberg table metadata files, as JSON documents.
+"""Content of Iceberg metadata files.
 
-Table properties store the state from which the next export continues. Other properties keep other writers from writing.
+The contents are JSON documents. Table properties store the state from which the next export continues. Other properties
+keep other writers from writing.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ _GUARD = "none: hoodoo writes this table"
 
 
 def first(location: str, table: str, sequence: int = 0) -> Json:
-    """Return Iceberg table metadata without a schema or a snapshot.
+    """Create empty Iceberg table metadata.
 
-    `sequence` is the last sequence number of the metadata that this metadata replaces.
+    It has no schema and no snapshot. `sequence` is the last sequence number of the metadata that this metadata
+    replaces.
     """
     return {
         "format-version": OLDEST_VERSION,
@@ -68,7 +70,7 @@ def first(location: str, table: str, sequence: int = 0) -> Json:
 
 
 def with_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
-    """Set the format version of Iceberg table metadata.
+    """Set the format version of Iceberg metadata.
 
     `next_row_id` is the first unused row id, if version 3 metadata does not contain it yet.
     """
@@ -77,7 +79,7 @@ def with_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
 
 
 def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
-    """Set the table's columns as the current schema of Iceberg table metadata.
+    """Set the current schema of Iceberg metadata.
 
     `merges` is True if readers see the contents of logs.
     """
@@ -144,7 +146,7 @@ def add_current_snapshot(metadata: Json, snapshot: Json) -> Json:
 
 
 def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
-    """Add the exported commit and the previous metadata file to Iceberg table metadata.
+    """Record an exported commit in Iceberg metadata.
 
     Args:
         metadata: The metadata so far.
@@ -172,10 +174,11 @@ def merged_logs_digest(metadata: Json) -> str:
 
 
 def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
-    """Remove the snapshots whose files cleaning may have deleted from Iceberg table metadata.
+    """Remove expired snapshots from Iceberg metadata.
 
-    The oldest snapshots beyond `SNAPSHOTS_MAX` are removed too. `unchanged` returns whether two slots have the same
-    base files. If they do, the newest snapshot before slot `min_readable` shows that slot, and is kept.
+    Cleaning may have deleted the files of these snapshots. The oldest snapshots beyond `SNAPSHOTS_MAX` are removed too.
+    `unchanged` returns whether two slots have the same base files. If they do, the newest snapshot before slot
+    `min_readable` shows that slot, and is kept.
     """
     snapshots = metadata["snapshots"]
     kept = [snapshot for snapshot in snapshots if slot_of(snapshot) >= min_readable]
@@ -193,12 +196,11 @@ def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int,
 
 
 def slot_of(snapshot: Json) -> int:
-    """Return the commit number that an exported Iceberg snapshot shows."""
     return int(snapshot["summary"][SLOT])
 
 
 def is_ours(metadata: Any, version: int) -> bool:
-    """Return whether hoodoo wrote an Iceberg metadata file.
+    """Check whether hoodoo wrote an Iceberg metadata file.
 
     Other writers copy the properties, but with the old version number.
     """

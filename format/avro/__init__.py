@@ -1,1 +1,1 @@
-"""Avro codec: conversion of Arrow columns to Avro records and back."""
+"""Conversion between Avro records and Arrow columns."""

@@ -1,7 +1,7 @@
-"""Parser for untrusted Avro schemas, which returns type trees that are safe to traverse.
+"""Parser for untrusted Avro schemas.
 
-The trees contain no references and no recursion, and every size is limited. Other modules create an Arrow schema or a
-decoder from a tree.
+It returns type trees that are safe to traverse. The trees contain no references and no recursion, and every size is
+limited. Other modules create an Arrow schema or a decoder from a tree.
 
 Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
@@ -53,7 +53,7 @@ LOGICAL: dict[tuple[str, str], pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """Parsed Avro type: its kind, its Arrow type, and the types of its fields or items.
+    """Parsed Avro type.
 
     `kind` is the name of a primitive type, or fixed, enum, array, map or record. `null_at` is the index of null in a
     union of two types, or None without a union. `children` are the fields of a record in order, or the item type of an
@@ -69,7 +69,7 @@ class AvroType:
 
 
 def parse_record(avro: dict[str, Any] | str) -> AvroType:
-    """Parse an Avro record schema, given as JSON text or in parsed form.
+    """Parse an Avro record schema.
 
     Raises:
         CorruptTable: `avro` is not an Avro schema.

@@ -1,4 +1,4 @@
-"""Public functions of the Avro codec, which convert Arrow tables to Avro records and back.
+"""Conversion of Arrow tables to Avro and back.
 
 `encode_records` writes hoodoo's records (every field is `["null", T]`), and `decode_records` reads the records of any
 Hudi writer.

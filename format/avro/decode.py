@@ -1,4 +1,4 @@
-"""Decoder of Avro records to Arrow columns, field by field.
+"""Decoder of Avro records to Arrow columns.
 
 All records are read field by field: a cursor contains the position of each record's next field, and reading a field
 advances all positions. The bytes are not trusted. A position is only used after it was compared with the end of its
@@ -36,7 +36,7 @@ Buffer = bytes | memoryview | np.ndarray
 def decode_records(
     data: Buffer, count: int, writer: dict[str, Any] | str, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Decode Avro records to an Arrow table with the types of `arrow_schema(writer)`.
+    """Decode Avro records to an Arrow table.
 
     Args:
         data: The records. Each record is preceded by its length as a big-endian int32.
@@ -56,7 +56,7 @@ def decode_records(
 def decode_spans(
     raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Decode Avro records at known start and end positions to an Arrow table.
+    """Decode Avro records at known positions.
 
     `starts` and `ends` are positions in `raw` (int64[n] each, ascending, within it).
     """

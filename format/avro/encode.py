@@ -1,4 +1,4 @@
-"""Encoder of Arrow columns to Avro records, column by column.
+"""Encoder of Arrow columns to Avro records.
 
 Each field of a record becomes one or more binary arrays with one element per row. At the end, Arrow joins the arrays
 row by row, so no Python code handles a single row. Nested values are encoded in the same way, from the inside out: the
@@ -28,9 +28,9 @@ _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 
 
 def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Encode rows as Avro records, and return their bytes and the start of each record.
+    """Encode rows as Avro records.
 
-    Each record is preceded by its length as a big-endian int32.
+    Returns the bytes and the start of each record. Each record is preceded by its length as a big-endian int32.
 
     Args:
         rows: The rows, with the columns of `schema`.
@@ -51,9 +51,9 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
 
 
 def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = None) -> pa.Array:
-    """Encode columns as the Avro fields of one record per row, in a binary array.
+    """Encode columns as Avro fields.
 
-    `prefixes` are binary arrays that precede the fields unchanged.
+    The result has one binary value per row. `prefixes` are binary arrays that precede the fields unchanged.
     """
     return _joined([*(prefixes or []), *(part for column in columns for part in _encode_column(column))])
 

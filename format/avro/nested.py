@@ -1,4 +1,4 @@
-"""Decoder of Avro arrays, maps and inner records to Arrow.
+"""Decoder of nested Avro values.
 
 fastavro receives a schema without logical types, because Python's dates and decimals have smaller ranges than Arrow's.
 fastavro only receives the bytes of one record at a time, and each item has at least one byte (see `avro_type`). A wrong
@@ -24,10 +24,10 @@ from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions
 def read_nested(
     data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True
 ) -> tuple[pa.Array | None, np.ndarray]:
-    """Decode a nested field of each Avro record, and return the values and their sizes.
+    """Decode a nested field of each Avro record.
 
-    The values start at `at` (int64[n]), and are not read past `ends` (int64[n]). If `wanted` is False, the returned
-    values are None.
+    Returns the values and their sizes. The values start at `at` (int64[n]), and are not read past `ends` (int64[n]). If
+    `wanted` is False, the returned values are None.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """
@@ -46,15 +46,15 @@ def read_nested(
 
 
 def schema_without_logical_types(field: AvroType, names: Iterator[int]) -> Any:
-    """Return an Avro schema without logical types, with which fastavro reads the values of a field.
+    """Return an Avro schema without logical types.
 
-    `names` yields unused numbers for type names.
+    fastavro reads the values of a field with it. `names` yields unused numbers for type names.
     """
     return _read_schema(field, names)
 
 
 def python_values_to_arrow(values: list[Any], field: AvroType) -> pa.Array:
-    """Convert Python values that fastavro decoded to an Arrow array of the field's type.
+    """Convert decoded Python values to Arrow.
 
     Raises Damaged, or pa.ArrowInvalid for a value that is outside the range of its type.
     """

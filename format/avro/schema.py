@@ -1,4 +1,4 @@
-"""Conversion between input schemas, table schemas and Hudi's Avro schemas.
+"""Conversion between Arrow and Avro schemas.
 
 `normalize_schema` converts an input schema to the schema that a table returns, or rejects it. `avro_schema` and
 `arrow_schema` convert between the table schema and the Avro schema. Values are converted in `encode` and `decode`.
@@ -28,7 +28,7 @@ Avro = dict[str, Any]
 
 
 def normalize_schema(schema: pa.Schema) -> pa.Schema:
-    """Convert an input schema to the schema of a table that can store it.
+    """Convert an input schema to a table schema.
 
     Every field becomes nullable and loses its metadata. Integers become int32 or int64, all kinds of strings string,
     all kinds of binary binary, UUIDs strings, all kinds of lists list, dictionaries the type of their values, times
@@ -166,7 +166,7 @@ def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
 
 
 def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
-    """Return Hudi's Avro schema of a table with normalized columns.
+    """Create Hudi's Avro schema of a table.
 
     With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
     `<table>_record` in namespace `hoodie.<table>`, and nested records are named by their path.
@@ -225,9 +225,10 @@ _AVRO_LOGICAL = {arrow: names for names, arrow in LOGICAL.items()}
 
 
 def bytes_of_decimal(precision: int) -> int:
-    """Return the smallest number of bytes that can store every decimal of `precision` digits.
+    """Return the size of a decimal in bytes.
 
-    For example, 10 digits need 5 bytes, 15 need 7, and 38 need 16.
+    This is the smallest number of bytes for `precision` digits. For example, 10 digits need 5 bytes, 15 need 7, and 38
+    need 16.
     """
     largest = int(10**precision) - 1
     return (largest.bit_length() + 8) // 8
@@ -237,7 +238,7 @@ def bytes_of_decimal(precision: int) -> int:
 
 
 def arrow_schema(avro: Avro | str) -> pa.Schema:
-    """Convert an Avro record schema of Hudi to an Arrow schema.
+    """Convert Hudi's Avro schema to an Arrow schema.
 
     For schemas that hoodoo writes, this is the inverse of `avro_schema`.
 

@@ -1,4 +1,4 @@
-"""Creation of Arrow arrays from raw Avro values, with checks against their types.
+"""Creation of Arrow arrays from Avro values.
 
 The decoders of flat and nested fields use these functions. Callers ensure that positions are inside the buffer.
 """
@@ -15,29 +15,28 @@ MARGIN = 16
 
 
 class Damaged(Exception):
-    """Internal exception for an Avro field that cannot be read.
+    """Internal exception for an unreadable Avro field.
 
     A caller that has the name of the field converts it to CorruptTable.
     """
 
 
 def require_all_true(holds: np.ndarray, otherwise: str) -> None:
-    """Raise Damaged with a reason unless an array contains only True."""
     if not holds.all():
         raise Damaged(otherwise)
 
 
 def dense_positions(present: np.ndarray) -> pa.Array:
-    """Return for each row the index of its value among the present values, or null.
+    """Number the rows that have a value.
 
-    `take` with these indices converts an array of the present values to one value or null per row. `present` (bool[n])
-    marks the rows with a value.
+    Rows without a value get null. `take` with these indices converts an array of the present values to one value or
+    null per row. `present` (bool[n]) marks the rows with a value.
     """
     return pa.array(np.cumsum(present) - 1, mask=~present)
 
 
 def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
-    """Create an Arrow array of a fixed-width type from numpy values, without nulls.
+    """Create an Arrow array of fixed-width values.
 
     Raises pa.ArrowInvalid for a time or decimal that is outside the range of its type.
     """
@@ -48,9 +47,9 @@ def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
 
 
 def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Decode decimals of 1 to 16 bytes in big-endian two's complement to a Decimal128 array.
+    """Decode big-endian decimals.
 
-    MARGIN bytes before and after them must be readable.
+    They have 1 to 16 bytes in two's complement. MARGIN bytes before and after them must be readable.
     """
     require_all_true((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
     return fixed_width(kind, _decode_int128(data, begins, lengths))
@@ -69,7 +68,7 @@ def _decode_int128(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) ->
 
 
 def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
-    """Convert enum indices to their names.
+    """Convert enum indices to names.
 
     Raises Damaged for an index without a name.
     """

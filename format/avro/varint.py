@@ -1,4 +1,4 @@
-"""Vectorized codec for Avro's variable-length integers.
+"""Codec for Avro's variable-length integers.
 
 An integer is in zigzag encoding, with seven bits in each byte, low bits first.
 Source: Avro specification, "Primitive Types", binary encoding.
@@ -24,9 +24,10 @@ def decode_zigzag(coded: np.ndarray) -> np.ndarray:
 
 
 def encoded(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Encode zigzag integers as variable-length bytes, and return the bytes and lengths.
+    """Encode integers with variable length.
 
-    The first `lengths[i]` bytes of row i are used. w is the largest length.
+    The integers are in zigzag encoding. Returns the bytes and lengths. The first `lengths[i]` bytes of row i are used.
+    w is the largest length.
     """
     lengths = _lengths(coded)
     longest = int(lengths.max(initial=1))
@@ -66,11 +67,11 @@ def _join_from_bytes(x: np.ndarray) -> np.ndarray:
 
 
 def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Decode the variable-length integers at some positions, and return integers and lengths.
+    """Decode variable-length integers.
 
-    The lengths are in bytes (int64[n]). `words` is the view of eight bytes at every position of `data`. Ten bytes must
-    be readable at each position. A number that does not end within 64 bits has the length LENGTH_MAX + 1, and its value
-    is meaningless.
+    Returns the integers at the positions `at`, and their lengths. The lengths are in bytes (int64[n]). `words` is the
+    view of eight bytes at every position of `data`. Ten bytes must be readable at each position. A number that does not
+    end within 64 bits has the length LENGTH_MAX + 1, and its value is meaningless.
     """
     word = words[at]
     stops = ~word & _ALL_STOPS

@@ -1,1 +1,1 @@
-"""Log files of Apache Hudi: blocks of rows, deletes and change images."""
+"""Log files of Apache Hudi."""

@@ -1,4 +1,4 @@
-"""Codec for Hudi's log files, which consist of blocks.
+"""Codec for Hudi's log files.
 
 Lengths at the start and the end of each block make damage detectable. Other modules decide which instants are
 committed, and which version of a row is current. Facts: docs/format.md, "Log files". The layout of a block, with all
@@ -70,7 +70,7 @@ _ENTRIES_MAX = 64
 
 @dataclass(frozen=True)
 class DataBlock:
-    """Block of a log file with rows that an instant wrote.
+    """Block of rows in a log file.
 
     Attributes:
         instant: The instant that wrote the rows.
@@ -87,9 +87,9 @@ class DataBlock:
 
 @dataclass(frozen=True)
 class RollbackBlock:
-    """Block of a log file that makes readers ignore the blocks of the instant `target`.
+    """Rollback block of a log file.
 
-    Only tables of version 6 have rollback blocks.
+    It makes readers ignore the blocks of the instant `target`. Only tables of version 6 have rollback blocks.
     """
 
     instant: str
@@ -110,9 +110,10 @@ def encode_log(
     parquet: bool = False,
     blocks: Sequence[DataBlock] = (),
 ) -> bytes:
-    """Encode a log file with blocks for `rows`, followed by the rows of `blocks` and then `deletes`.
+    """Encode a log file.
 
-    A block has at most 8 MiB, because a reader holds one block in memory.
+    It has blocks for `rows`, followed by the rows of `blocks` and then `deletes`. A block has at most 8 MiB, because a
+    reader holds one block in memory.
 
     Args:
         instant: The instant that writes the file. The instants in `deletes` and `blocks` are ignored.
@@ -197,10 +198,10 @@ def _require_readable(row: int, size: int) -> None:
 
 
 def encode_change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
-    """Encode a block of change data for a log file, and return its bytes in pieces.
+    """Encode a log block of change data.
 
-    The block contains `count` Avro records with the schema `schema` (Avro JSON). Each record in `records` is preceded
-    by its length.
+    Returns its bytes in pieces. The block contains `count` Avro records with the schema `schema` (Avro JSON). Each
+    record in `records` is preceded by its length.
     """
     return _encode_block(
         _CDC,
@@ -210,7 +211,6 @@ def encode_change_block(instant: str, schema: str, count: int, records: bytes | 
 
 
 def encode_metadata_block(instant: str, schema: str, content: bytes) -> bytes:
-    """Encode a log block for Hudi's metadata table."""
     return b"".join(_encode_block(_HFILE, _header_bytes({_INSTANT_TIME: instant, _SCHEMA: schema}), [content]))
 
 
@@ -236,7 +236,7 @@ def decode_log(
     strict: bool = True,
     positions: bool = False,
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """Decode a log file, and return its blocks in order.
+    """Decode the blocks of a log file.
 
     Blocks of change data are left out. A delete block may be returned as several blocks.
 
@@ -264,7 +264,7 @@ def iter_log(
     positions: bool = False,
     counts: Callable[[str], bool] | None = None,
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
-    """Decode a log file, and yield its blocks one by one.
+    """Yield the blocks of a log file.
 
     The other arguments are as in `decode_log`. `counts` returns whether to read the rows and deletes of an instant. If
     it is passed, commands are left out.
@@ -283,7 +283,7 @@ def iter_log(
 def decode_logs(
     files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None, positions: bool = False
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """Decode several undamaged log files, and return their blocks in order.
+    """Decode several undamaged log files at once.
 
     Small blocks with the same schema are decoded together, because the cost of a block is mostly a fixed cost per
     column. Consecutive blocks are returned as one block.
@@ -335,7 +335,9 @@ def _consecutive_runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator
 
 
 def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
-    """Yield the instant, Avro schema, record count and records of each block in a change log.
+    """Yield the blocks of a change log.
+
+    Yields instant, Avro schema, record count and records.
 
     Raises:
         CorruptTable: The file is damaged, or contains a block of another type.
@@ -534,9 +536,10 @@ def rolled_back(data: bytes | memoryview) -> frozenset[str]:
 
 
 def base_instants_of_blocks(data: bytes | memoryview) -> list[str]:
-    """Return the base file instant of each block of a log file, or ''.
+    """Return the base file of each log block.
 
-    Raises CorruptTable if the file is damaged.
+    The base file is identified by its instant, which is '' for a block without one. Raises CorruptTable if the file is
+    damaged.
     """
     return [frame.header.get(_BASE_INSTANT, "") for frame in _frames(memoryview(data).cast("B"), True)]
 

@@ -1,4 +1,6 @@
-"""Codec for Hudi's change logs, which record the rows that a rewrite changed.
+"""Codec for Hudi's change logs.
+
+They record the rows that a rewrite changed.
 
 The format is Hudi's supplemental logging. This module converts between bytes and Arrow tables. Other modules decide
 which rows changed, and when a change log is written. Facts: docs/format.md 10.6. There are three modes, with these
@@ -42,9 +44,9 @@ _OPS = (INSERT, UPDATE, DELETE)
 
 
 def change_log_mode(properties: Mapping[str, str]) -> str:
-    """Return the change log mode of a table, or '' without a change log.
+    """Return the change log mode of a table.
 
-    Raises UnsupportedTable for an unknown mode.
+    It is '' without a change log. Raises UnsupportedTable for an unknown mode.
     """
     if properties.get(ENABLED, "false").lower() != "true":
         return ""
@@ -63,7 +65,7 @@ def columns_of(mode: str) -> tuple[str, ...]:
 
 
 def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
-    """Return the Avro schema of the records in a change log, as JSON.
+    """Return the Avro schema of a change log.
 
     The type of the second row image refers to the type of the first by name, as Avro requires.
     """
@@ -85,10 +87,10 @@ def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
 def encode(
     instant: str, table_name: str, schema: pa.Schema, mode: str, changes: pa.Table
 ) -> Iterator[bytes | memoryview]:
-    """Encode row changes as the blocks of a change log, and yield their bytes in pieces.
+    """Encode row changes as a change log.
 
-    `schema` has the table's own columns. A block has at most 8 MiB. Without changes, one block without records is
-    written.
+    Yields the bytes in pieces. `schema` has the table's own columns. A block has at most 8 MiB. Without changes, one
+    block without records is written.
     """
     text = avro_text(table_name, schema, mode)
     kinds = {BEFORE: pa.struct(list(schema)), AFTER: pa.struct(list(schema))}
@@ -107,7 +109,7 @@ def encode(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Row changes of one instant in a change log."""
+    """Row changes of one commit in a change log."""
 
     instant: str
     mode: str
@@ -155,7 +157,6 @@ def _require_valid_changes(rows: pa.Table, instant: str) -> None:
 
 
 def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
-    """Convert rows to structs of their columns, with null for absent rows."""
     fields, parts, at = list(rows.schema), [], 0
     for batch in compact(rows).to_batches():
         mask = pa.array(absent[at : at + len(batch)])
@@ -165,7 +166,7 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
 
 
 def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = NO_CHANGES) -> pa.Table:
-    """Convert the row images of a change log to columns of a schema.
+    """Convert structs of a change log to columns.
 
     A column that the image lacks is null. A null image becomes a row of nulls. `resolution` maps the columns of the
     image to the columns of `schema`.

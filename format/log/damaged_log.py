@@ -1,4 +1,4 @@
-"""Recovery of the readable blocks and records of a damaged log file.
+"""Recovery of damaged log files.
 
 The length of a record determines where the next record starts, so an unreadable record does not affect other records.
 The key of an unreadable record can usually be read, because it precedes the table's columns.
@@ -33,7 +33,7 @@ from hoodoo.format.log.block import (
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Unreadable records of a block in a damaged log file.
+    """Unreadable records of a damaged log file.
 
     Attributes:
         row: The index of the first unreadable record in the block, or None if it is unknown.
@@ -57,9 +57,10 @@ _Spans = tuple[np.ndarray, np.ndarray]
 def read_damaged_log(
     data: bytes | memoryview, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool
 ) -> Iterator[tuple[int, Found]]:
-    """Read a damaged log file, and yield its readable and its unreadable blocks.
+    """Read a damaged log file.
 
-    Results are in the order of the file, each with the index of its block.
+    Yields its readable and its unreadable blocks. Results are in the order of the file, each with the index of its
+    block.
 
     Args:
         data: The bytes of the log file.
@@ -123,7 +124,7 @@ def _read_avro_records(frame: _Frame, columns: Sequence[str], known: Sequence[Se
 def readable_runs(
     count: int, read: Callable[[int, int], pa.Table | None]
 ) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """Divide records into readable runs and single unreadable records.
+    """Separate readable from unreadable records.
 
     Yields (start, end, rows) in order. `rows` is None for an unreadable record.
     """

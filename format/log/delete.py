@@ -1,4 +1,4 @@
-"""Codec for the content of delete blocks in log files.
+"""Codec for deletes in log files.
 
 A delete has a record key and its partition path. It may have an ordering value, in a small wrapper record that
 determines the type of the value. In tables with several ordering columns, a delete has an array with one wrapper for
@@ -71,7 +71,7 @@ _Shape: TypeAlias = "tuple[int, ...]"
 
 @dataclass(frozen=True)
 class DeleteBlock:
-    """Block of a log file with the record keys that an instant deletes.
+    """Block of deletes in a log file.
 
     Attributes:
         instant: The instant that deletes the keys.
@@ -90,7 +90,7 @@ class DeleteBlock:
 
 
 def loggable_ordering(kind: pa.DataType) -> bool:
-    """Return whether log files may contain deletes with an ordering value of this type.
+    """Check whether log files support an ordering type.
 
     Tests showed that Java and Rust readers apply the wrappers of these types.
     """
@@ -101,10 +101,10 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 
 
 def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, bytes]]:
-    """Encode deletes as the contents of delete blocks, and yield each with its range of records.
+    """Encode deletes for a log file.
 
-    A content has at most `limit` bytes, unless a single record is longer. All records of a content have ordering values
-    of the same types.
+    Yields the content of each delete block with its range of records. A content has at most `limit` bytes, unless a
+    single record is longer. All records of a content have ordering values of the same types.
 
     Raises:
         KeyValueError: A key or a partition path is null.
@@ -123,9 +123,10 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
 
 
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Divide encoded records into ranges of at most `limit` bytes.
+    """Split encoded records by size.
 
-    offsets: int64[n + 1], the start of each record and the end of the last one.
+    A range has at most `limit` bytes. `offsets` (int64[n + 1]) contains the start of each record and the end of the
+    last one.
     """
     begin, total = 0, len(offsets) - 1
     while begin < total:
@@ -212,7 +213,7 @@ def _to_java_decimals(ordering: pa.Array) -> pa.Array:
 
 
 def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
-    """Decode the content of a delete block, with one result per kind of ordering value.
+    """Decode the deletes of a log file.
 
     Raises:
         CorruptTable: The bytes are damaged.

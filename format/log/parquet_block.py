@@ -1,4 +1,4 @@
-"""Codec for the content of Parquet log blocks.
+"""Codec for Parquet blocks in log files.
 
 The content has about a third of the size of Avro, and a reader of one column decodes only that column. The content
 contains no statistics, because the slot stores them.
@@ -16,10 +16,10 @@ from hoodoo.format.parquet import encodings
 
 
 def encode_parquet(rows: pa.Table, limit: int) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Encode rows as Parquet log blocks, and yield the row range and bytes of each block.
+    """Encode rows as Parquet log blocks.
 
-    `rows` has the five meta columns first. The rows of a block have at most `limit` bytes in memory, unless a single
-    row is larger.
+    Yields the row range and bytes of each block. `rows` has the five meta columns first. The rows of a block have at
+    most `limit` bytes in memory, unless a single row is larger.
     """
     for begin, end in _ranges(rows, 0, len(rows), limit):
         yield begin, end, _file(rows.slice(begin, end - begin).unify_dictionaries())
@@ -54,9 +54,10 @@ def _file(rows: pa.Table) -> pa.Buffer:
 
 
 def decode_parquet(content: memoryview, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
-    """Decode the content of a Parquet log block to rows with the types of `schema`.
+    """Decode a Parquet log block.
 
-    `columns` selects columns and their order. Raises pa.ArrowException, OSError or ValueError if the bytes are damaged.
+    The rows have the types of `schema`. `columns` selects columns and their order. Raises pa.ArrowException, OSError or
+    ValueError if the bytes are damaged.
     """
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), page_checksum_verification=True, pre_buffer=False)
     stored = set(file.schema_arrow.names)

@@ -1,1 +1,1 @@
-"""Base files: Parquet files with Hudi's meta columns and footers."""
+"""Base files in Parquet format."""

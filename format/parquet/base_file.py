@@ -1,4 +1,4 @@
-"""Reader and writer for base files: Parquet with Hudi's meta columns and footer entries.
+"""Reader and writer of base files.
 
 The codec is zstd at level 1, because Spark 3.5 cannot read brotli. encodings.py chooses the encoding of each column.
 The footer entries are written with add_key_value_metadata, because with store_schema=False pyarrow silently drops the
@@ -37,7 +37,7 @@ _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 @dataclass(frozen=True)
 class Encoded:
-    """Encoded base file, with its row count, statistics and key range."""
+    """Encoded base file with statistics."""
 
     data: pa.Buffer
     rows: int
@@ -47,7 +47,7 @@ class Encoded:
 
 
 def constant(value: str, rows: int) -> pa.DictionaryArray:
-    """Return a dictionary array that repeats `value` in `rows` rows.
+    """Create an array of one repeated value.
 
     A dictionary of one entry is cheap to build and to write.
     """
@@ -55,9 +55,10 @@ def constant(value: str, rows: int) -> pa.DictionaryArray:
 
 
 def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
-    """Return Hudi's sequence number of each row: `<instant>_<task>_<row>`.
+    """Create the sequence number of each row.
 
-    The row number is padded to ten digits. Sequence numbers are unique within the commit.
+    It has the form `<instant>_<task>_<row>`. The row number is padded to ten digits. Sequence numbers are unique within
+    the commit.
     """
     prefix = np.frombuffer(f"{instant}_{task}_".encode(), np.uint8)
     low = len(prefix) + _DIGITS - _LOW_DIGITS.shape[1]
@@ -72,7 +73,6 @@ def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
 
 
 def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
-    """Add Hudi's meta columns to the rows of one file group."""
     n = len(rows)
     meta = [
         constant(instant, n),
@@ -85,9 +85,9 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Read the footer entries of a base file, such as Hudi's bloom filter and key range.
+    """Read the footer of a base file.
 
-    Raises CorruptTable with the path `path`.
+    The entries are Hudi's bloom filter and key range, and the row order. Raises CorruptTable with the path `path`.
     """
     with _convert_read_errors(path):
         metadata = pq.read_metadata(source).metadata or {}
@@ -99,10 +99,10 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
 
 
 class Writer:
-    """Streaming writer of a base file, which holds one row group in memory.
+    """Streaming writer of a base file.
 
-    The values of the first row group determine the encodings of the columns. A row group ends after `row_group_rows`
-    rows, or earlier if they take `row_group_bytes` in memory.
+    It holds one row group in memory. The values of the first row group determine the encodings of the columns. A row
+    group ends after `row_group_rows` rows, or earlier if they take `row_group_bytes` in memory.
     """
 
     def __init__(
@@ -132,9 +132,10 @@ class Writer:
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows with Hudi's five meta columns first.
+        """Append rows to the file.
 
-        At least one call is required, even without rows, because it determines the schema.
+        The rows begin with Hudi's five meta columns. At least one call is required, even without rows, because it
+        determines the schema.
         """
         self._pending.append(rows)
         self._held += len(rows)
@@ -181,9 +182,9 @@ class Writer:
         return pa.field(field.name, kind, metadata=field_with_id.metadata)
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
-        """Write the remaining rows and the footer, and return the column statistics.
+        """Write the remaining rows and the footer.
 
-        The statistics contain the table's own columns and the commit time.
+        Returns the column statistics. The statistics contain the table's own columns and the commit time.
         """
         schema = self._pending[0].schema
         self._flush(last=True)
@@ -197,7 +198,7 @@ class Writer:
 
 
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
-    """Encode rows with Hudi's meta columns as a base file in memory.
+    """Encode rows as a base file.
 
     Constant columns may be dictionaries. `footer` contains the footer entries of an earlier file with exactly the same
     keys. By default, the entries are computed.
@@ -212,7 +213,7 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
 
 @dataclass(frozen=True)
 class Footer:
-    """Expected content of a base file's footer.
+    """Expected footer of a base file.
 
     Attributes:
         rows: The number of rows.
@@ -225,9 +226,9 @@ class Footer:
     schema: pa.Schema | None = None
 
     def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
-        """Raise pa.ArrowInvalid if the footer of a base file differs from the expected footer.
+        """Compare a footer with the expected footer.
 
-        The footer has the columns `found`, whose names are `there`.
+        Raises pa.ArrowInvalid if they differ. The footer has the columns `found`, whose names are `there`.
         """
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
@@ -248,7 +249,7 @@ def decode(
     footer: Footer | None = None,
     resolution: Resolution = NO_CHANGES,
 ) -> pa.Table:
-    """Read the rows of a base file with the columns and types of `schema`.
+    """Read the rows of a base file.
 
     Args:
         source: The file.
@@ -279,7 +280,7 @@ def _require_rows(rows: int, expected_rows: int) -> None:
 
 
 def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:
-    """Return the number of rows in each row group of a base file.
+    """Count the rows of each row group.
 
     `footer` is the expected content of the footer, or None to skip the check. Raises CorruptTable with the path `path`.
     """
@@ -292,7 +293,7 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
 
 
 class RowGroups:
-    """Reader of a base file that decodes one row group at a time."""
+    """Reader for single row groups of a base file."""
 
     def __init__(
         self,
@@ -326,10 +327,6 @@ class RowGroups:
             return bytes(self._source.read_at(column.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read the rows of one row group of a base file.
-
-        Raises CorruptTable if the file is damaged.
-        """
         fields = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]
         stored_names = set(self._file.schema_arrow.names)
         with _convert_read_errors(self._path):
@@ -349,10 +346,10 @@ class RowGroups:
         condition: Callable[[pa.Table], np.ndarray],
         may_match: Callable[[statistics.Stats, int], bool] | None = None,
     ) -> tuple[pa.Table, np.ndarray]:
-        """Read the rows that match a condition, with their positions in the file.
+        """Read the rows that match a condition.
 
-        Columns that the condition does not use are only decoded in row groups with a match. Only one row group is in
-        memory at a time.
+        Returns the rows and their positions in the file. Columns that the condition does not use are only decoded in
+        row groups with a match. Only one row group is in memory at a time.
 
         Args:
             seen: The columns of the schema that the condition uses.
@@ -395,9 +392,9 @@ def decode_batches(
     footer: Footer | None = None,
     resolution: Resolution = NO_CHANGES,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in tables of at most `rows` rows, to limit memory use.
+    """Read the rows of a base file in batches.
 
-    The other arguments are as in `decode`.
+    A batch has at most `rows` rows. The other arguments are as in `decode`.
     """
     with _convert_read_errors(path):
         file, names = _open_file(source, schema, footer, resolution)

@@ -1,4 +1,4 @@
-"""Choice of the Parquet encoding of each column of a base file.
+"""Choice of Parquet encodings.
 
 docs/format.md 7 lists the encodings that other engines read. Spark 3.5 cannot read BYTE_STREAM_SPLIT.
 DELTA_LENGTH_BYTE_ARRAY stores the lengths of strings separately from their bytes, which halves the time of zstd.
@@ -25,7 +25,7 @@ _DELTA_BITS = 0.75  # maximum share of the type's bits for differences of values
 
 
 class Encodings(NamedTuple):
-    """Parquet encodings that were chosen for the columns of a base file.
+    """Parquet encodings for the columns of a file.
 
     Attributes:
         dictionary: The columns that are encoded with a dictionary.
@@ -54,7 +54,6 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether a dictionary saves bytes in a column."""
     sample = _evenly_spaced_sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:

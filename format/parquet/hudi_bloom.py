@@ -1,4 +1,4 @@
-"""Apache Hudi's bloom filter of record keys in the footer of a base file.
+"""Hudi's bloom filter of record keys.
 
 Java writers that use the BLOOM index require the filter in every base file, even in a file without rows. hoodoo's own
 index does not use it.
@@ -44,7 +44,7 @@ _FULL = 1 - 2**-_STRETCH
 
 
 class FooterEntries:
-    """Incremental builder of the bloom filter and the key range in a footer.
+    """Builder of a bloom filter and key range.
 
     The filter is sized for `capacity` keys.
     """
@@ -67,7 +67,7 @@ class FooterEntries:
             self._extremes.append((extremes["min"], extremes["max"]))
 
     def entries(self) -> dict[str, str]:
-        """Return the footer entries: the bloom filter, and the smallest and largest record key.
+        """Return the bloom filter and key range.
 
         Keys are compared by their UTF-8 bytes. A file without rows only has the two entries of the filter.
         """
@@ -89,7 +89,7 @@ def has_room(keys: int, added: int) -> bool:
 
 
 def add_keys_to_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
-    """Add record keys to the footer entries of an older base file.
+    """Add record keys to existing footer entries.
 
     Returns {} if the filter is full or cannot be extended, so that it must be rebuilt.
     """
@@ -116,9 +116,9 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return a mask of the keys that a bloom filter may contain.
+    """Find keys that a bloom filter may contain.
 
-    Raises CorruptTable if `encoded` is not a SIMPLE filter.
+    Returns a mask of the keys. Raises CorruptTable if `encoded` is not a SIMPLE filter.
     """
     hashes, bits, data = _parse(encoded)
     parts = [np.empty(0, bool)]
@@ -177,9 +177,10 @@ def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
 
 
 class _Murmur:
-    """Hadoop's 32-bit MurmurHash2 for keys with the same number of 4-byte words.
+    """Hadoop's 32-bit MurmurHash2.
 
-    The parts that do not depend on the seed are computed once. The bytes of the tail are sign-extended.
+    All keys have the same number of 4-byte words. The parts that do not depend on the seed are computed once. The bytes
+    of the tail are sign-extended.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:

@@ -1,4 +1,4 @@
-"""Writer of base files that copies row groups without decoding them.
+"""Writer that copies row groups without decoding.
 
 Only the constant column of file names is encoded again. The caller can pass further columns, which replace the columns
 with the same names. The footer is written with the new offsets. Page checksums stay valid, because pages do not change.
@@ -34,9 +34,9 @@ _ORDINAL_MAX = (1 << 15) - 1
 
 
 class CannotCopy(ValueError):
-    """Error for a base file that must be decoded, because its bytes cannot be copied.
+    """Error for base files that cannot be copied.
 
-    The files have different schemas or writers, or a file is encrypted, damaged or unusual.
+    Such files must be decoded. The files have different schemas or writers, or a file is encrypted, damaged or unusual.
     """
 
 
@@ -47,7 +47,7 @@ class CopySource:
 
     @staticmethod
     def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
-        """Parse the footer of a base file to copy.
+        """Parse the footer of a base file.
 
         `whole` is True if the file has all columns of a base file, including the column of file names.
         """
@@ -89,9 +89,10 @@ class CopySource:
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
-        """Return the schema in the footer, without the name of the root element.
+        """Return the schema in the footer.
 
-        `with_ids=False` also omits the field ids of the columns, which do not affect their layout.
+        The name of the root element is left out. `with_ids=False` also omits the field ids of the columns, which do not
+        affect their layout.
         """
         root, *rest = self.footer[_SCHEMA][1][1]
         if not with_ids:
@@ -106,7 +107,7 @@ class CopySource:
             raise CannotCopy(f"An entry in the Parquet footer of a base file is invalid: {problem}") from None
 
     def writer(self) -> bytes:
-        """Return the name of the program that wrote the file.
+        """Return the program that wrote the file.
 
         All releases of Arrow count as the same writer.
         """
@@ -150,9 +151,10 @@ def span(chunk: Struct) -> tuple[int, int]:
 
 
 def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
-    """Raise CannotCopy if the row groups of several base files cannot be copied into one file.
+    """Check that base files can be copied together.
 
-    `with_ids=True` also compares the field ids of the columns.
+    Raises CannotCopy if their row groups cannot be copied into one file. `with_ids=True` also compares the field ids of
+    the columns.
     """
     first = sources[0]
     for other in sources[1:]:
@@ -163,7 +165,7 @@ def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
 
 
 class Copier:
-    """Writer of a new base file that copies row groups of other base files.
+    """Writer that copies row groups of base files.
 
     The copied files must be compatible (`require_fit`). The new file has the schema of the file `like`, by default of
     the first copied file.
@@ -188,7 +190,7 @@ class Copier:
             self.add_group(source, group)
 
     def add_group(self, source: CopySource, group: Struct, anew: CopySource | None = None) -> None:
-        """Copy one row group, optionally with new values for some columns.
+        """Copy one row group.
 
         Args:
             source: The file that contains the row group.
@@ -246,9 +248,9 @@ class Copier:
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer, and return the column statistics of the new file.
+        """Write the footer of the new file.
 
-        The statistics contain the table's own columns and the commit time.
+        Returns the column statistics. The statistics contain the table's own columns and the commit time.
         """
         assert self._first is not None
         entries = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]

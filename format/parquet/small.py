@@ -1,7 +1,7 @@
-"""Reader for small Parquet files in memory, which does not use Arrow's threads.
+"""Reader for small Parquet files.
 
-Threads that still read a damaged file at process exit abort the process (with pyarrow 26, in three of sixty processes).
-For small files, such as checkpoints, threads save no time.
+It does not use Arrow's threads. Threads that still read a damaged file at process exit abort the process (with pyarrow
+26, in three of sixty processes). For small files, such as checkpoints, threads save no time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 
 def read_small(data: bytes | memoryview) -> pa.Table:
-    """Read all rows of a small Parquet file in memory.
+    """Read a small Parquet file in memory.
 
     Raises pyarrow's ArrowException or OSError if the bytes are not a Parquet file.
     """

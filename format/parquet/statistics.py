@@ -1,7 +1,7 @@
-"""Column statistics of data files, which readers use to skip files.
+"""Column statistics of data files.
 
-Statistics are JSON values in slots and checkpoints. A bound that is long, or that JSON cannot represent exactly, is
-left out. A missing bound means that any value is possible.
+Readers use them to skip files. Statistics are JSON values in slots and checkpoints. A bound that is long, or that JSON
+cannot represent exactly, is left out. A missing bound means that any value is possible.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def has_comparable_bounds(kind: pa.DataType) -> bool:
 
 
 def to_json(value: Any) -> Any:
-    """Convert a minimum or maximum to a JSON value, or to None.
+    """Convert a column bound to a JSON value.
 
-    Times become microseconds since 1970, dates days since 1970, and decimals strings.
+    Returns None for unsupported or long values. Times become microseconds since 1970, dates days since 1970, and
+    decimals strings.
     """
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -54,7 +55,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Convert the JSON value of a minimum or maximum to a value of the column's type.
+    """Convert a JSON value to a column bound.
 
     Returns None (no bound) for a time that Python cannot represent.
     """
@@ -72,7 +73,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Convert the JSON value of a minimum or maximum to a comparable value.
+    """Convert a column bound to a comparable value.
 
     Times stay numbers, so that every year is possible.
     """
@@ -80,7 +81,7 @@ def comparable(value: Any, kind: pa.DataType) -> Any:
 
 
 def bound(value: pa.Scalar) -> Any:
-    """Convert an Arrow value to the JSON value of a minimum or maximum.
+    """Convert an Arrow value to a column bound.
 
     Returns None for a value that Python cannot represent, such as a year before 1 or after 9999.
     """
@@ -91,7 +92,7 @@ def bound(value: pa.Scalar) -> Any:
 
 
 def statistics_from_footer(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
-    """Return the column statistics in a Parquet footer.
+    """Read column statistics from a Parquet footer.
 
     `groups` contains the indices of row groups, by default all.
     """

@@ -1,4 +1,4 @@
-"""Codec for the part of Thrift's compact protocol that Parquet footers use.
+"""Codec for Thrift structs in Parquet footers.
 
 A struct is a dict from field id to (type, value). A list is (element type, values). Unknown fields are kept, so that
 decoding and encoding give the same bytes. Damaged bytes raise ValueError, and use memory proportional to their length.
@@ -23,7 +23,6 @@ def decode(data: bytes | memoryview) -> Struct:
 
 
 def encode(struct: Struct) -> bytes:
-    """Encode a Thrift struct, with its fields in the order of the dict."""
     out = bytearray()
     _write_struct(out, struct)
     return bytes(out)

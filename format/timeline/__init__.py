@@ -1,1 +1,1 @@
-"""Codec for the files of Hudi's timeline, with their Avro schemas."""
+"""Codec for files of Hudi's timeline."""

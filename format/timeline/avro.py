@@ -1,7 +1,7 @@
-"""Codec for timeline files, which contain one Avro record each.
+"""Codec for timeline files in Avro.
 
-The decoder has limits that protect it from damaged or hostile files. Layout: docs/format.md section 4.3; container:
-Avro specification, "Object Container Files".
+Each file contains one record. The decoder has limits that protect it from damaged or hostile files. Layout:
+docs/format.md section 4.3; container: Avro specification, "Object Container Files".
 
     "Obj" 1 | map {avro.schema: JSON} | 16 bytes sync marker | 1 record | its bytes | the record | the sync marker
 """
@@ -50,7 +50,7 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
-    """Decode a timeline file, and return its record as a dict.
+    """Decode a timeline file.
 
     A record of a kind in `SCHEMAS` is converted to that schema, so that files of all releases of Hudi have the same
     fields. Raises CorruptTable for damaged bytes, for bytes that exceed the limits, and for a record of another kind.

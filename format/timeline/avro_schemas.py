@@ -1,4 +1,4 @@
-"""Avro schemas of Hudi's timeline files, such as commit metadata and compaction plans.
+"""Avro schemas of Hudi's timeline files.
 
 Field names, order, types and defaults are those of Apache Hudi (docs/format.md section 5), because readers find records
 and fields by name. The functions return new plain JSON values, for `json.dumps` or `fastavro.parse_schema`.

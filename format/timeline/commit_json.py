@@ -1,4 +1,4 @@
-"""Conversion of commit metadata in JSON to the equivalent Avro record.
+"""Conversion of commit metadata from JSON to Avro.
 
 Jackson writes the JSON from the same classes as Hudi's Avro records, so the field names are the same. The JSON also has
 some fields that the Avro schemas lack.
@@ -13,10 +13,10 @@ from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 
 def in_avro(kind: str, said: Any) -> bytes:
-    """Convert a timeline file of table version 6 to the Avro format of newer versions.
+    """Convert a JSON timeline file to Avro.
 
-    Fields that the schema lacks are left out, and null fields take their defaults. Raises ValueError if `said` is not a
-    record of the given `kind`.
+    Table version 6 has such files. Fields that the schema lacks are left out, and null fields take their defaults.
+    Raises ValueError if `said` is not a record of the given `kind`.
     """
     try:
         return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))

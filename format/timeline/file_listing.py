@@ -1,4 +1,4 @@
-"""Encoder for records of Hudi's metadata table that list the files of a table.
+"""Encoder for file lists in Hudi's metadata table.
 
 The records are encoded with the metadata table's own schema, which the caller passes. Facts: docs/format.md 13.6.
 """
@@ -26,7 +26,7 @@ Changes = Mapping[str, Mapping[str, int | None]]
 
 
 def metadata_record_schema(text: str) -> str | None:
-    """Return the schema of the records in log blocks of the metadata table.
+    """Return the record schema of the metadata table.
 
     Args:
         text: The schema in the metadata table's commits, as Avro JSON, with or without the meta columns.
@@ -74,9 +74,9 @@ def _parsed(schema: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def encode(schema: str, changes: Changes) -> dict[str, bytes]:
-    """Encode records for the metadata table that list added and removed files.
+    """Encode added and removed files as records.
 
-    Equal changes give equal bytes.
+    The records are for Hudi's metadata table. Equal changes give equal bytes.
 
     Args:
         schema: A schema that `metadata_record_schema` returned.

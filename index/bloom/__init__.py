@@ -1,1 +1,1 @@
-"""Bloom filter index: for each base file, a bloom filter and the sorted hashes of its record keys."""
+"""Index with bloom filters and key hashes."""

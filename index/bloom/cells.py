@@ -1,4 +1,4 @@
-"""Cells of an index entry, which map the hashes of record keys to rows of a base file.
+"""Mapping from key hashes to row positions.
 
 Each sorted hash has a cell. The low bits of a cell are the position of the row, and the other bits are a check of the
 key. Hash and check together identify the key, even if an attacker chooses colliding keys (format/key_check). A row
@@ -20,7 +20,7 @@ from hoodoo.format.key_check import check64
 
 @dataclass(frozen=True)
 class Cells:
-    """Mapping from the key hashes of one base file to row positions.
+    """Mapping from key hashes to row positions.
 
     Attributes:
         hashes: uint64[n], ascending.
@@ -41,7 +41,7 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """Row position in the base file for each key hash."""
+        """Row position of each key hash."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property
@@ -49,7 +49,9 @@ class Cells:
         return np.uint64((1 << self.bits) - 1)
 
     def find(self, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray:
-        """Return the row position of each key, or -1 if no row has the key.
+        """Look up the row position of each key.
+
+        It is -1 if no row has the key.
 
         Args:
             keys: Strings without nulls.
@@ -75,7 +77,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Create the map from a base file's key hashes to its rows."""
+    """Map key hashes to row positions."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
@@ -83,7 +85,7 @@ def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
 
 
 def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """Create the cells of a rewritten base file from the cells of the older file.
+    """Update the row positions of a rewritten base file.
 
     The new file begins with the remaining rows of the older file, in the same order.
 
@@ -110,7 +112,7 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Return a digest of key hashes that depends on the row order."""
+    """Compute a digest of the row order."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

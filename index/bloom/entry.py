@@ -1,4 +1,4 @@
-"""Index entries, which contain a bloom filter and the key hashes of one data file.
+"""Index entries of data files.
 
 Entries are below the table's metadata folder. An entry contains a bloom filter, the sorted key hashes with their row
 positions, and the key range. The filter rules out most hash arrays, and the hash array gives the answer. The key range
@@ -98,7 +98,7 @@ class EntryArray:
 
 @dataclass(frozen=True)
 class EntryHeader:
-    """Header of an index entry: key range, bloom filter, and locations of arrays.
+    """Header of an index entry.
 
     Attributes:
         min_key: The least key.
@@ -126,7 +126,6 @@ class EntryHeader:
 
     @property
     def arrays(self) -> tuple[EntryArray, ...]:
-        """Arrays of the entry: hashes, and row positions if present."""
         hashes = EntryArray("hashes", self.start, self.count, self.hashes_digest)
         cells = EntryArray("cells", self.start + 8 * self.count, self.count, self.cells_digest)
         return (hashes, cells) if self.order else (hashes,)
@@ -187,7 +186,7 @@ class IndexEntryReader:
         self.store, self._cache = store, cache or IndexEntryCache()
 
     def begin_lookup(self) -> None:
-        """Start an index lookup, and evict entries that the last 16 lookups ignored."""
+        """Evict old cache entries before a lookup."""
         cache = self._cache
         with cache.lock:
             cache.look += 1
@@ -195,7 +194,7 @@ class IndexEntryReader:
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def front(self, key: str) -> EntryHeader:
-        """Read the key range and the bloom filter of an index entry."""
+        """Read the header of an index entry."""
         cache = self._cache
         with cache.lock:
             if (front := cache.fronts.get(key, cache.look)) is not None:
@@ -208,16 +207,16 @@ class IndexEntryReader:
         return front
 
     def hashes(self, key: str) -> np.ndarray:
-        """Read all key hashes of an index entry in ascending order.
+        """Read the key hashes of an index entry.
 
         Raises CorruptTable with the path `key`.
         """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
-        """Read the row positions of an index entry, or return None if it lacks them.
+        """Read the row positions of an index entry.
 
-        Raises CorruptTable with the path `key`.
+        Returns None if it lacks them. Raises CorruptTable with the path `key`.
         """
         front = self.front(key)
         if not front.order:

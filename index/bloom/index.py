@@ -1,7 +1,8 @@
-"""Bloom filter index, which finds the base files that contain a record key.
+"""Bloom filter index of record keys.
 
-The filters rule out most hash arrays, and the arrays give the answer. No data file is opened. Results are exact except
-for collisions of 64-bit hashes. Possible collisions are marked in the result, so that callers can compare keys.
+It finds the base files that contain a record key. The filters rule out most hash arrays, and the arrays give the
+answer. No data file is opened. Results are exact except for collisions of 64-bit hashes. Possible collisions are marked
+in the result, so that callers can compare keys.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def new_secret() -> bytes:
 
 
 class BloomIndex:
-    """Index with a bloom filter and sorted key hashes for each base file."""
+    """Index with bloom filters and key hashes."""
 
     def __init__(self, store: Store, together: Together = in_order, shared: bool = False) -> None:
         self._store, self._together = store, together
@@ -114,7 +115,7 @@ class BloomIndex:
         return np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, hashes))
 
     def required_group(self, keys: Keys) -> None:
-        """Return None, because a new key may be stored in any file group."""
+        """Allow any file for new keys."""
 
     # ---- entries
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
@@ -181,7 +182,6 @@ class BloomIndex:
         return mask
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        """Return whether the least or greatest key of an entry has this text."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 

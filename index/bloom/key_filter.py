@@ -1,4 +1,4 @@
-"""Bloom filters of record keys, one per base file.
+"""Bloom filters of record keys.
 
 A filter is a BloomFilter of pybloom-live with its sizing, bits and scalar `key in filter`, but with another hash. The
 hash is XXH64 with seed 42, mixed again for each slice. It is computed for a whole column at once, whereas the hash of
@@ -39,7 +39,7 @@ _FEW = 512
 
 
 class KeyBloomFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
-    """Bloom filter of pybloom-live that uses XXH64 hashes."""
+    """Bloom filter with XXH64 hashes."""
 
     def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
         super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
@@ -74,9 +74,9 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyBloomFilter:
 
 
 def may_contain(bloom: KeyBloomFilter, hashes: np.ndarray) -> np.ndarray:
-    """Return a mask of the key hashes that the bloom filter may contain.
+    """Find hashes that a bloom filter may contain.
 
-    A hash whose bit is unset in one slice is not looked up in the next slice.
+    Returns a mask of the hashes. A hash whose bit is unset in one slice is not looked up in the next slice.
     """
     bits = np.frombuffer(bloom.bitarray, np.uint8)
     answer = np.zeros(len(hashes), bool)

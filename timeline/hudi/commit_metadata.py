@@ -1,4 +1,4 @@
-"""Encoding of commits in the formats of Hudi's timeline files.
+"""Encoding of commits for Hudi's timeline.
 
 All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
 equal those in files that Hudi writes (docs/format.md 4.3 and 6).
@@ -86,7 +86,7 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
 def commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
-    """Encode Hudi's commit metadata for a completed write or compaction.
+    """Encode the metadata of a completed commit.
 
     Args:
         slot: The slot of the commit.
@@ -143,7 +143,7 @@ def encode_metadata_table_commit(log: DataFile, instant: str, schema_text: str) 
 
 
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
-    """Encode Hudi's inflight file for a write in progress.
+    """Encode Hudi's file for a write in progress.
 
     Args:
         operation: The operation, such as 'UPSERT'.
@@ -259,7 +259,7 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Encode the plan of a clean operation for Hudi's timeline.
+    """Encode the plan of a cleaning for Hudi's timeline.
 
     `earliest` is the first slot that stays readable. `url` converts a path to an absolute path, which Hudi requires
     here.
@@ -281,7 +281,7 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    """Encode the result of a clean operation for Hudi's timeline.
+    """Encode the result of a cleaning for Hudi's timeline.
 
     `earliest` is the first slot that stays readable.
     """

@@ -1,4 +1,4 @@
-"""New column values that an update or a merge sets in stored rows.
+"""New column values of an update or a merge.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
@@ -43,7 +43,7 @@ SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
 
 @dataclass(frozen=True)
 class NewValues:
-    """New column values that an update or a merge sets in stored rows.
+    """New column values of an update or a merge.
 
     Attributes:
         config: The configuration of the table.
@@ -67,7 +67,7 @@ class NewValues:
         orders: bool = False,
         places: bool = False,
     ) -> NewValues:
-        """Validate the new values of an update, and parse their SQL expressions.
+        """Validate the new values of an update.
 
         Args:
             set: A mapping from column to value, or a function.
@@ -117,7 +117,9 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Apply the new values to stored rows, and return only the changed rows.
+        """Apply the new values to stored rows.
+
+        Only the changed rows are returned.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
@@ -154,7 +156,7 @@ class NewValues:
         return changed, frozenset(self.config.schema.names) - new_values.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Compute the new values of stored rows, by column name.
+        """Compute the new values of stored rows.
 
         rows: rows with at least the key columns. Raises the same exceptions as `changed`.
         """
@@ -277,10 +279,10 @@ def _as_one(values: Any) -> pa.Array:
 
 
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Raise ColumnError unless an update may change a column.
+    """Check that an update may change a column.
 
-    `orders` allows ordering columns. `places` allows source columns of generated partition columns.
-
+    Raises ColumnError if it may not. `orders` allows ordering columns. `places` allows source columns of generated
+    partition columns.
     """
     if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(

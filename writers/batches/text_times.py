@@ -1,9 +1,8 @@
-"""Parsing of timestamp strings, with and without a UTC offset.
+"""Parser for timestamps in text.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
 error, because to apply or drop them would change the time. A column in UTC accepts all times. Times without an offset
 count as UTC.
-
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Raise ColumnError for a UTC offset in a column without a time zone.
+    """Check a JSON file for unsupported UTC offsets.
 
     Arrow would silently shift such a time.
 

@@ -1,7 +1,6 @@
-"""Planning and commit of a merge (SQL MERGE INTO).
+"""Planning of SQL MERGE INTO.
 
 The plan assigns source rows to file groups. The task of each file group then applies the clauses to its rows.
-
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ S = TypeVar("S")
 
 
 class SourceRows(Protocol):
-    """Source rows of a merge, in memory or in staged files."""
+    """Source rows of a merge."""
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Match the source rows with stored rows, and plan the changes.
+        """Plan the changes of a merge.
 
         Args:
             context: The context of the write.
@@ -60,7 +59,7 @@ def merge(
     clauses: Callable[[TableConfig], Sequence[Clause]],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run a merge (SQL MERGE INTO) and commit it, with retries after conflicts.
+    """Run and commit a merge with retries.
 
     Args:
         context: The context of the write.
@@ -87,7 +86,7 @@ class MergeRowsInMemory:
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    """Match source rows in memory with stored rows, and plan the changes.
+    """Plan a merge of rows in memory.
 
     Args:
         context: The context of the write.
@@ -113,13 +112,13 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
 
 
 class MergeRows(Protocol[S]):
-    """Source rows of a merge that are assigned to file groups."""
+    """Source rows of a planned merge."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return a sample of the new rows, to estimate file sizes."""
+        """Select some new rows to estimate file sizes."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
-        """Return a function that loads source rows with matching stored rows."""
+        """Return a function that loads matched source rows."""
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]: ...
 
@@ -160,7 +159,7 @@ def planned(
     rows: MergeRows[S],
     written: WritePlan,
 ) -> WritePlan:
-    """Plan a merge whose source rows are already assigned to file groups.
+    """Plan the tasks of a merge.
 
     Args:
         context: The context of the write.
@@ -197,7 +196,7 @@ def _mark_from_stored(assignment: Assignment) -> Assignment:
 
 @dataclass(frozen=True)
 class _GroupChunk(Generic[S]):
-    """Source rows with the file group that they match, or None for new rows."""
+    """Source rows and the file group that they match."""
 
     rows: S | None
     group: FileGroup | None = None

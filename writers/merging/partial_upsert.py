@@ -1,8 +1,7 @@
-"""Upsert of some columns, which keeps other stored values.
+"""Upsert of some columns.
 
 It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode accepts, replace
 stored values. All other stored values stay.
-
 """
 
 from __future__ import annotations
@@ -64,14 +63,13 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Batch of a partial upsert, in memory or in staged files.
+    """Batch of an upsert of some columns.
 
     The rows have the key, partition and ordering columns, and the columns that change.
-
     """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Plan a partial upsert of these rows.
+        """Plan an upsert of some columns.
 
         Args:
             context: The context of the write.
@@ -88,7 +86,7 @@ def partial_upsert(
     mode: MergeMode = REPLACES,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Write a partial upsert and commit it, with retries after conflicts.
+    """Run and commit an upsert of some columns.
 
     Args:
         context: The context of the write.
@@ -122,7 +120,7 @@ class PartialRowsInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Merge the rows of a batch, so that each key has one row.
+    """Merge the rows of each key in a batch.
 
     Raises:
         ColumnError: The batch has values for a column that was dropped.
@@ -196,7 +194,7 @@ def as_merge_source(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate an upsert of some columns into the rules of a merge.
+    """Translate an upsert into rules of a merge.
 
     Args:
         names: The columns of the batch.

@@ -1,4 +1,4 @@
-"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner.
+"""Scanner that reads rows on demand.
 
 pyarrow's own Scanner prefetches in Arrow threads. If the rows come from Python, and the process exits before all rows
 are read, these threads abort the process.
@@ -14,9 +14,9 @@ import pyarrow.dataset as ds
 
 
 class LazyScanner:
-    """Scanner that reads rows on demand, with the methods of pyarrow's Scanner.
+    """Scanner that reads rows on demand.
 
-    Each call reads the rows again.
+    It has the methods of pyarrow's Scanner. Each call reads the rows again.
 
     Args:
         schema: The columns that the scan returns.
@@ -31,24 +31,23 @@ class LazyScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of the rows that the scanner returns."""
+        """Schema of the rows that the scanner returns."""
         return self._schema
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """The schema of the whole dataset."""
+        """Schema of the whole dataset."""
         return self._dataset_schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows as an iterator of record batches."""
+        """Read the rows as record batches."""
         return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a RecordBatchReader that reads the rows on demand."""
+        """Create a reader of record batches."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows as an Arrow C stream (Arrow PyCapsule interface)."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
@@ -60,7 +59,7 @@ class LazyScanner:
         return sum(batch.num_rows for batch in self._batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read the first `num_rows` rows, and stop reading after them."""
+        """Read the first rows."""
         batches, left = list[pa.RecordBatch](), num_rows
         for batch in self._batches() if num_rows > 0 else ():
             batches.append(batch.slice(0, left))
@@ -70,5 +69,5 @@ class LazyScanner:
         return pa.Table.from_batches(batches, self._schema)
 
     def take(self, indices: pa.Array) -> pa.Table:
-        """Read the rows at the given row indices."""
+        """Read the rows at some positions."""
         return ds.InMemoryDataset(self.to_table()).take(indices)

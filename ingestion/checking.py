@@ -1,4 +1,4 @@
-"""Dry run of an ingestion job, which reads about a hundred rows and writes nothing."""
+"""Dry run of an ingestion job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOLD = 10
 
 
 def check(reading: Reading, state: Application, position: str) -> CheckReport:
-    """Read about a hundred of the next rows, and report what the job would write.
+    """Run a job without writing.
 
     Args:
         reading: The reader of the source.

@@ -1,4 +1,4 @@
-"""Functions that move an ingestion job to another source position.
+"""Changes of an ingestion job's source position.
 
 Each change is a commit of the job without rows. It therefore happens exactly once, even if other processes run the job.
 Rows in the table stay.
@@ -18,7 +18,7 @@ from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
 def reset(source: Source, table: Table, name: str, start: str, expect_number: int) -> Application:
-    """Move an ingestion job to another position of its source.
+    """Move a job to another position of its source.
 
     Args:
         source: Source of the job.
@@ -47,7 +47,7 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
 
 
 def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
-    """Start a new ingestion job at the source position of another application.
+    """Start a new job at the position of another application.
 
     Args:
         source: Source of the job.

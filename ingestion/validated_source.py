@@ -14,7 +14,7 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class ValidatedSource(Source):
-    """Wrapper around a source that checks the type of each result.
+    """Wrapper that checks the results of a source.
 
     Attributes:
         name: Name of the source, or the name of its class if it lacks a name.
@@ -22,16 +22,11 @@ class ValidatedSource(Source):
     """
 
     def __init__(self, source: Source) -> None:
-        """Wrap a source in type checks.
-
-        Args:
-            source: One of `hoodoo.sources`, or an object with the methods of a source.
-        """
         self.source = source
         self.name = str(getattr(source, "name", type(source).__name__))
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Call `plan` of the wrapped source, and check the type of the result.
+        """Plan the next batch and check the result.
 
         Args:
             position: Position of an earlier plan; '' for the first batch.
@@ -51,7 +46,7 @@ class ValidatedSource(Source):
         return planned
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Call `read` of the wrapped source, and check each part that it yields.
+        """Read a batch and check its parts.
 
         Args:
             planned: A result of `plan`.
@@ -75,7 +70,7 @@ class ValidatedSource(Source):
                 yield part
 
     def lag(self, position: str) -> SourceLag:
-        """Call `lag` of the wrapped source, and check that it returns a `SourceLag`.
+        """Measure the lag and check the result.
 
         Args:
             position: Position of an earlier plan; '' for the beginning of the source.
@@ -94,7 +89,7 @@ class ValidatedSource(Source):
         return lag
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Quarantine a whole file with the method `refused` of the wrapped source, if it exists.
+        """Let the source quarantine a whole file.
 
         Args:
             origin: The `origin` of the part whose columns do not match the table.

@@ -1,1 +1,1 @@
-"""Ingestion jobs."""
+"""Jobs that ingest a source into a table."""

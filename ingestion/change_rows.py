@@ -22,7 +22,7 @@ from hoodoo.writers.batches.bad_rows import BadRows, deserialize_row, row_bytes
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """Facts for a replay of a change event.
+    """Information for the replay of a change event.
 
     Attributes:
         unavailable: The placeholder string that Debezium sends for an unchanged large value.

@@ -17,7 +17,7 @@ _TOLD = 10
 
 
 def check(reading: Reading, state: Application, position: str) -> CheckReport:
-    """Run a job without writing.
+    """Test a job without writing.
 
     Args:
         reading: The reader of the source.

@@ -1,4 +1,4 @@
-"""Checks of jobs whose source is another table."""
+"""Checks of jobs that read another table."""
 
 from __future__ import annotations
 

@@ -148,11 +148,11 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self._read_all().sort_by(sorting, **options)
 
     def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
-        """Read the rows and join them with another dataset."""
+        """Join the rows with the rows of another dataset."""
         return self._read_all().join(_read_into_memory(right_dataset), *arguments, **options)
 
     def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
-        """Read the rows and join the nearest rows of a dataset."""
+        """Join the rows with the nearest rows of a dataset."""
         return self._read_all().join_asof(_read_into_memory(right_dataset), *arguments, **options)
 
     def _read_all(self) -> ds.Dataset:

@@ -52,7 +52,7 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Look up the rows of some keys in one file group.
+    """Look up the rows of keys in one file group.
 
     Args:
         store: The store of the table.

@@ -75,7 +75,7 @@ class Pin:
         return named(rows, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Extend the pin.
+        """Extend the pin of the snapshot.
 
         It then ends `hours` hours from now.
 
@@ -90,7 +90,7 @@ class Pin:
         self._lease.renew(hours)
 
     def release(self) -> None:
-        """End the pin.
+        """End the pin of the snapshot.
 
         Cleaning may then delete the files of the snapshot. A second call does nothing.
         """

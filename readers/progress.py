@@ -93,7 +93,7 @@ NONE = StreamLimits()
 def end_of_snapshot_batch(
     slot: int, done: int, weights: Sequence[MicroBatchSize], limits: StreamLimits
 ) -> StreamPosition:
-    """Find the end of the next batch in the first snapshot.
+    """Find the end of the next batch of a snapshot.
 
     Args:
         slot: The slot of the snapshot.

@@ -200,7 +200,7 @@ class Store(ABC):
                 self.pause(0.02 * 2**attempt)
 
     def write_once(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """Create a file once.
+        """Create a file or accept an equal file.
 
         Does nothing if the file already exists with equal bytes. Raises FileExistsError if the file exists with
         different bytes.

@@ -67,7 +67,7 @@ def application(name: str, versions: Mapping[str, int], reached: Mapping[str, st
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Check whether the table already contains a batch.
+    """Check whether a batch of a job is already committed.
 
     Args:
         given: The transaction of the commit.

@@ -214,7 +214,7 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Find the last commit before a time.
+        """Find the last commit up to a time.
 
         Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
         archived.

@@ -39,7 +39,7 @@ class Instant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Path of the entry's file.
+        """Path of the timeline file.
 
         It is relative to the table (docs/format.md 4.2). The file name of a completed instant contains the completed
         action, such as 'commit' for a compaction.

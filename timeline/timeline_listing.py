@@ -98,7 +98,7 @@ class Timeline(Sequence[Entry]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Convert to a pyarrow Table.
+        """Convert the timeline to a pyarrow Table.
 
         Returns:
             The table, with one row per instant and one column per attribute.
@@ -263,7 +263,7 @@ class Commits(list[Commit]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Convert to a pyarrow Table.
+        """Convert the commits to a pyarrow Table.
 
         Returns:
             The table, with one row per commit and one column per attribute.

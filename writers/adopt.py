@@ -203,7 +203,7 @@ def _check(task: CheckRecordKeys) -> None:
 
 
 class Adopter:
-    """Import of Apache Hudi's commits."""
+    """Importer for commits by Apache Hudi."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms

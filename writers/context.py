@@ -1,4 +1,4 @@
-"""Table objects that a write uses."""
+"""Store, timeline and index that a write uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Table objects that a write uses.
+    """Store, timeline and index that a write uses.
 
     Attributes:
         store: The store of the table.

@@ -42,7 +42,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Mistake of a new key for a stored key."""
+    """Error for a new key mistaken for a stored key."""
 
 
 def commit(

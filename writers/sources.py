@@ -1,4 +1,4 @@
-"""Rows of a write.
+"""Input rows of a write.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Rows of a write."""
+    """Interface for the input rows of a write."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan an upsert of the rows."""

@@ -1,4 +1,4 @@
-"""Comparison of two snapshots by rows.
+"""Comparison of rows between two snapshots.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 `touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each

@@ -68,7 +68,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
-    """Format a literal in SQL.
+    """Format a literal as an SQL constant.
 
     Returns None if DuckDB itself converts the original literal to the same value.
     """

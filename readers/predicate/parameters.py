@@ -174,7 +174,7 @@ def convert(value: Any, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any) -> str:
-    """Format a parameter in SQL."""
+    """Format a parameter as an SQL constant."""
     match value:
         case None:
             return "NULL"

@@ -27,7 +27,7 @@ class SlotDraft(SlotBody):
 
 
 def with_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
-    """Add the source position for Apache Hudi's streamer.
+    """Add the source position for Apache Hudi to a commit.
 
     The checkpoint only depends on earlier slots and `said`, so that every process that publishes the slot writes the
     same value. If there is no checkpoint to publish, `slot` is returned unchanged.

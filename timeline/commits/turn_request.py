@@ -1,4 +1,4 @@
-"""Requests of a slow writer that faster writers wait.
+"""Requests of slow writers for a pause.
 
 The fastest writer takes the slot after the head, so a slow writer may lose every race. After some lost races, it writes
 an empty file next to the slots, a turn request. Other writers find the file when they list the slots, and pause once
@@ -27,14 +27,14 @@ _OLD_MS = 60_000
 
 
 class TurnRequest:
-    """Request that faster writers wait."""
+    """Request of a slow writer for a pause."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
         self.store, self.environment, self.key = store, environment, TURN_REQUESTS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
     def record_lost_race(self) -> None:
-        """Count a commit that lost against another writer.
+        """Record that another writer committed first.
 
         A pause is requested after every third one. The request is only written once the races have lasted for 2
         seconds. No request is written in stores where slots are not found by listing, such as local disks, because

@@ -1,4 +1,4 @@
-"""Named readers whose unread files cleaning keeps.
+"""Named readers that protect unread files from cleaning.
 
 A position is a file in the consumer's folder, whose name is the slot. It contains the first digits of the slot's
 digest. The highest position is valid, so concurrent updates can only move a consumer forward. Cleaning reads the

@@ -91,7 +91,7 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """List the commits whose snapshots have a lease.
+    """List the commits with protected snapshots.
 
     Expired leases are deleted.
     """

@@ -259,7 +259,7 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Encode the plan of a cleaning for Hudi's timeline.
+    """Encode the plan of a clean operation.
 
     `earliest` is the first slot that stays readable. `url` converts a path to an absolute path, which Hudi requires
     here.
@@ -281,7 +281,7 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    """Encode the result of a cleaning for Hudi's timeline.
+    """Encode the result of a clean operation.
 
     `earliest` is the first slot that stays readable.
     """

@@ -37,7 +37,7 @@ class ExternalColumns:
     def __init__(
         self, created: TableSchema | None = None, before: View | None = None, store: Store | None = None
     ) -> None:
-        """Start a column history.
+        """Start a column history from a state of the table.
 
         Args:
             created: The first columns of the table, if they are known.

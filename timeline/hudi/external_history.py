@@ -131,7 +131,7 @@ class Before(Protocol):
     def newest_before(self, ms: int) -> int: ...
 
     def slot_of(self, instant: str) -> int:
-        """Find the number of the first commit since an instant.
+        """Find the first commit at or after a time.
 
         Returns 0 if there is none.
         """

@@ -86,7 +86,7 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        """True if the ordering columns select the current row."""
+        """True if ordering columns decide between row versions."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
@@ -258,7 +258,7 @@ class TableConfig:
         return self._resolutions[number]
 
     def order_of(self, file: DataFile) -> str:
-        """Translate the sort order of a file to current names.
+        """Return the sort order of a file with current column names.
 
         Returns '' if the file is unsorted, or if a sort column was dropped.
         """

@@ -122,7 +122,7 @@ class SchemaHistory:
         return history.after(seq, columns | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
-        """Remove schemas that nothing needs anymore.
+        """Remove schemas that are no longer needed.
 
         Args:
             live: The schema ids of the files in the newest snapshot.

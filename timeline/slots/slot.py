@@ -277,7 +277,7 @@ def sha(data: bytes) -> str:
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """Parse strictly valid JSON."""
+    """Parse JSON with strict rules."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

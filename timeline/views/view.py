@@ -23,7 +23,7 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Pending compaction.
+    """Compaction that is planned but not completed.
 
     Attributes:
         seq: The slot that contains the plan.
@@ -89,7 +89,7 @@ class View:
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Find files that need a compaction."""
+        """Find file groups with log files to compact."""
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:

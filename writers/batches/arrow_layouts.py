@@ -30,7 +30,7 @@ def packed_type(kind: pa.DataType) -> pa.DataType:
 
 
 def packed(array: pa.Array) -> pa.Array:
-    """Return the values inside a packed array.
+    """Return the inner values of an encoded array.
 
     The inner array may be shorter or longer than the number of rows.
     """

@@ -41,7 +41,7 @@ NAMED_KEYS = 10
 
 @dataclass(frozen=True)
 class Terms:
-    """Properties of a batch.
+    """Properties that apply to all rows of a batch.
 
     Attributes:
         unconditional: True if the batch deletes stored rows regardless of their ordering values.

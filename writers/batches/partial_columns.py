@@ -110,7 +110,7 @@ def with_nullable_columns(config: TableConfig) -> TableConfig:
 def asked(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Select the rules for the rows of a batch.
+    """Select the columns and checks for a batch.
 
     Returns the configuration and the checks that the rows must satisfy. A batch with only some of the columns is
     validated against these columns only.

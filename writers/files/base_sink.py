@@ -73,7 +73,7 @@ class SameRows:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Known facts about a new base file.
+    """Row count and keys of a new base file.
 
     Attributes:
         capacity: The number of rows in the file, or an upper limit.

@@ -46,7 +46,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows that a write adds or changes together.
+    """Rows of a write with the same destination.
 
     They belong to one partition.
 

@@ -1,4 +1,4 @@
-"""Validation of sort columns."""
+"""Sorting of rows by columns."""
 
 from __future__ import annotations
 

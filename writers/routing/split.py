@@ -25,7 +25,7 @@ Positions = np.ndarray
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[Chunk[Positions]]:
-    """Divide a batch by the files that its rows belong to.
+    """Group the rows of a batch by file.
 
     Rows with new keys are divided by partition. `part_of_more` means that other rows also go to the same partitions, so
     that sizes are needed even for few rows.

@@ -65,7 +65,7 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """Convert a batch to a table for staging.
+    """Convert a batch to an Arrow table.
 
     The table contains neither the terms of the batch nor the number of stale rows.
     """

@@ -17,16 +17,6 @@ _TOLD = 10
 
 
 def check(reading: Reading, state: Application, position: str) -> CheckReport:
-    """Test a job without writing.
-
-    Args:
-        reading: The reader of the source.
-        state: The state of the job: its name, newest commit and position.
-        position: The position of the job, in the source's format.
-
-    Returns:
-        The report of the dry run.
-    """
     planned = reading.source.plan(position, _LIMITS)
     lag = reading.source.lag(position)
     if planned is None:

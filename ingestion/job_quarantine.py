@@ -40,7 +40,6 @@ class JobQuarantine:
     changes: ChangeContext | None = None
 
     def quarantine_first_messages(self, problem: TooManyBadRows) -> None:
-        """Quarantine the first bad messages of a batch."""
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 

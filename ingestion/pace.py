@@ -27,14 +27,6 @@ class Pace:
     rows_per_second: float | None = None
 
     def limit_rows_by_rate(self, limits: Limits) -> Limits:
-        """Limit the rows of a batch by the allowed rate.
-
-        Args:
-            limits: Limits of a batch.
-
-        Returns:
-            The limits with the lower number of rows; unchanged without a rate.
-        """
         if self.rows_per_second is None:
             return limits
         return replace(limits, rows=min(limits.rows, max(1, int(self.rows_per_second * _AT_ONCE_S))))
@@ -58,10 +50,6 @@ class Stopwatch:
     """Stopwatch for the phases of a batch."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
-        """Start to measure the first phase of a batch.
-
-        `clock` returns the time in seconds. `seconds` contains the durations of phases that were measured before.
-        """
         self._last = clock()
         self.seconds = dict(seconds or {})
         self._clock = clock

@@ -26,19 +26,6 @@ class ValidatedSource(Source):
         self.name = str(getattr(source, "name", type(source).__name__))
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Plan the next batch and check the result.
-
-        Args:
-            position: Position of an earlier plan; '' for the first batch.
-            limits: Limits of the batch.
-
-        Returns:
-            The range that the next batch reads, or None if all items were read.
-
-        Raises:
-            DataError: The source raised an exception, or returned a value of another type.
-            OptionError: The source created an invalid `Planned`.
-        """
         with self._add_source_to_errors():
             planned = self.source.plan(position, limits)
         if planned is not None and not isinstance(planned, Planned):
@@ -46,20 +33,6 @@ class ValidatedSource(Source):
         return planned
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Read a batch and check its parts.
-
-        Args:
-            planned: A result of `plan`.
-            columns: The columns of the table.
-            unknown: True to also return columns that the table does not have.
-
-        Yields:
-            Parts of rows and bad rows.
-
-        Raises:
-            DataError: The source raised an exception, or yielded a value of another type.
-            OptionError: The source created an invalid `Part`.
-        """
         with self._add_source_to_errors():
             parts: Any = self.source.read(planned, columns, unknown)
             if not isinstance(parts, Iterable) or isinstance(parts, pa.Table):
@@ -70,18 +43,6 @@ class ValidatedSource(Source):
                 yield part
 
     def lag(self, position: str) -> SourceLag:
-        """Measure the lag and check the result.
-
-        Args:
-            position: Position of an earlier plan; '' for the beginning of the source.
-
-        Returns:
-            The number of unread items and the age of the oldest one.
-
-        Raises:
-            DataError: The source raised an exception, or returned a value of another type.
-            OptionError: The source created an invalid `SourceLag`.
-        """
         with self._add_source_to_errors():
             lag = self.source.lag(position)
         if not isinstance(lag, SourceLag):

@@ -52,17 +52,6 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Look up the rows of keys in one file group.
-
-    Args:
-        store: The store of the table.
-        config: The configuration of the table.
-        index: The index of the table.
-        group: The file group.
-        schema: The file columns to return.
-        texts: The record keys.
-        hashes: uint64[n], the hashes of the record keys.
-    """
     if group.base and slices.has_row_positions(group):
         rows = index.rows(group.base.file, texts, hashes)
         if rows is not None:

@@ -33,10 +33,6 @@ class StreamPosition:
     digest: str = field(default="", compare=False)
 
     def to_json(self, table: str, digest: str = "") -> dict[str, Any]:
-        """Convert the position to JSON for a Spark checkpoint.
-
-        `table` is the id of the table, and `digest` is the digest of the slot.
-        """
         optional = {"digest": digest} if digest else {}
         return {"table": table, "slot": self.slot, **optional} | (
             {} if self.groups is None else {"groups": self.groups}

@@ -170,7 +170,6 @@ class LocalStore(Store):
 
     @property
     def medium(self) -> str:
-        """Id of the device with the folder."""
         folder = self.root
         while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)

@@ -203,10 +203,6 @@ def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
-    """Find the rows whose key is in the table.
-
-    If a log deletes a key, the file group is read to find out.
-    """
     exists = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)

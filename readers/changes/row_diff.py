@@ -151,10 +151,6 @@ class RowDiff:
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._image_schema())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Find the changes of some keys between two snapshots.
-
-        None compares all keys.
-        """
         return self._compare_rows(pair, self.live_rows(pair.before, keys), self.live_rows(pair.after, keys))
 
     def _compare_rows(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:

@@ -122,7 +122,6 @@ def _parse_check(name: str, text: str, schema: pa.Schema) -> Check:
 
 
 def names(checks: Sequence[Check], column: str) -> list[str]:
-    """Find the checks that use a column."""
     return [check.name for check in checks if column in check.columns]
 
 

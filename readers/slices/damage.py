@@ -62,7 +62,6 @@ class Damage:
 
 
 def key_and_ordering_columns(config: TableConfig) -> list[list[str]]:
-    """Choose the columns to read from a damaged row."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 

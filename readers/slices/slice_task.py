@@ -134,7 +134,6 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """Base file with exactly the rows of the task."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None

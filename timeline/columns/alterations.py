@@ -145,10 +145,6 @@ Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | 
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
-    """Apply column changes to a table schema.
-
-    Raises SchemaError for an invalid change.
-    """
     schema = config.columns
     work = _Altering(config, schema)
     for alteration in alterations:
@@ -159,8 +155,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
 def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
     """Translate original column names to current column names.
 
-    An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change, like
-    `altered`.
+    An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change.
     """
     name_mapping, converted = config.name_mapping, list[Alteration]()
     if not name_mapping:

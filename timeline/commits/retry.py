@@ -30,10 +30,6 @@ class Retry:
     spent: str = "Nothing was changed. Try again."
 
     def run(self, environment: Environment, once: Callable[[], T]) -> T:
-        """Retry a commit until it succeeds.
-
-        Raises CommitConflict when the retries are exhausted. All other exceptions pass through.
-        """
         for retries in count():
             try:
                 return once()

@@ -171,10 +171,6 @@ def is_paged(end: bytes) -> bool:
 
 
 def read(store: Store, key: str) -> View:
-    """Read the checkpoint file of a large table.
-
-    Raises CorruptTable, UnsupportedTable or FileNotFoundError.
-    """
     try:
         with store.open_input(key) as source:
             size = source.size()

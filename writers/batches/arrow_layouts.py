@@ -30,10 +30,6 @@ def packed_type(kind: pa.DataType) -> pa.DataType:
 
 
 def packed(array: pa.Array) -> pa.Array:
-    """Return the inner values of an encoded array.
-
-    The inner array may be shorter or longer than the number of rows.
-    """
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     return array.dictionary if pa.types.is_dictionary(array.type) else array.values
@@ -77,10 +73,6 @@ def uuid_texts(array: pa.Array) -> pa.Array:
 
 
 def unpacked(array: pa.Array) -> pa.Array:
-    """Decode an array to plain values.
-
-    Raises pa.ArrowInvalid if a dictionary index is invalid.
-    """
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     if pa.types.is_run_end_encoded(array.type):

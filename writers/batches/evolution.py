@@ -77,10 +77,6 @@ class Evolution:
         return columns
 
     def of(self, config: TableConfig) -> TableConfig:
-        """Apply the column changes to the table configuration.
-
-        Returns `config` itself if the batch requires no changes.
-        """
         alterations = self.alterations(config)
         return config.with_columns(altered(config, alterations)) if alterations else config
 

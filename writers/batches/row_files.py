@@ -106,10 +106,6 @@ def _format_extension(file: str) -> str:
 
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Read the schema of a file.
-
-    It may be inferred from the rows. Raises the same exceptions as `rows_in`.
-    """
     if kind_of(file) != "parquet" or compression_of(file):
         return rows_in(file, nulls=nulls).schema
     return _add_file_to_errors(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())

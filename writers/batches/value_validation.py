@@ -55,10 +55,6 @@ def _validate_column(data: pa.Table, name: str, key: Sequence[str]) -> pa.Chunke
 
 
 def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
-    """Find the rows with an invalid value.
-
-    `sound_columns` raises an error for such rows.
-    """
     column = _combine_nested_chunks(column)
     if _is_fully_valid(column):
         return []
@@ -231,10 +227,6 @@ def _require_ascending_offsets(array: pa.Array) -> None:
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
-    """Return one value of a column in plain form.
-
-    Raises pa.ArrowInvalid if the structure of the array is broken.
-    """
     [piece] = [chunk for chunk in column.slice(row, 1).chunks if len(chunk)]
     piece.validate()
     value = _remove_hidden_values(piece)

@@ -223,10 +223,6 @@ def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] 
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Copy the sort order of the previous base file.
-
-    The sort order is given in the current column names.
-    """
     if before.schema == file.schema or not stays_sorted(file):
         return file
     return replace(file, sorted=config.order_of(before))

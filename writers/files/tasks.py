@@ -85,7 +85,6 @@ class WriteTask:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Paths that a failed task may leave behind."""
         return (
             self.path,
             base_entry_path(self.file_id, self.instant),

@@ -65,10 +65,6 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """Convert a batch to an Arrow table.
-
-    The table contains neither the terms of the batch nor the number of stale rows.
-    """
     return marked(batch.rows, batch)
 
 

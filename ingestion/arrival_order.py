@@ -20,7 +20,7 @@ from hoodoo.table import Table
 def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
     """Correct the order of changes after a snapshot.
 
-    Stored rows are read only for batches with such values.
+    Stored rows are read only for batches with negative values of `_event_lsn`.
 
     Args:
         rows: Changes, in order of arrival.

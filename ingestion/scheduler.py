@@ -30,7 +30,7 @@ EachBatch = Callable[[BatchReport], None]
 
 
 class SchedulableJob(Protocol):
-    """Interface of jobs for the scheduler."""
+    """Interface of a job that the scheduler runs."""
 
     name: str
     table: Table

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LazySource(Protocol):
-    """Read that runs on demand."""
+    """Interface of a read that runs on demand."""
 
     @property
     def schema(self) -> pa.Schema: ...

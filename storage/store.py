@@ -98,7 +98,7 @@ class Store(ABC):
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """Open the store at a location with a suffix."""
+        """Open the store at this path plus a suffix."""
         return None
 
     def version(self, key: str) -> str:

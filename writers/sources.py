@@ -82,7 +82,7 @@ class InProcess:
     evolution: Evolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Convert the batch to the current columns and checks.
+        """Update the batch to the current columns and checks.
 
         Raises ColumnError if the batch has values for a column that was dropped. Raises CheckFailed if a row fails a
         check that was added after the batch was prepared.

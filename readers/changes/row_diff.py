@@ -222,7 +222,7 @@ class RowDiff:
 
 
 def joined(changes: pa.Table, net: bool) -> pa.Table:
-    """Turn moved rows into updates.
+    """Report moved rows as updates.
 
     A delete in one file group and an insert of the same key in another file group become an update.
     """

@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class SnapshotPair:
-    """Earlier and later snapshot of the same files.
+    """Earlier and later version of some files.
 
     Attributes:
         before: The file groups in the earlier snapshot.
@@ -24,7 +24,7 @@ class SnapshotPair:
 
 
 def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[SnapshotPair]:
-    """Pair the files of two snapshots that differ.
+    """Pair the changed files of two snapshots.
 
     A file group that is in both snapshots gets its own pair if its files differ. All removed file groups form one pair
     with all added file groups. If no file group was removed, each added file group gets its own pair.

@@ -1,6 +1,6 @@
 """Database in memory that evaluates SQL expressions.
 
-It is DuckDB, and serves `where`, `update` and `merge`. Other modules decide which expressions are allowed.
+DuckDB evaluates expressions of `where`, `update` and `merge`. Other modules decide which expressions are allowed.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _filter_of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """Add a condition that only skips files.
+    """Add a condition to skip more files.
 
     Args:
         where: The filter. None: all rows match.

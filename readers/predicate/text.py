@@ -79,7 +79,7 @@ def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) 
 def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
     """Parse a condition and quote its column names.
 
-    The names are SQL keywords. The arguments and errors are those of `read`.
+    Only names that are SQL keywords are quoted. The arguments and errors are those of `read`.
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(

@@ -31,7 +31,7 @@ from hoodoo.timeline.views.view import FileGroup
 class Range:
     """Range of commits to read.
 
-    `instants` are the commit times of the rows that these slots wrote. None means all rows.
+    `instants` are the commit times of the rows that the range wrote. None means all rows.
     """
 
     since: int

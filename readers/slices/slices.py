@@ -301,7 +301,7 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """Read the log files of a file group by blocks.
+    """Read the log files of a file group block by block.
 
     Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """

@@ -95,7 +95,7 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
     """Find the files with outdated column names.
 
-    Such file groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
+    Such files exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
     They also exist if Hudi wrote during a column change without noticing it.
     """
     if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):

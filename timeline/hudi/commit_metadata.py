@@ -189,7 +189,7 @@ def requested_replacecommit(operation: str) -> bytes:
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
     """Encode a compaction plan for Hudi's timeline.
 
-    `sizes` maps the paths of these files to bytes.
+    `sizes` maps file paths to bytes.
     """
     mib = float(1 << 20)
     operations = []

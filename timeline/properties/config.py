@@ -104,7 +104,7 @@ class TableConfig:
 
     @property
     def change_log(self) -> str:
-        """Hudi's mode for change logs.
+        """Change log mode of Apache Hudi.
 
         It is '' for a table without change logs.
         """

@@ -1,8 +1,7 @@
 """Key hashes of inserted and deleted rows.
 
-Each commit has them. Small sets are stored in the slot, and large sets in a separate file. For the keys of new base
-files, the slot refers to the index entries of the files, so that keys are not stored twice. A hash collision can only
-cause a retry.
+Small sets are stored in the slot, and large sets in a separate file. For the keys of new base files, the slot refers to
+the index entries of the files, so that keys are not stored twice. A hash collision can only cause a retry.
 """
 
 from __future__ import annotations

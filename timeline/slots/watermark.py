@@ -19,7 +19,7 @@ def deleted_up_to(store: Store) -> int:
 
 
 def state_key(seq: int) -> str:
-    """Return the path of the file for archived commits.
+    """Return the path of the checkpoint for archived commits.
 
     The file contains a checkpoint that replaces the slots up to `seq`. Deleting old checkpoints does not affect this
     file.

@@ -85,7 +85,7 @@ class _MutableTotals:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Files of a table with their totals."""
+    """Files of a table and their totals."""
 
     partitions: Partitions
     together: Totals

@@ -120,7 +120,7 @@ class Batch:
         )
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Convert the batch to the current columns.
+        """Convert the batch to the table's current columns.
 
         Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a new
         type.

@@ -128,7 +128,7 @@ class _Integer(str):
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
     """Check that JSON integers lose no digits.
 
-    Arrow infers the type of such a column, so the user has not chosen to round its values to doubles.
+    Arrow infers the type of a new column, so the user has not chosen to round its values to doubles.
 
     Args:
         rows: The rows that were read from `text`.

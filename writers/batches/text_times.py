@@ -51,7 +51,7 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
     """Check a JSON file for unsupported UTC offsets.
 
-    Arrow would silently shift such a time.
+    Arrow would silently shift a time with an offset.
 
     Args:
         data: The text with the JSON objects.

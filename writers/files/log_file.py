@@ -154,7 +154,7 @@ def _log_statistics(
 
 
 def with_row_positions(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-    """Add row positions to changes.
+    """Add row positions to a batch of changes.
 
     The changes are sorted by the position of their stored row in the base file. Returns the changes without positions
     if the index cannot find one of the rows. Existing positions in `changes` are kept, unless the base file has no row

@@ -55,7 +55,6 @@ class Stopwatch:
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """End a phase and add its duration."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now

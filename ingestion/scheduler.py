@@ -66,15 +66,6 @@ class ScheduledJob:
         each_batch: EachBatch | None = None,
         measure_lag: bool = False,
     ) -> None:
-        """Schedule a job to start immediately.
-
-        Args:
-            job: The job.
-            once: True if the job ends when all rows of the source were read.
-            poll_seconds: Pause after a turn without new rows, in seconds.
-            each_batch: Function that receives a report of each commit.
-            measure_lag: True if `job.lag` is updated regularly.
-        """
         self.job, self.due, self.over = job, 0.0, False
         self._once, self._poll_seconds, self._each_batch, self._measure_lag = (
             once,

@@ -138,17 +138,6 @@ def _count_true(mask: np.ndarray) -> int:
 
 
 def between(history: History, config: TableConfig, since: int, until: View) -> RowCounts:
-    """Count the changed rows between two snapshots.
-
-    Args:
-        history: The slots.
-        config: The configuration with the columns to compare.
-        since: The slot of the earlier snapshot.
-        until: The later snapshot.
-
-    Returns:
-        The counts.
-    """
     from hoodoo.readers.changes.changes import Changes
 
     changes = Changes(history, config, since, until, timed=False)

@@ -99,30 +99,24 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows into an Arrow table."""
         return self.scanner(*arguments, **options).to_table()
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read the rows as record batches."""
         return self.scanner(*arguments, **options).to_batches()
 
     def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows at some positions."""
         return self.scanner(*arguments, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count the rows that match a filter."""
         where = self._combine_filters(filter)
         if where is None:
             return self._rows.count()
         return sum(batch.num_rows for batch in _read_batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the first rows of the dataset."""
         return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:
-        """Select the rows that match a condition."""
         return LazyDataset(self._rows, self._combine_filters(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:

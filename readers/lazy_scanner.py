@@ -31,35 +31,28 @@ class LazyScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """Schema of the rows that the scanner returns."""
         return self._schema
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """Schema of the whole dataset."""
         return self._dataset_schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows as record batches."""
         return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Create a reader of record batches."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
-        """Read all rows into an Arrow table."""
         return pa.Table.from_batches(self._batches(), self._schema)
 
     def count_rows(self) -> int:
-        """Count the rows by reading them."""
         return sum(batch.num_rows for batch in self._batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read the first rows."""
         batches, left = list[pa.RecordBatch](), num_rows
         for batch in self._batches() if num_rows > 0 else ():
             batches.append(batch.slice(0, left))
@@ -69,5 +62,4 @@ class LazyScanner:
         return pa.Table.from_batches(batches, self._schema)
 
     def take(self, indices: pa.Array) -> pa.Table:
-        """Read the rows at some positions."""
         return ds.InMemoryDataset(self.to_table()).take(indices)

@@ -12,10 +12,6 @@ from hoodoo.format.name_mapping import Level, NameMapping
 
 
 def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
-    """Rename DataFrame columns to the table's names.
-
-    Raises ColumnError if the DataFrame contains a column under both names.
-    """
     return _rename_columns(frame, name_mapping.taken) if name_mapping else frame
 
 

@@ -20,12 +20,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
 def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
-    """Create a savepoint.
-
-    Raises:
-        OptionError: The name is invalid or already used, or the slot already has a savepoint.
-        SnapshotExpired: The snapshot was already cleaned.
-    """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name in ("earliest", "latest"):
         raise OptionError(
             (

@@ -173,10 +173,6 @@ class TableTimeline:
         return HOUSEKEEPING.run(self.environment, once)
 
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
-        """Start an attempt at a commit.
-
-        `state` is the state to start from, by default the current state. Raises the exceptions of `ready`.
-        """
         state = state or self.ready()
         self._require_right_clock()
         nonce = self.environment.token()

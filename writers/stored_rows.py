@@ -148,10 +148,6 @@ class _DeleteMatchingRows:
 
 
 def unconditional_deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
-    """Create deletes for stored rows.
-
-    The deletes ignore ordering values. `rows` contains the record key, and the key and partition columns.
-    """
     kept_columns = {*config.key, *config.partition_by}
     fields = list(config.schema)
     columns = [rows[field.name] if field.name in kept_columns else pa.nulls(len(rows), field.type) for field in fields]

@@ -67,7 +67,6 @@ def ask(query: str, value: str) -> str:
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """List all functions of DuckDB."""
     overloads: dict[str, set[tuple[str, str | None]]] = {}
     with cursor() as connection:
         rows = connection.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()

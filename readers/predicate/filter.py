@@ -123,10 +123,6 @@ class Filter:
         return rows_so_far.slice(0, 0) if pa.types.is_null(truth.type) else rows_so_far.filter(truth)
 
     def positions(self, rows: pa.Table) -> np.ndarray:
-        """Find the positions of matching rows.
-
-        They are in ascending order. Raises the errors of `matching`.
-        """
         if self.is_decided_by_syntax_tree:
             assert self.tree is not None
             return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())

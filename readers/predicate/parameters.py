@@ -174,7 +174,6 @@ def convert(value: Any, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any) -> str:
-    """Format a parameter as an SQL constant."""
     match value:
         case None:
             return "NULL"

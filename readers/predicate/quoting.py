@@ -39,13 +39,6 @@ def as_text(value: str) -> str:
 
 
 def unquoted_string_error(name: str, columns: Sequence[str], instead: str) -> str:
-    """Write the error message for an unknown column.
-
-    Args:
-        name: The name.
-        columns: The existing columns.
-        instead: The text to write if a string is meant.
-    """
     suggestion = nearest(name, columns)
     advice = f"put strings in single quotes: {instead}"
     return f"There is no column {printable(name)}; " + (

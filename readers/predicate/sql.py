@@ -88,7 +88,7 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """Name of the column."""
+        """Name of the column that forms the whole expression."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 

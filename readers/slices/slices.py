@@ -31,11 +31,6 @@ _REMEDY = "Restore it from a backup, or run maintenance.salvage() (hoodoo salvag
 
 
 def columns_to_decode(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
-    """List the columns that a read must decode.
-
-    If `merging` is True, the result also contains the record key and the ordering columns, which a merge with logs
-    needs.
-    """
     wanted = list(dict.fromkeys(columns))
     if merging:
         wanted += [name for name in config.merge_policy.needed_columns if name not in wanted]
@@ -108,10 +103,6 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in small tables.
-
-    The other arguments are as in `read_base`.
-    """
     decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
     with opened(store, file) as source:
         for part in base_file.decode_batches(source, file.path, stored, rows, *decode_args):

@@ -400,14 +400,6 @@ def _split_path(path: str) -> list[str]:
 def _edit_at_path(
     beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str
 ) -> Siblings:
-    """Change a nested column of a schema.
-
-    Args:
-        beside: The columns at the level of the first step.
-        steps: The steps of the path, from the top level down.
-        edit: Receives the column's siblings and its index among them, and returns the new siblings.
-        path: The path as a string, for error messages.
-    """
     at = _index_of(beside, steps[0], path)
     if len(steps) == 1:
         return edit(beside, at)

@@ -113,7 +113,6 @@ class Transaction:
             self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def register(self, files: Iterable[str]) -> None:
-        """Record the files that a commit will write."""
         self._files += files
 
     def detect_conflicts_since(self, seq: int) -> None:

@@ -93,10 +93,6 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store the position of a consumer.
-
-    Raises PositionError if the consumer does not exist, or if it has already read further.
-    """
     now = get(store, name)
     if position < now.position:
         raise PositionError(

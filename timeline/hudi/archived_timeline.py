@@ -54,7 +54,6 @@ def read(store: Store) -> Iterator[Archived]:
 
 
 def newest(store: Store) -> str:
-    """Find the time of the newest archived commit."""
     return max((name.split("_")[1] for name in _files(store, _version(store))), default="")
 
 

@@ -187,10 +187,6 @@ def requested_replacecommit(operation: str) -> bytes:
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Encode a compaction plan for Hudi's timeline.
-
-    `sizes` maps file paths to bytes.
-    """
     mib = float(1 << 20)
     operations = []
     for group in groups:
@@ -281,10 +277,6 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    """Encode the result of a clean operation.
-
-    `earliest` is the first slot that stays readable.
-    """
     names = {
         partition: [path.rpartition("/")[2] for path in paths]
         for partition, paths in _victims_by_partition(slot).items()
@@ -314,10 +306,6 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Encode the plan of a rollback for Hudi's timeline.
-
-    `files` maps partitions to the absolute paths of data files of the commit that is rolled back.
-    """
     requests = [
         {
             "partitionPath": partition,

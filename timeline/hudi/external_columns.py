@@ -54,10 +54,6 @@ class ExternalColumns:
         return self.schemas.newest or self.first
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the column changes of a commit by another engine.
-
-        `record` is the metadata of the commit.
-        """
         extra = record.get("extraMetadata") or {}
         text = str(extra.get("schema") or "")
         if not text or not slot.has_current_schema:

@@ -30,10 +30,6 @@ class ExternalPositions:
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the ingestion position to a commit.
-
-        `record` is the metadata of the commit. Raises CorruptTable if the position is invalid.
-        """
         if not slot.writes_rows:
             return slot
         extra = record.get("extraMetadata") or {}

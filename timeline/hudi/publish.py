@@ -100,10 +100,6 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def has_unpublished(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Check for unpublished commits.
-
-        `names` are names of files that exist in Hudi's timeline, to save requests.
-        """
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:

@@ -86,7 +86,6 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        """True if ordering columns decide between row versions."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
@@ -129,7 +128,6 @@ class TableConfig:
 
     @property
     def partition_sources(self) -> tuple[str, ...]:
-        """Columns that determine the partition of a row."""
         return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
@@ -225,10 +223,6 @@ class TableConfig:
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
-        """Add schemas that another snapshot's files need.
-
-        The current columns stay unchanged.
-        """
         return self.with_schemas(self.schemas.knowing(schemas, self.created))
 
     def with_columns(self, columns: TableSchema) -> TableConfig:

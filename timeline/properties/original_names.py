@@ -20,11 +20,6 @@ def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
 
 
 def stored(properties: Mapping[str, str]) -> dict[int, str]:
-    """Read the original column names from table properties.
-
-    Raises:
-        CorruptTable: The property has an invalid value.
-    """
     text = properties.get(PROPERTY)
     if text is None:
         return {}

@@ -277,8 +277,6 @@ def sha(data: bytes) -> str:
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """Parse JSON with strict rules."""
-
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):

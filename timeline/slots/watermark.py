@@ -14,7 +14,6 @@ _KIND = "slots-"
 
 
 def deleted_up_to(store: Store) -> int:
-    """Return the number of the newest archived commit."""
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 

@@ -100,13 +100,6 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Check whether a table needs another checkpoint.
-
-    Args:
-        view: The view of the checkpoint.
-        newest: The slot of the newest checkpoint.
-        every: The number of slots between two checkpoints of a small table.
-    """
     files = view.totals.bases + view.totals.logs
     return view.seq - newest >= every * min(_SPARSE, 1 + files // _FILES_FOR_EACH)
 

@@ -55,10 +55,6 @@ _DIRECTORY = pa.schema(
 
 
 def encode(view: View) -> bytes:
-    """Encode the checkpoint file of a large table.
-
-    Unchanged pages are copied from the previous checkpoint. Raises CorruptTable if they cannot be read.
-    """
     sink = _PageWriter()
     names = list[str]()
     numbers = list[int]()

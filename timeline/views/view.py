@@ -96,10 +96,6 @@ class View:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Count the base files below a size.
-
-        For most partitions, the running totals are sufficient. In other partitions, files are inspected one by one.
-        """
         total = 0
         for partition, totals in self._totals().each.items():
             least, upper = totals.below(size)

@@ -36,10 +36,6 @@ def packed(array: pa.Array) -> pa.Array:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the plain form of an Arrow type.
-
-    Arrow's `take` supports all of these plain types.
-    """
     if isinstance(kind, pa.UuidType):
         return pa.string()
     if isinstance(kind, pa.BaseExtensionType):

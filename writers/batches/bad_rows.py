@@ -163,10 +163,6 @@ def bad_rows(
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Find the invalid rows of a batch.
-
-    The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
-    """
     reasons: dict[int, str] = {}
     for reason, rows in _iter_bad_rows(data, config, checks, most, missing):
         reasons |= dict.fromkeys(rows.tolist(), reason)

@@ -59,10 +59,6 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Collect the properties of a batch.
-
-        `settled` is the largest column id that the table has assigned. None: the largest id in `config`.
-        """
         columns, names = config.columns, set(schema.names)
         absent = frozenset(column.id for column in columns.columns if column.name not in names)
         return cls(delete, columns, columns.last if settled is None else settled, absent)

@@ -156,10 +156,6 @@ class NewValues:
         return changed, frozenset(self.config.schema.names) - new_values.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Compute the new values of stored rows.
-
-        rows: rows with at least the key columns. Raises the same exceptions as `changed`.
-        """
         computed = (
             self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
         )

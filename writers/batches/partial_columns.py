@@ -55,11 +55,6 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
 
 
 def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
-    """List the batch columns that a partial upsert uses.
-
-    Raises:
-        ColumnError: The batch lacks one of `columns`.
-    """
     names = schema.names
     if columns != GIVEN and (missing := next((name for name in columns if name not in names), None)):
         raise ColumnError(

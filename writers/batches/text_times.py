@@ -25,15 +25,6 @@ _SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" +
 
 
 def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Parse a column of strings as timestamps.
-
-    Args:
-        texts: The strings.
-        field: The column, whose type is a timestamp.
-
-    Raises:
-        ColumnError: A value is not a time, or has an offset that the column cannot store.
-    """
     texts = pc.utf8_trim(texts, " \t")
     has_offset = pc.match_substring_regex(texts, _OFFSET)
     try:

@@ -50,10 +50,6 @@ class Clause:
 
 
 def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Find the merge clause that applies to each row.
-
-    The result is -1 for rows without one.
-    """
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -69,10 +65,6 @@ def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
 
 
 def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
-    """Combine source and target rows.
-
-    Conditions and expressions of a merge are evaluated on this table.
-    """
     sides = ((SOURCE, source), (TARGET, target))
     columns = {f"{side}.{name}": rows[name] for side, rows in sides if rows is not None for name in rows.schema.names}
     return pa.table(columns)

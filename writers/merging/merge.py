@@ -59,18 +59,6 @@ def merge(
     clauses: Callable[[TableConfig], Sequence[Clause]],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run and commit a merge with retries.
-
-    Args:
-        context: The context of the write.
-        source: The source rows.
-        clauses: Function that returns the clauses in order. Each attempt calls it with the current configuration.
-        transaction: Application name and version of the write, or None.
-
-    Returns:
-        The result of the commit.
-    """
-
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
         return source.plan(context, view, MergeRules(config, tuple(clauses(config)), compares=compares))
 
@@ -86,18 +74,6 @@ class MergeRowsInMemory:
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    """Plan a merge of rows in memory.
-
-    Args:
-        context: The context of the write.
-        view: The view to plan on.
-        rules: The rules of the merge.
-        source: The source rows. Their keys must have the columns of the configuration in `rules`.
-
-    Raises:
-        KeyNotFound: A key is missing in `view`, and the rules require it.
-        DataError: A new row is invalid.
-    """
     routing = routed(context.store, context.index, view, rules, source)
     if routing.unknown:
         raise key_not_found_error([routing.unknown])

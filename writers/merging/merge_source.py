@@ -36,17 +36,6 @@ class MergeSource:
 
     @staticmethod
     def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
-        """Compute the keys of merge source rows.
-
-        Args:
-            rows: The rows, with the key and partition columns of the table.
-            config: The configuration of the table.
-            zone: The time zone of the Spark session that computed the rows, for error messages. '' (default): unknown.
-
-        Raises:
-            DataError: `prepare` refused a key.
-            DuplicateKeys: A key occurs more than once.
-        """
         keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
         if len(keys) < len(rows):
             raise duplicate_source_keys_error(_repeated_keys(rows, config))

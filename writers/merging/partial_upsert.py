@@ -86,19 +86,6 @@ def partial_upsert(
     mode: MergeMode = REPLACES,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run and commit an upsert of some columns.
-
-    Args:
-        context: The context of the write.
-        rows: The batch. A key may occur more than once.
-        new_keys: Handling of rows whose key is not in the table.
-        mode: The merge mode. Default: every value of the batch replaces the stored value.
-        transaction: Application name and version of the write, or None.
-
-    Returns:
-        The result of the commit.
-    """
-
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
         return rows.plan(context, view, config, PartialUpsert(new_keys, mode, compares))
 
@@ -120,12 +107,6 @@ class PartialRowsInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Merge the rows of each key in a batch.
-
-    Raises:
-        ColumnError: The batch has values for a column that was dropped.
-        OrderingError: An ordering value is the placeholder for an unavailable value.
-    """
     current_batch = fitted(batch, config)
     _require_ordering_sent(current_batch, config, mode)
     without_stale = _drop_stale_rows(store, index, current_batch, view, config)

@@ -193,10 +193,6 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        """Create a Spark job for a write.
-
-        `settled` is the largest column id that the table has assigned. Raises DataError for an invalid column.
-        """
         check_columns(schema, config, options.delete, options.missing)
         for field in schema:
             require_fields_once(field.type, field.name)  # Spark cannot pass such structs to Python

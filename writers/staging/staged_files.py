@@ -99,10 +99,6 @@ def _partition_codes(table: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write rows to a temporary Arrow file.
-
-    A retried task writes a new file.
-    """
     row_codes, partitions = _partition_codes(table)
     order_ = np.lexsort((table[HASH].to_numpy(), row_codes))
     codes, starts = np.unique(row_codes[order_], return_index=True)

@@ -117,10 +117,6 @@ class MergeRouted:
 
 
 def run_merge(task: MergeTask) -> MergeRouted:
-    """Match source rows with stored rows.
-
-    They are then staged again by file group.
-    """
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
     routing = routed(task.store, index, view, task.rules, source, part_of_more=True)

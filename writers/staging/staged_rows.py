@@ -115,10 +115,6 @@ class RouteResult:
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Find the files of staged rows.
-
-    Duplicate keys are removed, and the rows are staged again by file group.
-    """
     batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)

@@ -1,1 +1,1 @@
-"""Ingestion jobs, which copy the rows of a source into a table exactly once."""
+"""Jobs that ingest a source into a table."""

@@ -1,8 +1,9 @@
-"""Ordering values for the first PostgreSQL changes after a snapshot, which `_event_lsn` cannot order.
+"""Order of the first PostgreSQL changes after a snapshot.
 
-The first transaction that PostgreSQL commits after a snapshot may be logged before it. Its changes are newer than all
-earlier changes, in spite of their smaller log position. Debezium's decoder marks them with negative values (see
-`sources/debezium.py`). Each of them gets the largest value of its row so far. If two changes are equal, the later wins.
+`_event_lsn` cannot order them. The first transaction that PostgreSQL commits after a snapshot may be logged before it.
+Its changes are newer than all earlier changes, in spite of their smaller log position. Debezium's decoder marks them
+with negative values (see `sources/debezium.py`). Each of them gets the largest value of its row so far. If two changes
+are equal, the later wins.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from hoodoo.table import Table
 
 
 def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
-    """Replace negative values of `_event_lsn`, so that the marked changes replace earlier changes.
+    """Correct the order of changes after a snapshot.
 
-    Stored rows are read only for batches with such values.
+    Stored rows are read only for batches with negative values of `_event_lsn`.
 
     Args:
         rows: Changes, in order of arrival.

@@ -1,4 +1,4 @@
-"""Writer that commits the batches of an ingestion job."""
+"""Writer for the batches of an ingestion job."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ from hoodoo.writers.batches.write_options import BadRowLimits
 
 
 class BatchWriter:
-    """Writer that commits each batch of a job with its source position."""
+    """Writer for the batches of an ingestion job."""
 
     def __init__(self, reading: Reading, limits: BadRowLimits) -> None:
         self.reading, self.limits, self.table = reading, limits, reading.table
 
     def quarantine(self, transaction: ApplicationVersion) -> JobQuarantine:
-        """Create the quarantine writer for the bad rows of a batch."""
         return JobQuarantine(self.reading, self.limits, transaction)
 
     def commit(
         self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
     ) -> BatchReport:
-        """Transform a batch, quarantine its bad rows, and commit the other rows.
+        """Transform and commit a batch.
 
         Args:
             found: The rows and the bad rows of the batch.

@@ -22,7 +22,7 @@ from hoodoo.writers.batches.bad_rows import BadRows, deserialize_row, row_bytes
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """Information that a replay needs about a quarantined change event.
+    """Information for the replay of a change event.
 
     Attributes:
         unavailable: The placeholder string that Debezium sends for an unchanged large value.
@@ -33,16 +33,12 @@ class ChangeContext:
     unplaced: bool
 
     def noted(self, not_sent: Sequence[str] = ()) -> bytes:
-        """Encode the replay information as JSON bytes.
-
-        `not_sent` contains columns that the change event lacks.
-        """
         content = {"unavailable": self.unavailable, "unplaced": self.unplaced, "not_sent": sorted(not_sent)}
         return json.dumps(content, sort_keys=True).encode()
 
 
 def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
-    """Add replay information to bad rows that were made from change events.
+    """Add replay information to bad rows.
 
     Args:
         bad: Bad rows of a batch.
@@ -70,17 +66,6 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
 
 
 def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeContext) -> bytes:
-    """Encode one row of a change event for the quarantine, with its replay information.
-
-    Args:
-        rows: Rows with the column names of the table.
-        row: The index of the row to encode.
-        config: The configuration of the table.
-        context: Information that a replay needs.
-
-    Returns:
-        The row in Arrow's IPC stream format.
-    """
     return with_note(deserialize_row(row_bytes(rows, row, config.columns.columns)), CHANGE, context.noted())
 
 

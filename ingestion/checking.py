@@ -1,4 +1,4 @@
-"""Dry run of an ingestion job, which reads about a hundred rows and writes nothing."""
+"""Dry run of an ingestion job."""
 
 from __future__ import annotations
 
@@ -17,16 +17,6 @@ _TOLD = 10
 
 
 def check(reading: Reading, state: Application, position: str) -> CheckReport:
-    """Read about a hundred of the next rows, and report what the job would write.
-
-    Args:
-        reading: The reader of the source.
-        state: The state of the job: its name, newest commit and position.
-        position: The position of the job, in the source's format.
-
-    Returns:
-        The report of the dry run.
-    """
     planned = reading.source.plan(position, _LIMITS)
     lag = reading.source.lag(position)
     if planned is None:

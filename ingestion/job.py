@@ -1,4 +1,4 @@
-"""Ingestion jobs, which copy each row of a source into a table exactly once.
+"""Ingestion jobs with exactly-once commits.
 
 The commit of a batch contains the rows and the position of the source after them. A process that dies leaves both or
 neither. If several processes of one job read the same batch, one process commits it; the other processes discard their
@@ -38,7 +38,7 @@ _IN_MEMORY = 3  # batches in memory: one being written, its sorted copy, and a p
 
 
 class Job:
-    """Ingestion job that copies one source into one table.
+    """Ingestion job from one source to one table.
 
     Create it with `hoodoo.ingest`.
 
@@ -72,7 +72,7 @@ class Job:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
 
     def stop(self) -> None:
-        """Stop the job after the current batch is committed.
+        """Stop the job after the current batch.
 
         Signal handlers and other threads may call this method.
         """
@@ -86,10 +86,10 @@ class Job:
         metrics_port: int | None = None,
         metrics_address: str = LOOPBACK,
     ) -> IngestReport:
-        """Copy new rows of the source into the table until the job ends or is stopped.
+        """Copy new rows of the source into the table.
 
-        In the main thread, SIGTERM and SIGINT stop the job as `stop` does. A second signal stops it at once, and the
-        current batch is not committed.
+        The job runs until it ends or is stopped. In the main thread, SIGTERM and SIGINT stop the job as `stop` does. A
+        second signal stops it at once, and the current batch is not committed.
 
         Args:
             once: True (default) returns when all rows of the source were read. False runs until `stop` is called. It
@@ -131,7 +131,9 @@ class Job:
         return self.reported()
 
     def check(self) -> CheckReport:
-        """Test the job with a dry run that reads about a hundred rows and writes nothing.
+        """Test the job without writing.
+
+        It reads about a hundred rows.
 
         Returns:
             The report of the dry run.
@@ -145,7 +147,7 @@ class Job:
         return check(self._reading, state, whole(self.table.handle.store, state.position))
 
     def position(self) -> str:
-        """Return the source position where the next batch begins.
+        """Return the source position of the next batch.
 
         Returns:
             The position; '' before the first commit.
@@ -180,7 +182,7 @@ class Job:
         return reset(self.source, self.table, self.name, start, expect_number)
 
     def continue_from(self, other: str) -> Application:
-        """Start this new job at the source position of another application.
+        """Start this new job at the position of another application.
 
         Args:
             other: Name of the application, such as 'hudi-streamer'. Stop it before this job runs.
@@ -196,7 +198,9 @@ class Job:
         return continue_from(self.source, self.table, self.name, other)
 
     def measure_lag(self) -> None:
-        """Count the unread items of the source and the waiting quarantine rows.
+        """Count the unread items of the source.
+
+        The rows that wait in the quarantine are counted, too.
 
         Raises:
             SourceUnavailable: The source does not respond.
@@ -207,7 +211,7 @@ class Job:
         self._skipped_names()
 
     def count(self, lost_races: int = 0, retries: int = 0) -> None:
-        """Add lost races and retries to the report of the job.
+        """Add lost races and retries to the report.
 
         Args:
             lost_races: Number of batches that another process committed first.
@@ -221,7 +225,7 @@ class Job:
         self._ahead.drop()
 
     def reported(self) -> IngestReport:
-        """Update the source position in the report of the job, and return the report.
+        """Update and return the report of the job.
 
         Returns:
             The report of everything that the job has done.
@@ -234,7 +238,7 @@ class Job:
 
     # ---- one batch
     def take(self, goes_on: bool = False) -> BatchReport | None:
-        """Read the next batch of rows from the source, and commit it to the table.
+        """Read and commit the next batch.
 
         Args:
             goes_on: True for a continuous job, which does not end when all rows of the source were read.

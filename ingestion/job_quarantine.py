@@ -1,4 +1,4 @@
-"""Quarantine writer of an ingestion job, which stores bad rows before the batch is committed.
+"""Quarantine of the bad rows of a job.
 
 If a batch has too many bad rows, the first hundred are stored, and the batch is not committed.
 """
@@ -24,7 +24,7 @@ from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, has
 
 @dataclass(frozen=True)
 class JobQuarantine:
-    """Quarantine writer for the bad messages and bad rows of one batch.
+    """Quarantine of the bad rows of a batch.
 
     Attributes:
         reading: The reader of the batch.
@@ -40,7 +40,6 @@ class JobQuarantine:
     changes: ChangeContext | None = None
 
     def quarantine_first_messages(self, problem: TooManyBadRows) -> None:
-        """Quarantine the first hundred messages of a batch with too many bad messages."""
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
@@ -65,7 +64,7 @@ class JobQuarantine:
     def quarantine_incomplete_rows(
         self, rows: pa.Table, mode: MergeMode, limits: BadRowLimits
     ) -> tuple[pa.Table, Counter[str]]:
-        """Quarantine rows that lack a column value which neither the batch nor the table contains.
+        """Quarantine rows with unknown column values.
 
         Args:
             rows: The rows of a batch, some with unsent values.
@@ -100,7 +99,7 @@ class JobQuarantine:
     def fitting(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
     ) -> tuple[pa.Table, Counter[str]]:
-        """Quarantine the rows that do not match the table, and return the other rows.
+        """Quarantine the rows that do not match the table.
 
         Args:
             rows: The rows of a batch.

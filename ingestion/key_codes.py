@@ -1,4 +1,4 @@
-"""Integer codes for keys of several columns, so that numpy can compare and sort keys."""
+"""Integer codes for keys of several columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 
 def key_codes(keys: pa.Table) -> np.ndarray:
-    """Assign an integer code to each key, so that equal keys have equal codes.
+    """Assign an integer code to each key.
 
     Args:
         keys: The key columns, with one key per row.

@@ -1,4 +1,4 @@
-"""Prometheus metrics of ingestion jobs, from values that each job measures between batches.
+"""Prometheus metrics of ingestion jobs.
 
 A scrape never contacts a source.
 """

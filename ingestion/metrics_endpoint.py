@@ -1,4 +1,4 @@
-"""HTTP endpoint that serves Prometheus metrics of ingestion jobs while they run."""
+"""HTTP endpoint for metrics of ingestion jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.ingestion.scheduler import SchedulableJob, log
 
 @contextmanager
 def serve_job_metrics(jobs: Sequence[SchedulableJob], number: int | None, address: str = LOOPBACK) -> Iterator[str]:
-    """Serve the metrics of ingestion jobs over HTTP while the context is open.
+    """Serve the metrics of ingestion jobs.
 
     Args:
         jobs: The jobs.

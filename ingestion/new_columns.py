@@ -1,6 +1,6 @@
-"""Check of the new columns in a batch, which drops columns that no table can store.
+"""Check of the new columns in a batch.
 
-An invalid column name therefore does not stop a job.
+Columns that no table can store are dropped. An invalid column name therefore does not stop a job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def drop_unstorable_columns(rows: pa.Table, config: TableConfig) -> tuple[pa.Table, tuple[str, ...], TableConfig]:
-    """Drop the columns of a batch that cannot be added to its table.
+    """Drop the columns that a table cannot store.
 
     Args:
         rows: The batch.

@@ -1,4 +1,4 @@
-"""Public function `ingest`, which creates an ingestion job and checks its arguments."""
+"""Creation of ingestion jobs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def ingest(
     min_seconds: float = 5.0,
     max_rows_per_second: float | None = None,
 ) -> Job:
-    """Create a job that copies each row of a source into a table exactly once.
+    """Create a job that copies a source into a table.
 
-    Call `run` to start the job.
+    Each row is copied exactly once. Call `run` to start the job.
 
     Args:
         source: Source of the rows: one of `hoodoo.sources`, or an object with the methods of `hoodoo.sources.Source`.

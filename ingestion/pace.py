@@ -1,4 +1,4 @@
-"""Limits on the speed of an ingestion job: time between commits, and rows per second.
+"""Limits on the speed of an ingestion job.
 
 A batch never waits for more rows. A source that receives a few rows every second would therefore cause a commit every
 second; a minimum time between commits prevents this.
@@ -16,7 +16,7 @@ _AT_ONCE_S = 10  # a batch has at most the rows of 10 seconds, so that no wait b
 
 @dataclass(frozen=True)
 class Pace:
-    """Limits on the speed of an ingestion job: time between batches, and rows per second.
+    """Limits on the speed of an ingestion job.
 
     Attributes:
         min_seconds: Minimum time between the starts of two batches of a continuous job, in seconds.
@@ -27,20 +27,12 @@ class Pace:
     rows_per_second: float | None = None
 
     def limit_rows_by_rate(self, limits: Limits) -> Limits:
-        """Limit a batch to the rows that the rate allows in 10 seconds.
-
-        Args:
-            limits: Limits of a batch.
-
-        Returns:
-            The limits with the lower number of rows; unchanged without a rate.
-        """
         if self.rows_per_second is None:
             return limits
         return replace(limits, rows=min(limits.rows, max(1, int(self.rows_per_second * _AT_ONCE_S))))
 
     def next(self, began: float, rows: int, goes_on: bool) -> float:
-        """Return the earliest time at which the next batch may start.
+        """Compute the start time of the next batch.
 
         Args:
             began: Start of the last batch, in seconds of any clock.
@@ -55,19 +47,14 @@ class Pace:
 
 
 class Stopwatch:
-    """Stopwatch for the phases of a batch, such as 'read' and 'write'."""
+    """Stopwatch for the phases of a batch."""
 
     def __init__(self, clock: Callable[[], float], seconds: Mapping[str, float] | None = None) -> None:
-        """Start to measure the first phase of a batch.
-
-        `clock` returns the time in seconds. `seconds` contains the durations of phases that were measured before.
-        """
         self._last = clock()
         self.seconds = dict(seconds or {})
         self._clock = clock
 
     def ended(self, phase: str) -> None:
-        """End the current phase, and add its duration to a phase's total."""
         now = self._clock()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now

@@ -1,4 +1,4 @@
-"""Storage of source positions that are too long for a commit file.
+"""Storage of long source positions.
 
 The position of a folder lists every file that was read, which may be thousands. The file is written before the commit
 that refers to it. Orphan removal deletes files that no position refers to (compactor/cleaning/sweep.py).
@@ -18,11 +18,10 @@ _NAMED = "sha256:"
 
 
 def stored(store: Store, position: str) -> str:
-    """Return a position as a commit stores it: as text, or as the digest of a file.
+    """Store a source position for a commit.
 
-    Raises OptionError if the position begins with 'sha256:'.
-
-    Raises OptionError if the position begins with 'sha256:'.
+    Returns the position itself, or the digest of a file for a long position. Raises OptionError if the position begins
+    with 'sha256:'.
     """
     if position.startswith(_NAMED):
         raise OptionError(
@@ -40,7 +39,7 @@ def stored(store: Store, position: str) -> str:
 
 
 def whole(store: Store, position: str) -> str:
-    """Return the full source position for the text that a commit stores.
+    """Load a stored source position.
 
     Raises CorruptTable if its file is damaged.
     """

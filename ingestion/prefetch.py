@@ -1,4 +1,4 @@
-"""Prefetch of an ingestion job's next batch while the current batch is committed.
+"""Prefetch of the next batch of a job.
 
 At most one batch is prefetched. It is used only if the commit before it succeeded and the columns of the table did not
 change. Otherwise the batch is discarded and read again.
@@ -19,7 +19,7 @@ from hoodoo.sources.source import Planned
 
 @dataclass(frozen=True)
 class PrefetchedBatch:
-    """A batch that was read from the source and is not committed yet.
+    """Batch that is read but not committed yet.
 
     Attributes:
         planned: The range of the source that the batch contains.
@@ -38,13 +38,13 @@ Take = Callable[[str], PrefetchedBatch | None]
 
 
 class Prefetch:
-    """Reader of a job's next batch in another thread.
+    """Reader for the next batch in another thread.
 
     It holds at most one batch.
     """
 
     def __init__(self, take: Take) -> None:
-        """Create a reader without a prefetched batch.
+        """Create a reader without a batch.
 
         Args:
             take: Function that reads the batch after a source position. It returns None if all rows were read.
@@ -64,7 +64,7 @@ class Prefetch:
         self._key, self._reading = key, self._thread.submit(self._take, position)
 
     def of(self, key: str, columns: Callable[[], pa.Schema]) -> PrefetchedBatch | None:
-        """Wait for the prefetched batch, and return it if it is still current.
+        """Wait for the prefetched batch.
 
         Args:
             key: The position, or its digest, that the newest commit stores.
@@ -88,12 +88,10 @@ class Prefetch:
         return taken if taken is not None and taken.columns.equals(columns(), check_metadata=True) else None
 
     def wait(self) -> None:
-        """Wait until the next batch is read, and keep the batch."""
         if self._reading is not None:
             self._reading.exception()
 
     def drop(self) -> None:
-        """Wait until the next batch is read, and discard the batch."""
         self.wait()
         self._reading = None
 

@@ -1,4 +1,4 @@
-"""Reader that converts a batch of a source to table rows and bad rows."""
+"""Reader for the batches of a source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RowTransform = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class Read:
-    """Batch that was read from a source: table rows, bad messages and bad rows.
+    """Batch that was read from a source.
 
     Attributes:
         rows: The rows.
@@ -69,13 +69,12 @@ class Read:
 
     @property
     def reasons(self) -> Counter[str]:
-        """Number of bad messages and bad rows by reason, such as 'cast'."""
         return Counter(self.messages["reason"].to_pylist()) + self.misfits.reasons
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Reader that reads batches of a source, and separates rows that do not match the table.
+    """Reader for the batches of a source.
 
     Attributes:
         source: Source of the rows.
@@ -96,7 +95,7 @@ class Reading:
     bad_max: int
 
     def columns(self, config: TableConfig) -> pa.Schema:
-        """Return the table schema that `Source.read` receives.
+        """Return the table schema that a source receives.
 
         Args:
             config: The configuration of the table.
@@ -108,7 +107,7 @@ class Reading:
         return placing_of_table(config).noted_on(self._columns(config))
 
     def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
-        """Read a planned range of the source, and convert its rows to the types of the table.
+        """Read a batch of the source.
 
         Args:
             planned: The range of the source to read.
@@ -218,7 +217,7 @@ class Reading:
         raise AssertionError("Rows could be joined one by one, but not all at once")
 
     def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-        """Apply the user's `transform` to a batch, and fill in missing values.
+        """Apply the user's transform to a batch.
 
         Args:
             rows: The rows of the batch.
@@ -249,7 +248,7 @@ class Reading:
         return (written.drop_columns(unknown) if unknown else written), ()
 
     def misfits(self, rows: pa.Table, most: int) -> BadRows:
-        """Find the rows that a write to the table would reject.
+        """Find the rows that the table would reject.
 
         Args:
             rows: Rows to write, with the column names of the table.
@@ -330,7 +329,7 @@ def _add_file_to_errors(origin: str) -> Iterator[None]:
 
 
 def add_path_to_hashes(bad: BadRows, origins: Sequence[tuple[str, int]]) -> BadRows:
-    """Add the file path to the hash of each bad row, so that equal rows of two files count twice.
+    """Distinguish equal bad rows of different files.
 
     Args:
         bad: Bad rows of a batch.

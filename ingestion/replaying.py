@@ -65,7 +65,7 @@ class _DecodedGroup:
 
 
 def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
-    """Decode quarantined change events again, and convert them to rows as a job would.
+    """Decode quarantined change events again.
 
     Args:
         table: The target table.
@@ -89,7 +89,7 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
 
 
 def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
-    """Return the record keys of quarantined change events.
+    """Read the keys of quarantined change events.
 
     Args:
         table: The target table.
@@ -105,7 +105,7 @@ def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa
 
 
 def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
-    """Mark quarantined change events as replayed if their row was deleted later.
+    """Resolve change events whose row was deleted later.
 
     Args:
         table: The table.
@@ -158,7 +158,7 @@ def _older_than_deletes(
 def _decode_groups(
     rows: pa.Table, config: TableConfig, columns: pa.Schema, only: bytes | None, units: Mapping[str, str] | None = None
 ) -> Iterator[_DecodedGroup]:
-    """Decode the quarantine rows that contain change events.
+    """Decode quarantined change events.
 
     Payloads with equal decoder settings are decoded together. `units` override the units of the job.
     """

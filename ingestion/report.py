@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Report of one batch that an ingestion job has committed.
+    """Report of one batch of an ingestion job.
 
     Attributes:
         application: Name of the job.
@@ -44,7 +44,9 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """Report of everything that an ingestion job has done since the `Job` object was created.
+    """Report of an ingestion job.
+
+    It covers everything since the `Job` object was created.
 
     Attributes:
         batches: Number of commits.
@@ -82,7 +84,7 @@ class IngestReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Report of a dry run, which read about a hundred rows and wrote nothing.
+    """Report of a dry run of an ingestion job.
 
     Attributes:
         application: Name of the job.

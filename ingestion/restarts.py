@@ -1,4 +1,4 @@
-"""Functions that move an ingestion job to another source position.
+"""Changes of an ingestion job's source position.
 
 Each change is a commit of the job without rows. It therefore happens exactly once, even if other processes run the job.
 Rows in the table stay.
@@ -18,22 +18,6 @@ from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 
 
 def reset(source: Source, table: Table, name: str, start: str, expect_number: int) -> Application:
-    """Move an ingestion job to another position of its source.
-
-    Args:
-        source: Source of the job.
-        table: Table of the job.
-        name: Name of the job.
-        start: Start point, as in `Source.position_at`, such as 'earliest' or a time.
-        expect_number: Number of the newest commit of the job; -1 before the first commit.
-
-    Returns:
-        The new state of the job.
-
-    Raises:
-        CommitConflict: The newest commit of the job has another number.
-        OptionError: The source does not support `start`.
-    """
     state = table.inspect.application(name)
     if state.version != expect_number:
         raise CommitConflict(
@@ -47,20 +31,6 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
 
 
 def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
-    """Start a new ingestion job at the source position of another application.
-
-    Args:
-        source: Source of the job.
-        table: Table of the job.
-        name: Name of the job.
-        other: Name of the other application; 'hudi-streamer' for Apache Hudi's streamer.
-
-    Returns:
-        The new state of the job.
-
-    Raises:
-        OptionError: The job already has a position, or the other application lacks a position for this source.
-    """
     state, other_state = table.inspect.application(name), table.inspect.application(other)
     if state.version >= 0 and state.position:
         raise OptionError(

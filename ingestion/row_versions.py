@@ -1,4 +1,4 @@
-"""Sorted versions of changed rows, used to fill unsent column values from earlier versions.
+"""Versions of changed rows.
 
 A value is copied from the newest earlier version of its row. It is never copied from a version before a delete, because
 that version belongs to another row.
@@ -17,7 +17,7 @@ from hoodoo.merge.policy import MergePolicy
 
 @dataclass(frozen=True)
 class RowVersions:
-    """Versions of rows in a list of changes, sorted by row and age.
+    """Versions of changed rows, sorted by row and age.
 
     Attributes:
         at: int64[n], the index of each version in the list of changes.
@@ -36,7 +36,7 @@ class RowVersions:
     def of(
         cls, changes: pa.Table, codes: np.ndarray, is_delete: np.ndarray, selected: np.ndarray, policy: MergePolicy
     ) -> Self:
-        """Collect all versions of the selected rows, and sort them by row and age.
+        """Collect and sort all versions of some rows.
 
         Args:
             changes: Changes with their ordering columns, in order of arrival.
@@ -54,11 +54,10 @@ class RowVersions:
 
     @property
     def last(self) -> np.ndarray:
-        """Mask of the newest version of each row."""
         return np.append(self.first[1:], True)
 
     def holders(self, lacks: np.ndarray) -> np.ndarray:
-        """Find for each version the version to copy an unsent column value from.
+        """Find the versions to copy missing values from.
 
         Args:
             lacks: bool[n], True for versions without the value.

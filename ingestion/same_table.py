@@ -1,4 +1,4 @@
-"""Checks of jobs whose source is another table."""
+"""Checks of jobs that read another table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ def require_source_is_not_target(source: object, table: Table) -> None:
 
 
 def require_not_renamed(source: object, table: Table) -> None:
-    """Raise OptionError if an earlier job has read the source table under its old path.
+    """Check that no earlier job has read the source table.
 
-    The default name of a job contains the path. After a rename, a new job would read all rows again, and never detect
-    rows
-    that were deleted in the meantime.
+    Raises OptionError if an earlier job has read it under its old path. The default name of a job contains the path.
+    After a rename, a new job would read all rows again, and never detect rows that were deleted in the meantime.
     """
     if not isinstance(source, TableChanges) or table.inspect.application(source.name).version >= 0:
         return

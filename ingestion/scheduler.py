@@ -1,7 +1,8 @@
-"""Scheduler that runs several ingestion jobs in one thread, one batch each at a time.
+"""Scheduler for several ingestion jobs.
 
-A job with new rows gets its next turn at once, and a job without new rows after a pause. If the store or the source
-does not respond, or the store is full, the job retries with exponential backoff.
+It runs them in one thread, one batch each at a time. A job with new rows gets its next turn at once, and a job without
+new rows after a pause. If the store or the source does not respond, or the store is full, the job retries with
+exponential backoff.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EachBatch = Callable[[BatchReport], None]
 
 
 class SchedulableJob(Protocol):
-    """Interface of an ingestion job that the scheduler runs."""
+    """Interface of a job that the scheduler runs."""
 
     name: str
     table: Table
@@ -49,7 +50,7 @@ class SchedulableJob(Protocol):
 
 
 class ScheduledJob:
-    """Ingestion job with the time when the scheduler reads its next batch.
+    """Ingestion job with the time of its next batch.
 
     Attributes:
         job: The job.
@@ -65,15 +66,6 @@ class ScheduledJob:
         each_batch: EachBatch | None = None,
         measure_lag: bool = False,
     ) -> None:
-        """Schedule an ingestion job to start immediately.
-
-        Args:
-            job: The job.
-            once: True if the job ends when all rows of the source were read.
-            poll_seconds: Pause after a turn without new rows, in seconds.
-            each_batch: Function that receives a report of each commit.
-            measure_lag: True if `job.lag` is updated regularly.
-        """
         self.job, self.due, self.over = job, 0.0, False
         self._once, self._poll_seconds, self._each_batch, self._measure_lag = (
             once,
@@ -85,7 +77,7 @@ class ScheduledJob:
         self._measured = float("-inf")
 
     def take(self) -> None:
-        """Read and commit one batch, and schedule the next batch."""
+        """Run one batch and schedule the next."""
         began = time.monotonic()
         try:
             batch = self.job.take(not self._once)
@@ -145,7 +137,7 @@ def run(
     stopped: threading.Event,
     each_failure: Callable[[SchedulableJob, HoodooError], None] | None = None,
 ) -> None:
-    """Run ingestion jobs, one batch each at a time, until all jobs have ended.
+    """Run ingestion jobs until all have ended.
 
     Args:
         jobs: The scheduled jobs.

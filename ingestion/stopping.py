@@ -1,6 +1,7 @@
-"""Signal handling of ingestion jobs, which stop after the current batch or immediately.
+"""Signal handling of ingestion jobs.
 
-A process may be killed at any time: the current batch is then either committed or has no effect.
+They stop after the current batch or immediately. A process may be killed at any time: the current batch is then either
+committed or has no effect.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ _MAIN_THREAD_S = 1.0  # time for the main thread to end the process after the se
 
 @contextmanager
 def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
-    """Set the event `stopped` at the first SIGTERM or SIGINT.
+    """Stop at the first SIGTERM or SIGINT.
 
-    The second signal calls the previous handler.
-
-    Outside the main thread, signals are not handled.
+    The event `stopped` is set. The second signal calls the previous handler. Outside the main thread, signals are not
+    handled.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,15 +51,11 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def end_process_within(seconds: float, end: Callable[[int], None] | None = None) -> Iterator[None]:
-    """End this process some seconds after the first SIGTERM or SIGINT.
+    """End this process some seconds after a signal.
 
-    Python runs a signal handler only if the main thread runs Python code, which a library that hangs never does.
-    Another
-    thread therefore waits for the signal.
-
-    Args:
-        seconds: Time that the current batch has to finish, in seconds.
-        end: Function that ends the process with an exit code. None: `os._exit`.
+    The signals are SIGTERM and SIGINT. Python runs a signal handler only if the main thread runs Python code, which a
+    library that hangs never does. Another thread therefore waits for the signal. `seconds` is the time that the current
+    batch has to finish. `end` ends the process with an exit code. None: `os._exit`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

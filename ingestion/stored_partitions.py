@@ -1,8 +1,9 @@
-"""Lookup of the partitions of stored rows, for change events without the old partition.
+"""Lookup of the partitions of stored rows.
 
-If a table is partitioned by a column outside the key, the values of a row determine its partition. A database that does
-not log whole rows sends only the key for a delete, and only the new values for an update. A delete therefore gets the
-partition of the stored row. A row that has left its partition is deleted there.
+It is for change events without the old partition. If a table is partitioned by a column outside the key, the values of
+a row determine its partition. A database that does not log whole rows sends only the key for a delete, and only the new
+values for an update. A delete therefore gets the partition of the stored row. A row that has left its partition is
+deleted there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 
 def add_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Add the missing partition columns and the missing delete flag to changes.
+    """Add missing partition columns to changes.
 
     Deletes may only have key columns, and a transform may remove an unused delete flag.
 
@@ -39,7 +40,7 @@ def add_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
-    """Assign changes to partitions, and delete moved rows in their old partitions.
+    """Assign changes to partitions.
 
     Args:
         rows: Changes with the column names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.

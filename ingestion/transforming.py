@@ -1,4 +1,4 @@
-"""Call of a user's transform function, with errors that name its location."""
+"""Call of a user's transform function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.redact import printable, redact
 
 
 def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) -> Any:
-    """Call a user's transform function on the rows of a batch.
+    """Call the user's transform function.
 
     An exception becomes a DataError with its location.
 

@@ -1,6 +1,7 @@
-"""Search for rows whose missing column values are in neither the batch nor the table.
+"""Search for rows with unknown column values.
 
-The upsert would reject the whole batch because of such a row. The rows are therefore found before, and quarantined.
+Neither the batch nor the table contains these values. The upsert would reject the whole batch because of such a row.
+The rows are therefore found before, and quarantined.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _COMMITS = 30
 def find_unresolvable_rows(
     rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Find changes whose missing values are in neither the batch nor the table.
+    """Find changes with unknown column values.
 
     Args:
         rows: The rows of a batch, in order. All rows match the table.

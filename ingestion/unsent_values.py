@@ -1,8 +1,8 @@
-"""Completion of change events whose large, unchanged column values the database did not send.
+"""Completion of change events with missing values.
 
-An upsert copies such a value from an earlier row of the batch, or from the stored row, with the same key and partition.
-If a row may have left its partition, the value is copied before the upsert, by key only. Batches without such values
-have no extra cost.
+The database does not send large, unchanged values. An upsert copies such a value from an earlier row of the batch, or
+from the stored row, with the same key and partition. If a row may have left its partition, the value is copied before
+the upsert, by key only. Batches without such values have no extra cost.
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of
 
 
 def has_unsent_placeholder(rows: pa.Table, mode: MergeMode) -> bool:
-    """Return whether a row contains the placeholder for an unsent value.
-
-    Args:
-        rows: The rows of a batch.
-        mode: The merge mode, which contains the placeholder.
-
-    Returns:
-        True if a column contains the placeholder.
-    """
     return mode.unavailable is not None and any(mode.stands_for_unavailable(column).any() for column in rows.columns)
 
 
@@ -43,7 +34,7 @@ def deletes(rows: pa.Table) -> np.ndarray:
 
 
 def find_unsent_values(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> dict[str, np.ndarray]:
-    """Find the values that the database left out of change events.
+    """Find the values missing in change events.
 
     Args:
         rows: The rows of a batch.
@@ -58,7 +49,7 @@ def find_unsent_values(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> 
 
 
 def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
-    """Fill unsent column values from the newest earlier version of their row, in any partition.
+    """Fill in missing values from earlier row versions.
 
     Args:
         rows: Changes with the column names of the table, in order. Deletes are marked by `_hoodie_is_deleted`.
@@ -75,7 +66,7 @@ def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode
 
 
 def fill_from_stored_rows(rows: pa.Table, transformed: pa.Table, table: Table, missing: str) -> pa.Table:
-    """Fill in column values that change events did not contain.
+    """Fill in values that change events do not contain.
 
     Args:
         rows: Changes from the source. Marker columns, whose names begin with `NOT_SENT`, show which rows lack a column,

@@ -14,7 +14,7 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class ValidatedSource(Source):
-    """Wrapper around a source that checks the type of each result.
+    """Wrapper that checks the results of a source.
 
     Attributes:
         name: Name of the source, or the name of its class if it lacks a name.
@@ -22,28 +22,10 @@ class ValidatedSource(Source):
     """
 
     def __init__(self, source: Source) -> None:
-        """Wrap a source in type checks.
-
-        Args:
-            source: One of `hoodoo.sources`, or an object with the methods of a source.
-        """
         self.source = source
         self.name = str(getattr(source, "name", type(source).__name__))
 
     def plan(self, position: str, limits: Limits) -> Planned | None:
-        """Call `plan` of the wrapped source, and check the type of the result.
-
-        Args:
-            position: Position of an earlier plan; '' for the first batch.
-            limits: Limits of the batch.
-
-        Returns:
-            The range that the next batch reads, or None if all items were read.
-
-        Raises:
-            DataError: The source raised an exception, or returned a value of another type.
-            OptionError: The source created an invalid `Planned`.
-        """
         with self._add_source_to_errors():
             planned = self.source.plan(position, limits)
         if planned is not None and not isinstance(planned, Planned):
@@ -51,20 +33,6 @@ class ValidatedSource(Source):
         return planned
 
     def read(self, planned: Planned, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
-        """Call `read` of the wrapped source, and check each part that it yields.
-
-        Args:
-            planned: A result of `plan`.
-            columns: The columns of the table.
-            unknown: True to also return columns that the table does not have.
-
-        Yields:
-            Parts of rows and bad rows.
-
-        Raises:
-            DataError: The source raised an exception, or yielded a value of another type.
-            OptionError: The source created an invalid `Part`.
-        """
         with self._add_source_to_errors():
             parts: Any = self.source.read(planned, columns, unknown)
             if not isinstance(parts, Iterable) or isinstance(parts, pa.Table):
@@ -75,18 +43,6 @@ class ValidatedSource(Source):
                 yield part
 
     def lag(self, position: str) -> SourceLag:
-        """Call `lag` of the wrapped source, and check that it returns a `SourceLag`.
-
-        Args:
-            position: Position of an earlier plan; '' for the beginning of the source.
-
-        Returns:
-            The number of unread items and the age of the oldest one.
-
-        Raises:
-            DataError: The source raised an exception, or returned a value of another type.
-            OptionError: The source created an invalid `SourceLag`.
-        """
         with self._add_source_to_errors():
             lag = self.source.lag(position)
         if not isinstance(lag, SourceLag):
@@ -94,7 +50,7 @@ class ValidatedSource(Source):
         return lag
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
-        """Quarantine a whole file with the method `refused` of the wrapped source, if it exists.
+        """Let the source quarantine a whole file.
 
         Args:
             origin: The `origin` of the part whose columns do not match the table.

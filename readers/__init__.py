@@ -1,1 +1,1 @@
-"""Readers: scans, change feeds, key lookups and verification of tables."""
+"""Readers of a table."""

@@ -1,4 +1,4 @@
-"""Cursors, and the conversion of positions such as times and savepoints to slots (commit numbers).
+"""Conversion of positions to commit numbers.
 
 A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` returns its slot.
 docs/semantics.md contains the rules.
@@ -38,7 +38,7 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position of a reader in the history of a table.
+    """Position of a reader in a table's history.
 
     Every method that takes a cursor also takes `str(cursor)`.
 
@@ -58,7 +58,7 @@ class Cursor:
 
 
 class HasCursor(Protocol):
-    """Interface of objects with a cursor, such as a commit or a write result."""
+    """Object with a cursor."""
 
     @property
     def cursor(self) -> Cursor | str: ...
@@ -79,7 +79,7 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 def resolve(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """Convert a position, such as a cursor, time or savepoint, to a commit number.
+    """Convert a position to a commit number.
 
     Args:
         history: The slots of the table.
@@ -132,9 +132,10 @@ def _parse_position(position: Any, head: View) -> Cursor | str | dt.datetime | d
 
 
 def require_unambiguous_name(name: str) -> None:
-    """Raise OptionError if a savepoint or tag name could be a time or age.
+    """Check that a name cannot be mistaken for a time.
 
-    A read would take such a position for the savepoint or tag of that name.
+    Raises OptionError for the name of a savepoint or tag that could be a time or an age. A read would take such a
+    position for the savepoint or tag of that name.
     """
     from hoodoo.readers.moments import parse_moment
 
@@ -151,7 +152,6 @@ def require_unambiguous_name(name: str) -> None:
 
 
 def cursor_of(view: View) -> Cursor:
-    """Return the cursor for a state of the table."""
     return Cursor(view.table, view.seq, view.sha[:DIGEST_DIGITS])
 
 
@@ -160,7 +160,9 @@ def cursor_of_commit_number(history: History, seq: int) -> Cursor:
 
 
 def require_same_commit(history: History, seq: int, digest: str, what: str) -> None:
-    """Raise PositionError if a commit changed because a backup of the table was restored.
+    """Check that a commit was not replaced.
+
+    A restored backup of the table may replace it. Raises PositionError.
 
     Args:
         history: The slots of the table.

@@ -1,4 +1,4 @@
-"""Search for record keys that have several rows in a snapshot.
+"""Search for duplicate keys in a snapshot.
 
 The rows of a key may be in several partitions, because a key is unique within its partition only. Several rows with one
 key in one partition are damage.
@@ -6,7 +6,6 @@ key in one partition are damage.
 The search reads the record keys twice. The first pass keeps only hashes, in temporary files if there are many. The
 second pass reads the rows whose hashes occurred more than once. Memory use therefore grows with the number of
 duplicates, not with the size of the table.
-
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 
 def duplicates(history: History, config: TableConfig, view: View, part_rows: int = PART_ROWS) -> pa.Table:
-    """Find the record keys that have more than one row in a snapshot.
+    """Find the keys with more than one row.
 
     Args:
         history: The slots of the table.

@@ -1,4 +1,4 @@
-"""Exact counts of the rows that a commit inserted, updated, deleted or ignored.
+"""Exact row counts of a commit.
 
 A write that appends to logs does not read the stored rows, so it can only record bounds for these counts. This module
 reads the keys and ordering values of the file groups that the commit wrote to, and compares them with the commit's
@@ -29,7 +29,7 @@ _FEW = 10  # if a log has fewer changes than 1/10 of the rows of the base, only 
 
 
 class RowCounts(NamedTuple):
-    """Counts of the rows that a commit inserted, updated, deleted or ignored.
+    """Exact row counts of a commit.
 
     `inserted` rows are new, and `updated` rows replaced an older version. `deleted` rows were removed. `stale` rows had
     a lower ordering value than the stored rows.
@@ -47,7 +47,7 @@ def total(counts: Iterable[RowCounts]) -> RowCounts:
 
 @dataclass(frozen=True)
 class CommitRowCounter:
-    """Callable that counts the rows that a commit inserted, updated, deleted or ignored.
+    """Counter for the rows that a commit changed.
 
     Attributes:
         store: The table's store.
@@ -62,7 +62,7 @@ class CommitRowCounter:
     seq: int
 
     def __call__(self) -> RowCounts:
-        """Read the stored rows that the commit may have changed, and count its changes.
+        """Count the rows that the commit changed.
 
         Returns:
             The counts. `stale` does not include the rows that lost against another row of the same batch.
@@ -138,17 +138,6 @@ def _count_true(mask: np.ndarray) -> int:
 
 
 def between(history: History, config: TableConfig, since: int, until: View) -> RowCounts:
-    """Count the inserted, updated and deleted rows between two snapshots of a table.
-
-    Args:
-        history: The slots.
-        config: The configuration with the columns to compare.
-        since: The slot of the earlier snapshot.
-        until: The later snapshot.
-
-    Returns:
-        The counts.
-    """
     from hoodoo.readers.changes.changes import Changes
 
     changes = Changes(history, config, since, until, timed=False)

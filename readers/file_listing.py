@@ -1,4 +1,4 @@
-"""Listing of the file groups of a snapshot with their sizes and paths."""
+"""List of the files in a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lazy PyArrow Dataset over the rows of a scan or change feed.
+"""PyArrow Dataset that reads rows on demand.
 
 Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
 while it reads. It writes no file.
@@ -41,7 +41,7 @@ _FILE_OPTIONS = {
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
-    """PyArrow Dataset that reads the rows of a scan or change feed on demand.
+    """PyArrow Dataset that reads rows on demand.
 
     Args:
         rows: The rows.
@@ -56,7 +56,6 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         super().__init__(rows.schema, [dataset])
 
     def __reduce__(self) -> Never:
-        """Raise TypeError, because the dataset cannot be pickled."""
         raise TypeError(
             "The dataset of a read cannot be pickled. Send the tasks() of the read instead, or open the table in the "
             "other process."
@@ -97,38 +96,31 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return LazyScanner(sample.projected_schema, self.schema, batches)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows as an Arrow C stream (Arrow PyCapsule interface)."""
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows into an Arrow table, with the arguments of `scanner`."""
         return self.scanner(*arguments, **options).to_table()
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read the rows as an iterator of record batches, with the arguments of `scanner`."""
         return self.scanner(*arguments, **options).to_batches()
 
     def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the rows at the given row indices."""
         return self.scanner(*arguments, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
-        """Count the rows that match the filter, or all rows without a filter."""
         where = self._combine_filters(filter)
         if where is None:
             return self._rows.count()
         return sum(batch.num_rows for batch in _read_batches(self._rows, [], where))
 
     def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
-        """Read the first `num_rows` rows, and stop reading after them."""
         return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:
-        """Return a dataset that only contains the rows that match the expression."""
         return LazyDataset(self._rows, self._combine_filters(expression))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
-        """Yield a fragment for each part of the table that may contain matching rows.
+        """List the parts that may contain matching rows.
 
         A fragment is read when it is scanned.
 
@@ -150,11 +142,11 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         return self._read_all().sort_by(sorting, **options)
 
     def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
-        """Read the rows into memory and join them with the rows of another dataset."""
+        """Join the rows with the rows of another dataset."""
         return self._read_all().join(_read_into_memory(right_dataset), *arguments, **options)
 
     def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
-        """Read the rows into memory and join them with the nearest rows of another dataset."""
+        """Join the rows with the nearest rows of a dataset."""
         return self._read_all().join_asof(_read_into_memory(right_dataset), *arguments, **options)
 
     def _read_all(self) -> ds.Dataset:

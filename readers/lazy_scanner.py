@@ -1,4 +1,4 @@
-"""Scanner of a lazy dataset, with the methods of pyarrow's Scanner.
+"""Scanner that reads rows on demand.
 
 pyarrow's own Scanner prefetches in Arrow threads. If the rows come from Python, and the process exits before all rows
 are read, these threads abort the process.
@@ -14,9 +14,9 @@ import pyarrow.dataset as ds
 
 
 class LazyScanner:
-    """Scanner that reads rows on demand, with the methods of pyarrow's Scanner.
+    """Scanner that reads rows on demand.
 
-    Each call reads the rows again.
+    It has the methods of pyarrow's Scanner. Each call reads the rows again.
 
     Args:
         schema: The columns that the scan returns.
@@ -31,36 +31,28 @@ class LazyScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of the rows that the scanner returns."""
         return self._schema
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """The schema of the whole dataset."""
         return self._dataset_schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows as an iterator of record batches."""
         return self._batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a RecordBatchReader that reads the rows on demand."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows as an Arrow C stream (Arrow PyCapsule interface)."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_table(self) -> pa.Table:
-        """Read all rows into an Arrow table."""
         return pa.Table.from_batches(self._batches(), self._schema)
 
     def count_rows(self) -> int:
-        """Count the rows by reading them."""
         return sum(batch.num_rows for batch in self._batches())
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read the first `num_rows` rows, and stop reading after them."""
         batches, left = list[pa.RecordBatch](), num_rows
         for batch in self._batches() if num_rows > 0 else ():
             batches.append(batch.slice(0, left))
@@ -70,5 +62,4 @@ class LazyScanner:
         return pa.Table.from_batches(batches, self._schema)
 
     def take(self, indices: pa.Array) -> pa.Table:
-        """Read the rows at the given row indices."""
         return ds.InMemoryDataset(self.to_table()).take(indices)

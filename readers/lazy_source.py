@@ -1,4 +1,4 @@
-"""Interface of reads that return only the columns and rows that a query needs."""
+"""Interface of reads that run on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LazySource(Protocol):
-    """Interface of a read that runs on demand, such as a scan or a change feed."""
+    """Interface of a read that runs on demand."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -25,14 +25,14 @@ class LazySource(Protocol):
     def count(self) -> int: ...
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> LazySource:
-        """Return a read that contains at least the columns `columns` and the rows for which `tree` is true.
+        """Restrict the read to some columns and rows.
 
-        The result may contain further columns and rows, because the query filters them itself.
-
+        The result has at least `columns`, and the rows for which `tree` is true. The result may contain further columns
+        and rows, because the query filters them itself.
         """
 
     def _each_task(self) -> Iterator[Task]:
-        """Yield the tasks of the read one by one."""
+        """List the tasks of the read one by one."""
 
     def _convert_errors(self, work: Callable[[], T]) -> T:
-        """Call `work`, and convert its exceptions to the errors of a read, such as SnapshotExpired."""
+        """Convert the exceptions of a call to read errors."""

@@ -1,4 +1,4 @@
-"""Lookup of rows by record key."""
+"""Lookup of rows by key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Return the live rows of a snapshot that have one of the given keys.
+    """Look up the rows of some keys in a snapshot.
 
     Keys without a row are left out.
 
@@ -52,17 +52,6 @@ def look_up_in(
     texts: pa.Array,
     hashes: np.ndarray,
 ) -> pa.Table:
-    """Return the live rows of one file group that have one of the given record keys.
-
-    Args:
-        store: The store of the table.
-        config: The configuration of the table.
-        index: The index of the table.
-        group: The file group.
-        schema: The file columns to return.
-        texts: The record keys.
-        hashes: uint64[n], the hashes of the record keys.
-    """
     if group.base and slices.has_row_positions(group):
         rows = index.rows(group.base.file, texts, hashes)
         if rows is not None:
@@ -91,7 +80,7 @@ def _is_indexed(group: FileGroup) -> bool:
 
 
 def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
-    """Sort the rows of a key lookup in the order in which the caller passed the keys.
+    """Sort rows in the order of the requested keys.
 
     Args:
         rows: The rows, with their record keys and, if `in_partitions`, their partition paths.

@@ -1,4 +1,4 @@
-"""Parser for points in time: a date, a timestamp, or an age such as '2 hours ago'."""
+"""Parser for dates, times and ages."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def parse_moment(text: str) -> dt.datetime | dt.timedelta | None:
-    """Parse a string as a date, a timestamp, or an age such as '2 hours ago'.
+    """Parse a string as a time or an age.
 
-    A time without a zone is in UTC, and a date is the start of the day in UTC. 'yesterday' means 24 hours ago. The unit
-    'm' means minutes; months are not supported because their length varies.
+    An example is '2 hours ago'. Returns None for other strings. A time without a zone is in UTC, and a date is the
+    start of the day in UTC. 'yesterday' means 24 hours ago. The unit 'm' means minutes; months are not supported
+    because their length varies.
 
     Raises:
         PositionError: The string begins like a date but is not a valid time.
@@ -57,7 +58,7 @@ def _parse_age(seconds: float, text: str) -> dt.timedelta:
 
 
 def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
-    """Convert a date, a datetime or an age to milliseconds since 1970.
+    """Convert a time or an age to milliseconds.
 
     A date is the start of the day in UTC. A timedelta is subtracted from now.
 

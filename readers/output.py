@@ -1,6 +1,7 @@
-"""Output formats of a read, such as Arrow, pandas, polars, DuckDB and Spark.
+"""Output formats of a read.
 
-Every class with tasks and a schema supports all formats. A task is a callable that returns a table.
+They include Arrow, pandas, polars, DuckDB and Spark. Every class with tasks and a schema supports all formats. A task
+is a callable that returns a table.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CURRENT, ORIGINAL = "current", "original"
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
-    """Run a function that reads files, and convert exceptions to hoodoo's read errors.
+    """Convert the exceptions of a read to hoodoo errors.
 
     If cleaning deleted a data file, the error is SnapshotExpired instead of CorruptTable. If a value does not match the
     type of its column, because the column changed after the table was opened, the error is ColumnError.
@@ -62,9 +63,10 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 
 @explained
 class Rows(ABC):
-    """Rows of a table at one commit, which can be read in any format.
+    """Rows of a table at one commit.
 
-    Nothing is read before one of the methods is called. Every method call returns the same rows.
+    They can be read in any format. Nothing is read before one of the methods is called. Every method call returns the
+    same rows.
 
     Attributes:
         cursor: The position of the end of the read.
@@ -79,11 +81,9 @@ class Rows(ABC):
     if not TYPE_CHECKING:  # so that a type checker knows the attributes
 
         def __getattr__(self, name: str) -> None:
-            """Raise AttributeError with a hint about the method to use."""
             raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
         def __iter__(self) -> None:
-            """Raise TypeError with a hint about the methods that iterate over the rows."""
             raise TypeError("A read is not iterable. Use batches(), or to_arrow().to_pylist() for rows as dicts.")
 
     def __repr__(self) -> str:
@@ -92,11 +92,11 @@ class Rows(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
+        """Arrow schema of the rows."""
 
     @abstractmethod
     def tasks(self) -> Sequence[Task]:
-        """Split the read into tasks, which can be pickled and run in any process.
+        """Split the read into tasks that can run anywhere.
 
         Returns:
             The tasks. Each is a callable without arguments that returns a pyarrow Table, and can be pickled.
@@ -152,7 +152,7 @@ class Rows(ABC):
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """Read the rows as a sequence of Arrow tables.
+        """Read the rows as Arrow tables.
 
         Args:
             rows: The approximate number of rows in a table. Tables of rows that must be merged may be larger. Default:
@@ -175,7 +175,7 @@ class Rows(ABC):
             yield part
 
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """Read the rows as a stream of record batches.
+        """Read the rows as record batches.
 
         Memory holds the rows of at most one task, which is one file slice.
 
@@ -201,7 +201,7 @@ class Rows(ABC):
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
-        """Count the rows without loading all of them into memory.
+        """Count the rows without loading them all.
 
         Returns:
             The number of rows.
@@ -213,15 +213,14 @@ class Rows(ABC):
         return sum(len(part) for part in self.tables())
 
     def __len__(self) -> int:
-        """Return the number of rows, like `count()`."""
+        """Count the rows."""
         return self.count()
 
     def __bool__(self) -> bool:
-        """Return True, even for a read without rows."""
         return True
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Read a few rows for inspection, as an Arrow table.
+        """Read a few rows for inspection.
 
         Args:
             rows: The maximum number of rows, from 0. Default 10. The choice of rows is unspecified.
@@ -248,11 +247,12 @@ class Rows(ABC):
         return self
 
     def to_dataset(self) -> ds.Dataset:
-        """Create a pyarrow Dataset that reads the rows on demand, when it is scanned.
+        """Create a pyarrow Dataset of the rows.
 
-        A scan of the dataset takes its own columns and filter. It reads only these columns, and skips files and row
-        groups without matching rows, as `where` does. Rows are merged file by file during the scan, and nothing is
-        written. Cleaning may delete the snapshot's files, so pin the snapshot for long work.
+        It reads the rows when it is scanned. A scan of the dataset takes its own columns and filter. It reads only
+        these columns, and skips files and row groups without matching rows, as `where` does. Rows are merged file by
+        file during the scan, and nothing is written. Cleaning may delete the snapshot's files, so pin the snapshot for
+        long work.
 
         Returns:
             The dataset. Its scans raise SnapshotExpired if cleaning deleted files of the snapshot, and CorruptTable if
@@ -324,9 +324,10 @@ class Rows(ABC):
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, *, lazy: bool = True
     ) -> duckdb.DuckDBPyRelation:
-        """Create a DuckDB relation that reads the rows on demand, when a query runs.
+        """Create a DuckDB relation of the rows.
 
-        Each query reads the rows again, and only the columns and files that it needs.
+        It reads the rows when a query runs. Each query reads the rows again, and only the columns and files that it
+        needs.
 
         Args:
             connection: The connection of the relation, from `duckdb.connect`. None (default): DuckDB's default
@@ -357,9 +358,10 @@ class Rows(ABC):
         )
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Create a Spark DataFrame of the rows, whose files Spark reads in parallel.
+        """Create a Spark DataFrame of the rows.
 
-        Spark reads base files that need no merge with its own Parquet scan, and the other file slices in Python tasks.
+        Spark reads their files in parallel. Spark reads base files that need no merge with its own Parquet scan, and
+        the other file slices in Python tasks.
 
         Args:
             spark: The session, classic or Connect.
@@ -384,7 +386,7 @@ class Rows(ABC):
 
 
 def named(rows: R, names: str, name_mapping: NameMapping) -> R:
-    """Return the rows with the current or the original names of the columns.
+    """Choose the column names of a read.
 
     Args:
         rows: The rows of a table.

@@ -1,4 +1,4 @@
-"""Pinned snapshots, whose files cleaning does not delete."""
+"""Pinned snapshots of a table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from hoodoo.timeline.views.view import View
 
 
 class Pin:
-    """Pinned snapshot of a table, whose files stay until the pin is released.
+    """Pinned snapshot of a table.
 
-    Returned by `Table.pin`. Use it in a `with` statement, or call `release` at the end. A scan that was created before
-    the pin ended, and is read afterwards, returns all rows or raises SnapshotExpired.
+    Cleaning keeps its files until the pin is released. Returned by `Table.pin`. Use it in a `with` statement, or call
+    `release` at the end. A scan that was created before the pin ended, and is read afterwards, returns all rows or
+    raises SnapshotExpired.
 
     Attributes:
         cursor: The position of the snapshot.
@@ -74,7 +75,9 @@ class Pin:
         return named(rows, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Extend the pin, so that it ends `hours` hours from now.
+        """Extend the pin of the snapshot.
+
+        It then ends `hours` hours from now.
 
         Args:
             hours: The number of hours, above 0. Default 1.0.
@@ -87,8 +90,8 @@ class Pin:
         self._lease.renew(hours)
 
     def release(self) -> None:
-        """End the pin, so that cleaning may delete the files of the snapshot.
+        """End the pin of the snapshot.
 
-        A second call does nothing.
+        Cleaning may then delete the files of the snapshot. A second call does nothing.
         """
         self._lease.release()

@@ -1,4 +1,4 @@
-"""Limits on the micro-batches of a stream.
+"""Limits on the batches of a stream.
 
 Each micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
 """
@@ -20,7 +20,7 @@ Without this, each slot of a table service would cause an empty micro-batch.
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """Position of a streaming read: a commit number, or file groups of its snapshot.
+    """Position of a streaming read.
 
     Attributes:
         slot: The last slot that the stream has read, or 0 at the beginning.
@@ -33,10 +33,6 @@ class StreamPosition:
     digest: str = field(default="", compare=False)
 
     def to_json(self, table: str, digest: str = "") -> dict[str, Any]:
-        """Convert the position to the JSON object that a Spark checkpoint stores.
-
-        `table` is the id of the table, and `digest` is the digest of the slot.
-        """
         optional = {"digest": digest} if digest else {}
         return {"table": table, "slot": self.slot, **optional} | (
             {} if self.groups is None else {"groups": self.groups}
@@ -73,7 +69,7 @@ class MicroBatchSize:
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """Maximum numbers of commits, files and rows in a micro-batch of a stream.
+    """Limits on a batch of a stream.
 
     None means no limit.
     """
@@ -93,7 +89,7 @@ NONE = StreamLimits()
 def end_of_snapshot_batch(
     slot: int, done: int, weights: Sequence[MicroBatchSize], limits: StreamLimits
 ) -> StreamPosition:
-    """Return the end of the next micro-batch while a stream reads its first snapshot.
+    """Find the end of the next batch of a snapshot.
 
     Args:
         slot: The slot of the snapshot.
@@ -113,7 +109,7 @@ def end_of_snapshot_batch(
 def next_slot(
     start: int, head: int, written: Iterable[tuple[int, MicroBatchSize]], limits: StreamLimits, least: int = 0
 ) -> StreamPosition:
-    """Return the end of the next micro-batch after a commit.
+    """Find the end of the next batch after a commit.
 
     Args:
         start: The last slot that the stream has read.

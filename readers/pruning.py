@@ -1,4 +1,4 @@
-"""Pruning, which skips partitions and files without matching rows.
+"""Selection of files that may contain matching rows.
 
 Scans skip files that cannot match. Deletes drop file groups whose rows all match. The conflict check of a write that
 depends on stored rows uses pruning to decide whether a new file may match.
@@ -26,7 +26,7 @@ _MANY = 1 << 62  # upper limit for the rows of a partition whose files are unkno
 
 
 class Pruning:
-    """Selection of the partitions and files that may contain rows matching a condition.
+    """Selection of files that may contain matching rows.
 
     Args:
         config: The configuration of the table.
@@ -44,24 +44,25 @@ class Pruning:
         )
 
     def may_match_in(self, partition: str) -> bool:
-        """Return False if the folder name of a partition excludes every matching row.
+        """Check whether a partition may contain matching rows.
 
-        The statistics of the partition's files are then not needed.
+        False if its folder name excludes every matching row. The statistics of the partition's files are then not
+        needed.
         """
         return self._bucket_tree is None or predicates.may_match(
             self._bucket_tree, self._ranges_from_folder(partition, _MANY)
         )
 
     def may_match(self, group: FileGroup) -> bool:
-        """Return False if statistics exclude every matching row in a file group."""
         return self._bucket_tree is None or predicates.may_match(
             self._bucket_tree, self._column_ranges(group.partition, _files_with_rows(group))
         )
 
     def file_may_match(self, file: DataFile) -> bool:
-        """Return False if column statistics or partition values exclude every matching row in a file.
+        """Check whether a file may contain matching rows.
 
-        Also returns False for a log that only contains deletes.
+        False if column statistics or partition values exclude every matching row. Also returns False for a log that
+        only contains deletes.
         """
         if not _has_live_rows(file):
             return False
@@ -72,10 +73,10 @@ class Pruning:
         )
 
     def all_match(self, group: FileGroup) -> bool:
-        """Return whether statistics prove that all rows of a file group match the condition.
+        """Check whether all rows of a file group match.
 
-        Returns False for file groups written by another engine, because their statistics may belong to other rows. Also
-        returns False in the default partition, whose rows have null or an empty string.
+        Statistics must prove it. Returns False for file groups written by another engine, because their statistics may
+        belong to other rows. Also returns False in the default partition, whose rows have null or an empty string.
         """
         if self._tree is None or any(entry.file.external for entry in group.files()):
             return False

@@ -1,4 +1,4 @@
-"""Scans, which read the rows of a snapshot, or the rows that changed in some commits.
+"""Scans of a table.
 
 A scan is fixed at one slot when it is created. It skips partitions and files by partition values and statistics. The
 remaining file slices are read in parallel. A file slice without logs is read as plain Parquet.
@@ -34,11 +34,9 @@ _LINE = 110  # maximum length of a line in a repr
 
 
 def validated_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
-    """Check which columns a read requests, and return their names.
+    """Validate the columns that a read requests.
 
-    None means all `offered` columns. Raises ColumnError.
-
-    Raises ColumnError.
+    Returns their names. None means all `offered` columns. Raises ColumnError.
     """
     if columns is None:
         return tuple(offered)
@@ -124,7 +122,7 @@ class Scan(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows that the scan returns."""
+        """Arrow schema of the rows."""
         return self._rename_schema(pa.schema([self._config.file_schema.field(name) for name in self._columns]))
 
     def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Scan:
@@ -136,7 +134,7 @@ class Scan(Rows):
         return scan
 
     def tasks(self) -> list[Task]:
-        """Split the scan into tasks, which can be pickled and run in any process.
+        """Split the scan into tasks that can run anywhere.
 
         Returns:
             One task per file slice that may contain rows of this scan.
@@ -165,9 +163,10 @@ class Scan(Rows):
         return changed is None or any(entry.seq > changed.since for entry in group.files())
 
     def count(self) -> int:
-        """Count the rows of the scan, and avoid reading files where possible.
+        """Count the rows of the scan.
 
-        Without a condition, only file slices with log files are read. The other row counts come from the slots.
+        Files are only read where necessary. Without a condition, only file slices with log files are read. The other
+        row counts come from the slots.
 
         Returns:
             The number of rows.

@@ -1,8 +1,7 @@
-"""Renaming of Spark DataFrame columns between the table's current names and the original names.
+"""Renaming of columns in Spark DataFrames.
 
 The original name of a column is its name at its creation (format/name_mapping.py). Columns are selected without reading
 rows.
-
 """
 
 from __future__ import annotations
@@ -13,10 +12,6 @@ from hoodoo.format.name_mapping import Level, NameMapping
 
 
 def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
-    """Rename the columns of a Spark DataFrame to the table's current names.
-
-    Raises ColumnError if the DataFrame contains a column under both names.
-    """
     return _rename_columns(frame, name_mapping.taken) if name_mapping else frame
 
 

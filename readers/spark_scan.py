@@ -2,7 +2,6 @@
 
 Spark's own Parquet scan reads file slices without logs, from an explicit file list. Python tasks merge the other file
 slices. The scan sets every option that affects its result, so that session settings cannot change the result.
-
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> DataFrame:
-    """Create a Spark DataFrame that reads the rows of tasks.
+    """Create a Spark DataFrame from read tasks.
 
     Raises SchemaError for columns that Spark cannot read.
     """
@@ -57,7 +56,7 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 
 
 def _can_spark_read(task: SliceTask) -> bool:
-    """Return whether Spark's own Parquet scan can read the file slice of a task.
+    """Check whether Spark can read the files of a task.
 
     The file slice must have no logs, and its store must be local, because hoodoo ships no jars for other stores. Spark
     must be able to apply the filter. The file must contain each requested column, or Spark must be able to compute it

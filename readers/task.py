@@ -1,4 +1,4 @@
-"""Tasks: independent parts of a read, which run in threads or on Spark."""
+"""Independent parts of a read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):
-    """Callable without arguments that reads a part of the rows of a table.
+    """Independent part of a read.
 
-    A task can be pickled, so that Spark can run it.
-
+    A task is a callable without arguments. It can be pickled, so that Spark can run it.
     """
 
     @abstractmethod
     def __call__(self) -> pa.Table:
-        """Read all rows of the task into an Arrow table."""
+        """Read all rows of the task."""
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """Read the rows of the task as a sequence of tables.
+        """Read the rows of the task as Arrow tables.
 
         Args:
             rows: The approximate number of rows in a table.
@@ -36,15 +35,18 @@ class Task(ABC):
 
     @property
     def plain(self) -> DataFile | None:
-        """Base file with exactly the rows of the task, or None if rows must be merged or filtered."""
+        """Base file with exactly the rows of the task.
+
+        None if rows must be merged or filtered.
+        """
         return None
 
 
 @dataclass(frozen=True)
 class RenamedTask(Task):
-    """Task that returns the rows of another task with original column names.
+    """Task that restores original column names.
 
-    The original name of a column is its name at its creation.
+    It reads the rows of another task. The original name of a column is its name at its creation.
 
     Attributes:
         task: The other task.
@@ -55,7 +57,6 @@ class RenamedTask(Task):
     name_mapping: NameMapping
 
     def __call__(self) -> pa.Table:
-        """Read all rows of the wrapped task, and rename their columns."""
         return self.name_mapping.rows_with_original_names(self.task())
 
     def stream(self, rows: int) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""Verification of a whole table, which changes nothing."""
+"""Verification of a whole table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CHECKS = 5  # more are not needed, because each one takes a newer snapshot
 
 @dataclass(frozen=True)
 class Problem:
-    """Problem that the verification of a table found.
+    """Problem found in a table.
 
     Attributes:
         code: The kind of problem, one of `CODES`.
@@ -79,7 +79,7 @@ CODES = {
 
 @dataclass
 class Report:
-    """Result of the verification of a table: the checked items, and all problems.
+    """Result of the verification of a table.
 
     Attributes:
         slots: The number of checked slots.
@@ -97,15 +97,15 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if the verification found no problem in the table."""
+        """True if no problem was found."""
         return not self.problems
 
 
 def verified(store: Store, config: TableConfig) -> Report:
-    """Verify a whole table while other processes may write to it.
+    """Verify a whole table.
 
-    If the table changed during the check, a problem may only be an effect of a newer commit or of cleaning. The table
-    is then checked again, and the report contains the problems that both checks found.
+    Other processes may write to it. If the table changed during the check, a problem may only be an effect of a newer
+    commit or of cleaning. The table is then checked again, and the report contains the problems that both checks found.
 
     Raises:
         SnapshotExpired: Files of the table were deleted during every check.
@@ -138,7 +138,7 @@ def _newest_slots(store: Store) -> tuple[int, int]:
 
 
 class Verifier:
-    """Verification of one table, which collects all problems in a report.
+    """Verification of one table.
 
     Args:
         store: The store of the table.

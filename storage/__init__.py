@@ -1,1 +1,1 @@
-"""Stores for the files of a table, with atomic file creation."""
+"""Storage of table files."""

@@ -1,4 +1,4 @@
-"""Store in a folder on a local disk.
+"""Storage in a local folder.
 
 To create a file atomically and durably, it is written under a temporary name, synced, and hard-linked to its final
 name. Then the folder is synced. No other method is atomic and durable: rename overwrites silently, and O_EXCL followed
@@ -139,7 +139,7 @@ def _require_folder(root: str) -> None:
 
 
 class LocalStore(Store):
-    """Store in a folder on a local disk.
+    """Storage in a local folder.
 
     `root` may begin with `~`. Symbolic links in the last segment of a key are not followed.
     """
@@ -170,7 +170,6 @@ class LocalStore(Store):
 
     @property
     def medium(self) -> str:
-        """Id of the device that contains the store, or '' on a network file system."""
         folder = self.root
         while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
@@ -232,9 +231,10 @@ class LocalStore(Store):
         return self.version(key)
 
     def settle(self, key: str) -> None:
-        """Sync the folder of a file, so that a power failure cannot remove the file.
+        """Sync a file's folder to disk.
 
-        Until the sync succeeds, the outcome of creating the file is unknown.
+        A power failure then cannot remove the file. Until the sync succeeds, the outcome of creating the file is
+        unknown.
         """
         try:
             _sync_folder(os.path.dirname(self._path(key)))

@@ -1,4 +1,7 @@
-"""Detection of network file systems on Linux, which are not safe for tables."""
+"""Detection of network file systems on Linux.
+
+They are not safe for tables.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ _NETWORK = re.compile(
 
 
 def network_file_system(path: str) -> str:
-    """Return the type of the network file system of a path, such as 'nfs4', or ''.
+    """Detect the network file system of a path.
 
-    `path` need not exist.
+    Returns its type, such as 'nfs4', or ''. `path` need not exist.
     """
     try:
         with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:

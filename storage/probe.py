@@ -1,4 +1,4 @@
-"""Test of the guarantees that commits require from a store.
+"""Test of a store's guarantees.
 
 The test uses new random keys, and deletes them at the end. Of seven S3-compatible servers that were tested, three
 answered 200 to a second put with `If-None-Match: *` and overwrote the object. One let two concurrent writers succeed.
@@ -187,7 +187,7 @@ _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _
 
 
 def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
-    """Test whether a store meets the guarantees that commits depend on.
+    """Test the guarantees of a store.
 
     Args:
         store: The store to test.
@@ -225,9 +225,10 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
 
 
 def require_conforming(store: Store, briefly: bool = False) -> None:
-    """Raise StoreRefused if the store lacks a guarantee that commits depend on.
+    """Check that a store is safe for commits.
 
-    If another store on the same file system has passed all tests in this process, only a brief test is run.
+    Raises StoreRefused if a guarantee is missing. If another store on the same file system has passed all tests in this
+    process, only a brief test is run.
     """
     medium = f"{type(store).__qualname__} on {store.medium}" if store.medium else ""
     for check in probe(store, briefly or medium in _conforming):
@@ -242,7 +243,7 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
 
 
 def require_conforming_once(store: Store) -> None:
-    """Test a storage server before the first write of this process.
+    """Test a storage server before the first write.
 
     The server may have been replaced, or put behind a proxy, after the table was created. A local disk is not tested
     again.

@@ -1,4 +1,4 @@
-"""Store in a bucket prefix on S3.
+"""Storage in a bucket on S3.
 
 The retries of boto3 are disabled. After a lost response, a retried conditional put would return 412, although this
 process created the object. A conditional put is therefore sent once. If it neither succeeds nor is rejected, its
@@ -87,9 +87,9 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """Return a valid S3 endpoint, or raise OptionError.
+    """Validate the address of an S3 server.
 
-    An endpoint must use https, except on this machine or with `allow_http`, and must not contain a user or a password.
+    It must use https, except on this machine or with `allow_http`, and must not contain a user or a password.
     """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
@@ -135,7 +135,7 @@ def _request_body(data: BytesLike) -> Any:
 
 
 class _Clients:
-    """S3 clients for one set of options, which are created on first use."""
+    """S3 clients for one set of options."""
 
     def __init__(self) -> None:
         self.lock, self.pid = threading.Lock(), os.getpid()
@@ -154,7 +154,7 @@ def _clients_of(options: Mapping[str, Any]) -> _Clients:
 
 
 class S3Store(Store):
-    """Store in a bucket prefix on S3, or on an S3-compatible server."""
+    """Storage in a bucket on S3."""
 
     lists_by_prefix = True
     changes_unseen = True
@@ -341,7 +341,6 @@ class S3Store(Store):
             self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - time.time_ns() // 1_000_000
 
     def clock_ms(self) -> int | None:
-        """Return the server's time in ms since 1970, from its latest response."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
@@ -385,7 +384,6 @@ class S3Store(Store):
         yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, int, int, str]]:
-        """Yield key, size, modification time and ETag of the objects below a prefix."""
         for key, item in self._items(prefix, ""):
             yield key, int(item["Size"]), int(item["LastModified"].timestamp() * 1000), str(item["ETag"])
 
@@ -437,7 +435,7 @@ class S3Store(Store):
         return pa.PythonFile(_S3File(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
-        """Read up to 1 MiB from the beginning of an object.
+        """Read the beginning of an object.
 
         This takes one request. Raises FileNotFoundError.
         """
@@ -450,11 +448,14 @@ class S3Store(Store):
         return data, int(response.get("ContentRange", "").rpartition("/")[2] or len(data))
 
     def large(self, key: str) -> pa.NativeFile:
-        """Open a large object with Arrow's S3 client, which leaves other threads running."""
+        """Open a large object with Arrow.
+
+        Other threads keep running while Arrow's S3 client reads.
+        """
         return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
     def through_arrow(self, key: str, call: Callable[[], T]) -> T:
-        """Call a function that reads with Arrow's S3 client, with retries.
+        """Retry a read with Arrow's S3 client.
 
         Arrow's client itself does not retry after a 429 or an interrupted response.
         """
@@ -476,7 +477,7 @@ class S3Store(Store):
 
 
 class _S3File(io.RawIOBase):
-    """File object for an S3 object, which prefetches small objects."""
+    """File object for an S3 object."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Buffer for bytes that may not fit into memory.
+"""Buffer in memory or in a temporary file.
 
 A small buffer is in memory, and a large buffer in an unnamed temporary file in $TMPDIR. The operating system deletes
 the file even if the process is killed.
@@ -16,7 +16,7 @@ IN_MEMORY = 32 << 20
 
 
 class Spool:
-    """Writable file object in memory, or in a temporary file for large contents."""
+    """Buffer in memory or in a temporary file."""
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self.closed = False

@@ -1,4 +1,4 @@
-"""Interface of a store with the files of a table.
+"""Interface for the storage of table files.
 
 A store only handles keys and bytes. A key is the path of a file relative to the store's root, with `/` between
 segments.
@@ -35,12 +35,17 @@ BytesLike: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 
 
 def digest(data: BytesLike) -> str:
-    """Return the XXH3-128 digest of bytes as 32 hex digits."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 class Store(ABC):
-    """Folder or bucket prefix with files, whose keys are relative paths."""
+    """Folder or bucket with files.
+
+    The keys of files are relative paths. Listings are sorted, and begin after the key `after`. The version of a file
+    changes with each write, and is '' for a missing file. Times are in ms since 1970, or None if unknown. `get`,
+    `size`, `open_input` and `mapped` raise FileNotFoundError for a missing file, which `delete` ignores. `get_range`
+    returns fewer bytes at the end of a file.
+    """
 
     uri: str
     lists_by_prefix: bool = False
@@ -51,21 +56,21 @@ class Store(ABC):
 
     @property
     def identity(self) -> str:
-        """Identifier of the store, which is equal for the same location on the same server."""
+        """Identifier of the store's location."""
         return self.uri
 
     @property
     def medium(self) -> str:
-        """Identifier of the file system that contains the store, or '' if unknown."""
+        """Identifier of the file system."""
         return ""
 
     @abstractmethod
     def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
-        """Create a file atomically unless it exists.
+        """Create a file atomically.
 
-        Returns the version of the file, or None if the version would cost another request. Raises FileExistsError if
-        the key exists, and StoreUnavailable if the outcome is unknown. With durable=False, a power failure may remove
-        the file.
+        An existing file is not replaced. Returns the version of the file, or None if the version would cost another
+        request. Raises FileExistsError if the key exists, and StoreUnavailable if the outcome is unknown. With
+        durable=False, a power failure may remove the file.
         """
 
     @abstractmethod
@@ -74,45 +79,45 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, key: str) -> bytes:
-        """Return all bytes of a file, or raise FileNotFoundError."""
+        """Read all bytes of a file."""
 
     @abstractmethod
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Read bytes of a file from an offset, or fewer at its end."""
+        """Read a part of a file."""
 
     @abstractmethod
     def size(self, key: str) -> int:
-        """Return the size of a file in bytes, or raise FileNotFoundError."""
+        """Look up the size of a file in bytes."""
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        """Yield key and size of the files after a key, in order."""
+        """List the keys and sizes of files."""
 
     def above(self) -> Iterator[Store]:
-        """Yield the stores of the parent folders, nearest first."""
+        """List the stores of the parent folders, nearest first."""
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """Return the store whose location is this location plus a suffix, or None."""
+        """Open the store at this path plus a suffix."""
         return None
 
     def version(self, key: str) -> str:
-        """Return a string that changes with each write, or '' without a file."""
+        """Return the version of a file."""
         try:
             return digest(self.get(key))
         except FileNotFoundError:
             return ""
 
     def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
-        """Yield key and version of the files after a key, in order."""
+        """List the keys and versions of files."""
         for key, _ in self.list(prefix, after):
             if version := self.version(key):
                 yield key, version
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
-        """Return the sorted names of files directly in a folder.
+        """List the file names in a folder.
 
-        `folder` ends in "/". Names of subfolders may be included.
+        They are sorted. `folder` ends in "/". Names of subfolders may be included.
         """
         cut = len(folder)
         return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
@@ -122,24 +127,23 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Delete a file if it exists."""
+        """Delete a file."""
 
     def prune_folders(self, key: str) -> None:
-        """Remove empty parent folders of a deleted file, if the store has folders."""
+        """Remove the empty parent folders of a deleted file."""
         return
 
     def remove_empty_folders(self, folder: str) -> None:
-        """Remove a folder and its subfolders unless they contain files."""
         return
 
     @abstractmethod
     def open_input(self, key: str) -> pa.NativeFile:
-        """Open a file for random access by Arrow, or raise FileNotFoundError."""
+        """Open a file for random access."""
 
     def mapped(self, key: str, in_memory: int = IN_MEMORY) -> pa.Buffer:
-        """Return a file as a buffer, which is memory-mapped for large files.
+        """Read a file as a buffer.
 
-        Raises FileNotFoundError.
+        A large file is memory-mapped. Raises FileNotFoundError.
         """
         spool, at, total = Spool(in_memory), 0, self.size(key)
         while at < total:
@@ -152,22 +156,22 @@ class Store(ABC):
 
     @abstractmethod
     def url(self, key: str) -> str:
-        """Return the URL of a file for other programs, such as Spark."""
+        """Return the URL of a file for other programs."""
 
     @abstractmethod
     def modified_ms(self, key: str) -> int | None:
-        """Return the modification time of a file in ms since 1970, or None."""
+        """Look up the modification time of a file."""
 
     def settle(self, key: str) -> None:
-        """Make an existing file durable, so that a power failure cannot remove it."""
+        """Protect an existing file from a power failure."""
         return
 
     def require_private(self) -> None:
-        """Raise StoreRefused if every user of this machine may write to the table."""
+        """Check that not every user can write to the table."""
         return
 
     def clock_ms(self) -> int | None:
-        """Return the time of the store in ms since 1970, or None if unknown."""
+        """Read the clock of the store."""
         return None
 
     def pause(self, seconds: float) -> None:
@@ -181,10 +185,10 @@ class Store(ABC):
         return True
 
     def create(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """Create a file, and retry while the outcome is unknown.
+        """Create a file with retries.
 
-        A FileExistsError may mean that an earlier attempt of this call succeeded. Raises StoreUnavailable if the
-        outcome of all attempts is unknown.
+        A call is retried while its outcome is unknown. A FileExistsError may mean that an earlier attempt of this call
+        succeeded. Raises StoreUnavailable if the outcome of all attempts is unknown.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -196,9 +200,10 @@ class Store(ABC):
                 self.pause(0.02 * 2**attempt)
 
     def write_once(self, key: str, data: BytesLike, durable: bool = True) -> None:
-        """Create a file, or do nothing if it already exists with equal bytes.
+        """Create a file or accept an equal file.
 
-        Raises FileExistsError if the file exists with different bytes.
+        Does nothing if the file already exists with equal bytes. Raises FileExistsError if the file exists with
+        different bytes.
         """
         try:
             self.create(key, data, durable)

@@ -1,4 +1,4 @@
-"""Selection of the store for the path or URL of a table."""
+"""Selection of the storage for a table path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEGMENT_MAX = 255
 
 
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
-    """Open the store for the path or URL of a table.
+    """Open the storage of a table.
 
     Args:
         uri: A local path, `file://...`, or `s3://bucket/prefix`.

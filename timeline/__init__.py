@@ -1,1 +1,1 @@
-"""Timeline of a table: its commits and their order."""
+"""Commits of a table and their order."""

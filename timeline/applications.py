@@ -1,4 +1,4 @@
-"""Exactly-once commits of ingestion jobs, identified by application and version.
+"""Exactly-once commits of ingestion jobs.
 
 Each version of an application is committed at most once. Without a source position, a version only has to be larger
 than the newest committed version. With a position, versions have no gaps, and a commit must continue from the stored
@@ -23,7 +23,7 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Application:
-    """Progress of an ingestion job in a table: its newest committed version and source position.
+    """Progress of an ingestion job in a table.
 
     Attributes:
         name: The name of the application.
@@ -63,18 +63,11 @@ class Application:
 
 
 def application(name: str, versions: Mapping[str, int], reached: Mapping[str, str]) -> Application:
-    """Return the progress of an ingestion job, with version -1 before its first commit.
-
-    Args:
-        name: The name of the application.
-        versions: The newest committed version of each application.
-        reached: The source position of each application, as of its newest commit.
-    """
     return Application(name, versions.get(name, NONE), reached.get(name, ""))
 
 
 def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached: Mapping[str, str]) -> bool:
-    """Return whether the table already contains this commit of an ingestion job.
+    """Check whether a batch of a job is already committed.
 
     Args:
         given: The transaction of the commit.
@@ -101,9 +94,9 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
 
 
 def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
-    """Raise Overtaken if Apache Hudi's streamer has read further than the ingestion job.
+    """Check that Apache Hudi's streamer has not read further.
 
-    The rows between the two positions would otherwise be written twice.
+    Raises Overtaken if it has, because the rows between the two positions would be written twice.
 
     Args:
         given: The transaction of the commit.

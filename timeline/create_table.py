@@ -1,4 +1,4 @@
-"""Creation of a table: its properties, folders and first commit.
+"""Creation of a table.
 
 Slot 1 is an empty commit that is older than any transaction (protocol rule 7).
 """
@@ -21,11 +21,11 @@ from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
-    """Create a table, or raise TableExists if the location already contains a table.
+    """Create a table in a folder.
 
-    The properties are written first, and then slot 1, which completes the creation. After a crash in between, the next
-    create with the same path continues. Properties and slot 1 contain the table's id, so that other processes can
-    detect a replaced table.
+    Raises TableExists if the location already contains a table. The properties are written first, and then slot 1,
+    which completes the creation. After a crash in between, the next create with the same path continues. Properties and
+    slot 1 contain the table's id, so that other processes can detect a replaced table.
     """
     now, token = environment.now_ms(), environment.token()
     config = hoodie_properties.parse(properties)

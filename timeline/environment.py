@@ -1,4 +1,4 @@
-"""Replaceable clock, random numbers, sleep and threads of the commit code."""
+"""Replaceable clock, random numbers and threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _writer() -> str:
 
 
 class Deferred(Generic[T]):
-    """Function that stores its return value, to run as a concurrent task."""
+    """Function that stores its return value."""
 
     result: T
 
@@ -84,7 +84,7 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Replaceable clock, random numbers and threads of the commit code.
+    """Replaceable clock, random numbers and threads.
 
     Attributes:
         now_ms: Returns the time in ms since 1970 UTC.

@@ -1,4 +1,4 @@
-"""Read access to the commits of a table and its earlier states.
+"""Commits of a table and its earlier states.
 
 Every read verifies the chain of slots: each slot contains the digest of the previous slot. The cost does not grow with
 the number of commits, because a reader loads the newest checkpoint and then only the slots after it. On a local disk,
@@ -32,7 +32,7 @@ _LOOKS = 5  # attempts; archiving removes many slots at once, so more attempts a
 
 
 class History:
-    """Thread-safe cache of the commits of a table."""
+    """Thread-safe cache of a table's commits."""
 
     def __init__(self, store: Store, together: Together = in_order) -> None:
         self.store, self.together = store, together
@@ -48,7 +48,7 @@ class History:
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
-        """Read new commits, and return the newest state of the table.
+        """Read the newest state of the table.
 
         Raises:
             TableNotFound: The table does not exist, or was deleted.
@@ -92,22 +92,16 @@ class History:
             return view
 
     def add_written_slot(self, slot: Slot, data: bytes, version: str) -> None:
-        """Cache a commit file that this process has just written.
-
-        Args:
-            slot: The slot.
-            data: The bytes of its file.
-            version: The version of the file in the store, or '' if it is unknown.
-        """
         with self._lock:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
                 self._keep(slot, sha(data))
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
     def record_checkpoint(self, seq: int) -> None:
-        """Record a new checkpoint, and reload a large table state to free memory.
+        """Record the number of a new checkpoint.
 
-        The reloaded head no longer holds the partitions that earlier slots changed.
+        A large table state is also reloaded to free memory. It then no longer holds the partitions that earlier slots
+        changed.
         """
         with self._lock:
             self.checkpointed = seq
@@ -124,7 +118,7 @@ class History:
         return self._head or self.head()
 
     def view(self, seq: int) -> View:
-        """Return the state of the table at a commit whose files still exist.
+        """Load the table state at a readable commit.
 
         Raises:
             SnapshotExpired: The slot does not exist, or cleaning may have deleted files of its snapshot.
@@ -139,9 +133,9 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """Return the state of the table at a commit, even if files were deleted.
+        """Load the table state at any commit.
 
-        For table maintenance only. Readers use `view`.
+        Some files of the snapshot may be deleted. For table maintenance only. Readers use `view`.
         """
         with self._lock:
             if seq not in self._views:
@@ -165,9 +159,10 @@ class History:
         return watermark.deleted_up_to(self.store) + 1
 
     def require_readable(self, seq: int) -> None:
-        """Raise SnapshotExpired if cleaning may have deleted files of a snapshot.
+        """Check that a snapshot's files still exist.
 
-        The error contains the earliest readable slot and the savepoints.
+        Raises SnapshotExpired if cleaning may have deleted some of them. The error contains the earliest readable slot
+        and the savepoints.
         """
         head = self.known_head()
         self.require_not_rolled_back(seq)
@@ -195,7 +190,6 @@ class History:
         return self._read(seq)[0]
 
     def digest(self, seq: int) -> str:
-        """Return the SHA-256 of a commit file, or '' for a missing file."""
         head = self.known_head()
         if seq == head.seq:
             return head.sha
@@ -208,9 +202,10 @@ class History:
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """Return the newest commit completed by a time, or else the oldest commit.
+        """Find the newest commit completed by a time.
 
-        Completion times grow with slot numbers, so a binary search is used.
+        Returns the oldest commit if all commits are newer. Completion times grow with slot numbers, so a binary search
+        is used.
         """
         low, high = self.oldest_slot(), self.known_head().seq
         while low < high:
@@ -219,7 +214,7 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Return the newest commit completed by a time.
+        """Find the last commit up to a time.
 
         Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
         archived.

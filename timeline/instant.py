@@ -1,4 +1,4 @@
-"""Instants of Hudi's timeline, with their time, action and state."""
+"""Entries of Hudi's timeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(
 
 
 class Instant(NamedTuple):
-    """Instant of Hudi's timeline: an action with its requested time and state.
+    """Entry of Hudi's timeline.
 
     `time` is the requested time and `completed` is the completion time, or '' while the instant is pending. Both times
     have 17 digits in UTC.
@@ -39,9 +39,10 @@ class Instant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The path of the instant's timeline file, relative to the table (docs/format.md 4.2).
+        """Path of the timeline file.
 
-        The file name of a completed instant contains the completed action, such as 'commit' for a compaction.
+        It is relative to the table (docs/format.md 4.2). The file name of a completed instant contains the completed
+        action, such as 'commit' for a compaction.
         """
         if self.state is State.COMPLETED:
             return f"{TIMELINE}{self.time}_{self.completed}.{_COMPLETED_AS.get(self.action, self.action)}"
@@ -51,7 +52,6 @@ class Instant(NamedTuple):
 
 
 def parse_instant(name: str) -> Instant | None:
-    """Parse the name of a timeline file, or return None for other files."""
     match = _NAME.match(name)
     if not match:
         return None

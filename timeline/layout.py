@@ -1,4 +1,4 @@
-"""Paths of timeline files, relative to the table."""
+"""Paths of timeline files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ POSITIONS = OURS + "positions/"
 
 
 def position_key(position: str) -> str | None:
-    """Return the path of the file for a source position, or None if short."""
     name, colon, digest = position.partition(":")
     return POSITIONS + digest if name == "sha256" and colon else None
 

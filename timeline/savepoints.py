@@ -1,4 +1,4 @@
-"""Savepoints: named snapshots that cleaning keeps.
+"""Named snapshots that cleaning keeps.
 
 Each creation and deletion of a savepoint is a slot.
 """
@@ -20,12 +20,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
 def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
-    """Create a savepoint, so that cleaning keeps the files of a snapshot.
-
-    Raises:
-        OptionError: The name is invalid or already used, or the slot already has a savepoint.
-        SnapshotExpired: The snapshot was already cleaned.
-    """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name in ("earliest", "latest"):
         raise OptionError(
             (
@@ -68,9 +62,9 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
 
 
 def give_up(timeline: TableTimeline, name: str) -> Slot:
-    """Delete a savepoint, so that cleaning may delete the files of its snapshot.
+    """Delete a savepoint.
 
-    Raises PositionError for an unknown name.
+    Cleaning may then delete the files of its snapshot. Raises PositionError for an unknown name.
     """
 
     def draft(view: View) -> SlotDraft:
@@ -89,7 +83,10 @@ def find(view: View, name: str) -> int:
 
 
 def commit_before(timeline: TableTimeline, seq: int) -> int:
-    """Return the newest write or compaction with the same snapshot as a commit."""
+    """Find the commit that created a snapshot.
+
+    It is the newest write or compaction up to `seq`.
+    """
     history = timeline.history
     oldest = history.oldest_slot()
     while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):

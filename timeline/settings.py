@@ -20,7 +20,9 @@ from hoodoo.timeline.timeline import TableTimeline
 
 
 def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
-    """Commit new values of table options, and keep all other options.
+    """Change options of a table.
+
+    All other options are kept.
 
     Args:
         timeline: The timeline of the table.
@@ -36,7 +38,7 @@ def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[O
 
 
 def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
-    """Replace all row checks of the table in one commit.
+    """Replace all row checks of a table.
 
     Args:
         timeline: The timeline of the table.

@@ -17,31 +17,18 @@ _OF_QUERY = re.compile(r"(.+) \(query ([0-9a-f-]{36})\)", re.DOTALL)
 
 
 def application_of(sink: str, query: str) -> str:
-    """Return the application name under which a Spark query writes to a sink.
-
-    Args:
-        sink: The name of the sink.
-        query: The id of the query, 36 characters.
-    """
     return f"{sink} (query {query})"
 
 
 def sink_of(application: str) -> str:
-    """Return the sink that an application name contains, or else the whole name."""
     match = _OF_QUERY.fullmatch(application)
     return match[1] if match else application
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Raise OptionError if another Spark query already wrote this batch to the sink.
+    """Check that no other Spark query wrote this batch.
 
-    Args:
-        versions: The newest version of each application.
-        application: The application of the commit.
-        version: The number of the batch, which is the version of the commit.
-
-    Raises:
-        OptionError: Another query committed a batch of this number or a later one.
+    Raises OptionError if another query committed a batch of this number or a later one to the sink.
     """
     match = _OF_QUERY.fullmatch(application)
     if not match:

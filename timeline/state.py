@@ -1,4 +1,4 @@
-"""State of a table at one moment, as read from its store.
+"""State of a table at one moment.
 
 `look` is the only function that reads this state from the store. All other code receives the state as a value.
 """
@@ -21,7 +21,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class TableState:
-    """State of a table at one moment, as read from the store.
+    """State of a table at one moment.
 
     Attributes:
         config: The properties, including changes by slots.
@@ -39,12 +39,11 @@ class TableState:
     backup_restores: int = 0  # number of restores from a backup that this process has noticed
 
     def has(self, instant: Instant) -> bool:
-        """Return whether Hudi's timeline contained an instant when the state was read."""
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
 def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
-    """Read the table's properties, new commits, and commits of other engines.
+    """Read the current state of a table.
 
     Sends the requests for Hudi's timeline, the slots and the properties concurrently.
 

@@ -1,4 +1,4 @@
-"""Write access to a table's timeline.
+"""Write access to the commits of a table.
 
 Every writer and table service commits through `TableTimeline.attempt`, which runs the steps of a transaction.
 """
@@ -38,7 +38,7 @@ _CLOCK_MS = 900_000  # maximum difference from the store's clock, as in S3
 
 
 class TableTimeline:
-    """Read and write access to the commits of one table.
+    """Read and write access to the commits of a table.
 
     `entry_keys` returns the key hashes of an index entry. `adopt` imports a commit of another engine as slots.
     """
@@ -59,7 +59,7 @@ class TableTimeline:
         self._known: TableState | None = None
 
     def look(self, properties: bool = True) -> TableState:
-        """Read and return the current state of the table.
+        """Read the current state of the table.
 
         Args:
             properties: False does not read the properties file again, which is sufficient for readers. Default True.
@@ -75,11 +75,11 @@ class TableTimeline:
         return self._known or self.look()
 
     def ready(self) -> TableState:
-        """Prepare the table for a write, and return its state.
+        """Prepare the table for a write.
 
-        Slots of crashed writers are published to Hudi's timeline. Commits of other engines become slots, and so do
-        compaction plans of Apache Hudi if it writes concurrently. Raises UnsupportedTable if a commit cannot be
-        adopted.
+        Returns its state. Slots of crashed writers are published to Hudi's timeline. Commits of other engines become
+        slots, and so do compaction plans of Apache Hudi if it writes concurrently. Raises UnsupportedTable if a commit
+        cannot be adopted.
         """
         while True:
             state = self.look()
@@ -152,7 +152,9 @@ class TableTimeline:
         yield transaction
 
     def settle(self, action: str, draft: Draft, state: TableState | None = None) -> Slot:
-        """Commit a change without data files, such as a savepoint.
+        """Commit a change without data files.
+
+        An example is a savepoint.
 
         Args:
             action: The action of the instant.
@@ -171,10 +173,6 @@ class TableTimeline:
         return HOUSEKEEPING.run(self.environment, once)
 
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
-        """Start an attempt at a commit under a new instant.
-
-        `state` is the state to start from, by default the current state. Raises the exceptions of `ready`.
-        """
         state = state or self.ready()
         self._require_right_clock()
         nonce = self.environment.token()
@@ -209,7 +207,10 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Publish commits of crashed writers, and undo commits that another engine rolled back."""
+        """Repair the table after crashes and external rollbacks.
+
+        Commits of crashed writers are published, and commits that another engine rolled back are undone.
+        """
         while not self._publish_through(state := self.look()):
             continue
         return state
@@ -235,9 +236,10 @@ class TableTimeline:
         return True
 
     def claimed_action(self, instant: str) -> str:
-        """Return the action of an instant that hoodoo started, such as 'deltacommit'.
+        """Look up the action of a commit.
 
-        Raises PositionError if hoodoo did not start the instant, or its claim was archived.
+        An example is 'deltacommit'. Raises PositionError if hoodoo did not start the instant, or its claim was
+        archived.
         """
         try:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
@@ -248,9 +250,10 @@ class TableTimeline:
             ) from None
 
     def rollback(self, instant: str) -> Slot:
-        """Roll back the pending commit of any writer, and delete its files.
+        """Roll back a pending commit and delete its files.
 
-        Only the process that commits the rollback slot deletes files. A slow writer finds the slot and cannot commit.
+        Any writer may have started it. Only the process that commits the rollback slot deletes files. A slow writer
+        finds the slot and cannot commit.
 
         Raises:
             AlreadyCommitted: The instant is completed or rolled back.
@@ -269,7 +272,7 @@ class TableTimeline:
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
-        """Return whether a commit with an unknown outcome is in the table.
+        """Find out whether a write was committed.
 
         False is final: a pending instant is rolled back, so that a delayed request cannot complete it later. Only the
         plan of a compaction stays open, and may be completed later.

@@ -1,4 +1,4 @@
-"""Listings of a table's instants and commits."""
+"""Listings of a table's commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 @dataclass(frozen=True)
 class Entry:
-    """Entry of `timeline()`: one instant of the table.
+    """Entry in the timeline of a table.
 
     Attributes:
         slot: The number of the slot that completed the instant or rolled it back, or 0 while it is pending.
@@ -50,17 +50,23 @@ class Entry:
 
     @property
     def rows(self) -> int:
-        """The total number of inserted, updated and deleted rows."""
+        """Number of inserted, updated and deleted rows."""
         return self.inserted + self.updated + self.deleted
 
     @property
     def seconds(self) -> float | None:
-        """The time from the instant to its completion in seconds, or None while the instant is pending."""
+        """Duration of the commit in seconds.
+
+        It is None while the instant is pending.
+        """
         return (ms_of_instant(self.completed) - ms_of_instant(self.instant)) / 1000 if self.completed else None
 
 
 class Timeline(Sequence[Entry]):
-    """Result of `timeline()`: the completed instants of a table, followed by the pending ones."""
+    """Commits and pending actions of a table.
+
+    This is the result of `timeline()`. The completed instants are first.
+    """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = list(entries)
@@ -92,10 +98,10 @@ class Timeline(Sequence[Entry]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Convert to a pyarrow Table with one row per instant.
+        """Convert the timeline to a pyarrow Table.
 
         Returns:
-            The table, with one column per attribute.
+            The table, with one row per instant and one column per attribute.
         """
         return pa.table(
             {field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)}
@@ -127,7 +133,7 @@ def _entry(slot: Slot) -> Entry:
 
 
 def listing(history: History, newest: int | None = None) -> Timeline:
-    """Return the timeline of a table: its slots in order, followed by the pending instants.
+    """List the completed and pending actions of a table.
 
     Args:
         history: The history of the table.
@@ -152,7 +158,7 @@ def listing(history: History, newest: int | None = None) -> Timeline:
 
 @dataclass(frozen=True)
 class Commit:
-    """Entry of `history()`: one commit that changed rows.
+    """Commit that changed rows.
 
     Attributes:
         cursor: The position of the commit in the table's timeline, as a string that readers can store.
@@ -191,22 +197,28 @@ class Commit:
 
     @property
     def slot(self) -> int:
-        """The sequence number of the commit in the table's timeline (its slot)."""
+        """Sequence number of the commit.
+
+        It is the number of the slot in the table's timeline.
+        """
         return int(self.cursor.split(":")[2])
 
     @property
     def rows(self) -> int:
-        """The total number of inserted, updated and deleted rows."""
+        """Number of inserted, updated and deleted rows."""
         return self.inserted + self.updated + self.deleted
 
     @property
     def seconds(self) -> float:
-        """The time from the instant of the commit to its completion, in seconds."""
+        """Duration of the commit in seconds."""
         return (round(self.completed.timestamp() * 1000) - ms_of_instant(self.instant)) / 1000
 
 
 class Commits(list[Commit]):
-    """Result of `history()`: the commits that changed rows, newest first."""
+    """Commits that changed rows, newest first.
+
+    This is the result of `history()`.
+    """
 
     def __repr__(self) -> str:
         return "\n".join(map(self._line, self))
@@ -251,16 +263,16 @@ class Commits(list[Commit]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Convert to a pyarrow Table with one row per commit.
+        """Convert the commits to a pyarrow Table.
 
         Returns:
-            The table, with one column per attribute.
+            The table, with one row per commit and one column per attribute.
         """
         return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
 
 
 def commits(history: History, newest: int | None = None) -> Commits:
-    """Return the commits that changed rows, newest first.
+    """List the commits that changed rows, newest first.
 
     Args:
         history: The history of the table.

@@ -1,1 +1,1 @@
-"""Write operations: inserts, upserts, updates, deletes, overwrites and restores."""
+"""Write operations of a table."""

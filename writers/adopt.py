@@ -1,8 +1,7 @@
-"""Conversion of Apache Hudi's commits to numbered commits of a hoodoo table.
+"""Import of Apache Hudi's commits.
 
 Each file of the new snapshot is inspected once, to compute its digest and the index entry that writes need. If hoodoo
 and Hudi could see different rows afterwards, the adoption is refused with a reason before anything is written.
-
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Data file of Apache Hudi, with its key hashes and its index entry.
+    """Data file that Apache Hudi wrote.
 
     Attributes:
         file: The file, completed with its digest, row count, index entry and statistics.
@@ -151,7 +150,7 @@ def _look(task: InspectFile) -> InspectedFile:
 
 
 def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
-    """Check that hoodoo encodes the record keys of a Hudi base file equally.
+    """Check that hoodoo and Hudi encode keys equally.
 
     Otherwise an upsert would not find the stored row, and would insert it again. Partition paths are checked in the
     same way. `rows` contains the record keys and the columns from which they are computed. Raises UnsupportedTable.
@@ -204,7 +203,7 @@ def _check(task: CheckRecordKeys) -> None:
 
 
 class Adopter:
-    """Converter of a table's Hudi commits to hoodoo commits."""
+    """Importer for commits by Apache Hudi."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
@@ -237,9 +236,10 @@ class Adopter:
         self.history.head()
 
     def adopt_commit(self, found: CompletedInstant) -> None:
-        """Convert a new Hudi commit, after the compaction plans that precede it.
+        """Import a new commit by Apache Hudi.
 
-        The instant may also be a compaction plan. Does nothing if another process adopts the instant first.
+        Compaction plans that precede the commit are imported first. The instant may also be a compaction plan. Does
+        nothing if another process adopts the instant first.
         """
         view = self.history.head()
         if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
@@ -282,10 +282,10 @@ class Adopter:
 
     # ---- requirements
     def require_adoptable(self, config: TableConfig, view: View) -> None:
-        """Raise UnsupportedTable if another key generator encoded the table's record keys.
+        """Check that Hudi's commits can be imported.
 
-        This check runs before a table is converted and adopted.
-
+        Raises UnsupportedTable if another key generator encoded the table's record keys. This check runs before a table
+        is converted and adopted.
         """
         _require_known_generator(config)
         index_of(self.store).require_valid_for(group.file_id for group in view.groups())

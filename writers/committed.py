@@ -9,7 +9,10 @@ from hoodoo.readers.cursor import Cursor
 
 @dataclass
 class Committed:
-    """Result of a committed write, documented in `hoodoo.table.results.WriteResult`."""
+    """Result of a committed write.
+
+    See `hoodoo.table.results.WriteResult`.
+    """
 
     cursor: Cursor
     instant: str = ""

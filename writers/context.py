@@ -1,4 +1,4 @@
-"""Objects that a write operation works with."""
+"""Store, timeline and index that a write uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Objects that a write operation works with, such as the table's store and timeline.
+    """Store, timeline and index that a write uses.
 
     Attributes:
         store: The store of the table.
@@ -45,5 +45,4 @@ class Context:
     head: int | None = None
 
     def on_head(self, slot: int | None) -> Context:
-        """Return a copy for a write that fails if rows changed since a commit."""
         return self if slot is None else replace(self, head=slot)

@@ -1,7 +1,6 @@
-"""Write operations, which retry after a conflict.
+"""Write operations with retries after conflicts.
 
 A retry reuses the prepared batch. It writes all files again, because files and meta columns contain the instant.
-
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Plan that mistook a new key for a stored key with the same hash."""
+    """Error for a new key mistaken for a stored key."""
 
 
 def commit(
@@ -53,15 +52,14 @@ def commit(
     transaction: ApplicationVersion | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
-    """Run and commit a write operation, and repeat it after each conflict.
+    """Run and commit a write operation.
 
-    `propose` returns the plan for the newest view, or None if there is nothing to write. If it mistook a key for a
-    stored key with the same hash, `comparing` replaces it, which compares keys. This repetition does not count as a
-    retry, because no other writer interfered.
+    It is repeated after each conflict. `propose` returns the plan for the newest view, or None if there is nothing to
+    write. If it mistook a key for a stored key with the same hash, `comparing` replaces it, which compares keys. This
+    repetition does not count as a retry, because no other writer interfered.
 
     Raises CommitConflict if the retries are exhausted, and CommitUnknown or Fenced. Raises OptionError if the sink
     already has the batch `transaction` from another query. Also raises errors of the data or the store.
-
     """
     state, retries = context.begun or context.timeline.ready(), 0
     while True:
@@ -322,11 +320,10 @@ def insert(
     transaction: ApplicationVersion | None = None,
     sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert rows with new keys, and reject or skip rows with existing keys.
+    """Insert rows with new keys.
 
     With existing='fail', an existing key raises KeyExists. With 'keep', rows with existing keys are left out. If `bulk`
     is True, only new file groups are written, whose rows are sorted by the columns in `sort`, if there are any.
-
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:

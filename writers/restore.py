@@ -1,8 +1,7 @@
-"""Restore of an earlier snapshot by a new commit.
+"""Restore of an earlier snapshot.
 
 Unchanged file groups stay. All other file groups are replaced by new ones with the earlier rows. Apache Hudi sees one
 replacecommit. Any concurrent write conflicts, because it could be neither completely undone nor completely kept.
-
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ _COMPARED_BYTES = 64 << 20  # total size of the differing files above which rows
 
 @dataclass(frozen=True)
 class FormerRows:
-    """Reader for the live rows of an earlier snapshot of a file group.
+    """Reader for the rows of an earlier snapshot.
 
     It runs in the task and can be pickled.
-
     """
 
     store: Store
@@ -55,11 +53,10 @@ class FormerRows:
 
 
 def restore(context: Context, seq: int) -> Committed:
-    """Restore the rows and columns of an earlier snapshot in a new commit.
+    """Restore an earlier snapshot in a new commit.
 
     The checks of the table stay, with the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and
     SchemaError if a check uses a column that was added later.
-
     """
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 

@@ -1,7 +1,6 @@
-"""Rows of a write, and plans for their upsert or insert.
+"""Input rows of a write.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
-
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Rows of a write, in memory or in staged files."""
+    """Interface for the input rows of a write."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        """Plan an upsert, or return None if it changes nothing."""
+        """Plan an upsert of the rows."""
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
     ) -> WritePlan | None:
-        """Plan an insert of the rows whose keys are not in the table.
+        """Plan an insert of the rows with new keys.
 
         Args:
             context: The context of the write.
@@ -57,7 +56,10 @@ class Source(Protocol):
         """
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        """Plan a write into new file groups, without a search for existing keys."""
+        """Plan a write into new files.
+
+        Existing keys are not searched.
+        """
         ...
 
     def partitions_used(self) -> list[str]: ...
@@ -65,7 +67,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """Batch of rows in the memory of this process.
+    """Batch of rows in memory.
 
     Attributes:
         batch: The batch.
@@ -80,11 +82,10 @@ class InProcess:
     evolution: Evolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
-        """Convert the batch to the table's current columns, and run new checks.
+        """Update the batch to the current columns and checks.
 
         Raises ColumnError if the batch has values for a column that was dropped. Raises CheckFailed if a row fails a
         check that was added after the batch was prepared.
-
         """
         batch = self.batch.fitted(config)
         if not batch.unconditional:
@@ -161,7 +162,7 @@ _PAIRS = 1 << 24  # maximum number of keys times partitions per lookup
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows that tasks of the Spark data source prepared for a write.
+    """Rows that Spark tasks prepared for a write.
 
     Attributes:
         source: The rows, in memory or staged.
@@ -176,7 +177,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class InEveryPartition(InProcess):
-    """Keys to delete in every partition of the table."""
+    """Keys to delete in all partitions."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.fitted(config)
@@ -198,16 +199,10 @@ def _repeat_per_partition(context: Context, view: View, batch: Batch) -> Batch:
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
-    """Return the table's checks that a batch has not passed yet."""
     return tuple(check for check in checks.of(config) if check not in passed)
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
-    """Return a mask of the rows whose key is in the table.
-
-    If a log deletes a key, the file group is read to find out.
-
-    """
     exists = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)

@@ -1,10 +1,9 @@
-"""Updates and deletes of stored rows by condition.
+"""Updates and deletes by condition.
 
 Each file group is one task. The task reads the rows, computes the changes and writes them to the file group: into a log
 (merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.
 The conflict check covers the rows that were read (`Derived`). After a conflict, the attempt is repeated on the new
 rows.
-
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def update(
     new_values: Callable[[TableConfig], NewValues],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Update the rows that match a condition, in one commit.
+    """Update the rows that match a condition.
 
     `condition` and `new_values` are evaluated again in each attempt, for the current columns of the table.
     """
@@ -65,7 +64,7 @@ def update(
 def delete(
     context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
-    """Delete the rows that match a condition, in one commit.
+    """Delete the rows that match a condition.
 
     A file group whose rows certainly all match is dropped without reading it.
     """
@@ -149,10 +148,6 @@ class _DeleteMatchingRows:
 
 
 def unconditional_deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
-    """Return deletes for stored rows that ignore ordering values.
-
-    `rows` contains the record key, and the key and partition columns.
-    """
     kept_columns = {*config.key, *config.partition_by}
     fields = list(config.schema)
     columns = [rows[field.name] if field.name in kept_columns else pa.nulls(len(rows), field.type) for field in fields]

@@ -1,1 +1,1 @@
-"""Change feed: the rows that changed between two snapshots of a table."""
+"""Rows that changed between two snapshots."""

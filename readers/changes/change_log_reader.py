@@ -1,4 +1,4 @@
-"""Reader of Hudi's change log files, which record the rows that a rewrite changed.
+"""Reader for Hudi's change log files.
 
 The caller chooses the change log files to read. The row changes are returned as Arrow tables.
 """
@@ -20,10 +20,10 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Read the change log of a base file, with one row for each changed row.
+    """Read the change log of a base file.
 
-    The result has the columns OP ("i", "u" or "d") and KEY. If the change log stores row images, it also has BEFORE and
-    AFTER, which are structs with the table's current columns.
+    It has one row for each changed row. The result has the columns OP ("i", "u" or "d") and KEY. If the change log
+    stores row images, it also has BEFORE and AFTER, which are structs with the table's current columns.
 
     Returns None for a file without a change log: all its rows are new, its rows were only moved, or the table kept no
     change log at that time. Raises CorruptTable, UnsupportedTable.

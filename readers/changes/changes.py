@@ -1,4 +1,4 @@
-"""Reader of the rows that were inserted, updated and deleted in a range of commits.
+"""Reader for changed rows in a range of commits.
 
 It implements `Table.changes`, `Table.diff` and the deletes of `Table.incremental`. This module decides which file
 groups of which partitions are compared, and `readers/changes/row_diff.py` compares them. The table needs no special
@@ -45,7 +45,7 @@ NET, ALL = "net", "all"
 
 @dataclass(frozen=True)
 class ChangesTask(Task):
-    """Task that finds the row changes in some file groups of one partition.
+    """Task that finds changed rows in one partition.
 
     Attributes:
         store: The store of the table.
@@ -137,7 +137,7 @@ class ChangesTask(Task):
 
 
 class Changes(Rows):
-    """Row changes in a range of commits, or between two snapshots of a table.
+    """Row changes between two commits.
 
     Returned by `Table.changes` and `Table.diff`. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the
     structs `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With
@@ -205,7 +205,10 @@ class Changes(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the changes: `op`, `instant`, and the structs `before` and `after`."""
+        """Arrow schema of the changes.
+
+        The columns are `op`, `instant`, and the structs `before` and `after`.
+        """
         image = pa.struct([self._config.file_schema.field(name) for name in self._columns])
         timed = [pa.field("instant", pa.string())] if self._timed else []
         images = [pa.field("before", image), pa.field("after", image)]
@@ -215,7 +218,7 @@ class Changes(Rows):
         return name_mapping.mapping_for_structs(["before", "after"])
 
     def tasks(self) -> list[Task]:
-        """Split the read into tasks, which can run in any process.
+        """Split the read into tasks that can run anywhere.
 
         Returns:
             One or more tasks for each partition that changed.
@@ -229,7 +232,7 @@ class Changes(Rows):
 
     # ---- net
     def _create_net_tasks(self) -> list[ChangesTask]:
-        """Create one or more tasks for each changed partition.
+        """Create the tasks for changed partitions.
 
         A key that was deleted from one file group may have been inserted into another one. The snapshot pairs of both
         file groups then belong to one task.
@@ -389,7 +392,7 @@ class Changes(Rows):
         ]
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """Read the changes as a sequence of Arrow tables.
+        """Read the changes as Arrow tables.
 
         Args:
             rows: The approximate number of rows in a table.

@@ -24,7 +24,7 @@ def follow(
     poll_seconds: float,
     timeout_seconds: float | None,
 ) -> Iterator[R]:
-    """Poll a table for new commits, and yield one read for each new range of commits.
+    """Poll a table and read each range of new commits.
 
     Args:
         look: Function that returns the history and the newest view of the table.
@@ -47,7 +47,7 @@ def follow(
 
 
 def end_of_next_range(history: History, head: View, since: int, most_commits: int | None) -> int:
-    """Return the last commit number of the next range to read.
+    """Find the end of the next range of commits.
 
     The range ends at the newest slot that changed rows, or earlier if it already contains `most_commits` commits. If
     `since` is 0, the range ends at the newest slot.

@@ -1,4 +1,4 @@
-"""Incremental read, which returns changed rows and the keys of deleted rows.
+"""Reader for changed rows and deleted keys.
 
 The result can be passed to `upsert` of another table.
 """
@@ -38,7 +38,7 @@ class ChangedRowsTask(Task):
 
 @dataclass(frozen=True)
 class DeletedKeysTask(Task):
-    """Task that reads the keys of rows that were deleted in some commits.
+    """Task that reads the keys of deleted rows.
 
     Key, partition and ordering columns have the values that they had at the start of the range. All other columns are
     null.
@@ -67,9 +67,9 @@ class DeletedKeysTask(Task):
 
 
 class IncrementalRows(Rows):
-    """Rows that were inserted or updated in a range of commits, and keys of deleted rows.
+    """Changed rows and the keys of deleted rows.
 
-    Returned by `Table.incremental` with deletes=True.
+    The rows were inserted or updated in a range of commits. Returned by `Table.incremental` with deletes=True.
 
     Attributes:
         cursor: The position of the end of the range.
@@ -113,11 +113,14 @@ class IncrementalRows(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        """Arrow schema of the rows: the table's columns and `_hoodie_is_deleted`."""
+        """Arrow schema of the rows.
+
+        It has the table's columns and `_hoodie_is_deleted`.
+        """
         return self._rename_schema(self._schema)
 
     def tasks(self) -> list[Task]:
-        """Split the read into tasks, which can run in any process.
+        """Split the read into tasks that can run anywhere.
 
         Returns:
             The tasks that read changed rows, followed by the tasks that read the keys of deleted rows.

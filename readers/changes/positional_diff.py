@@ -1,4 +1,4 @@
-"""Comparison of two base files of a file group by row position.
+"""Comparison of base files by row position.
 
 If the key columns of both files consist of identical bytes, each row has the same position in both files. Otherwise
 this module returns None, and the caller compares the rows by key.
@@ -25,7 +25,7 @@ from hoodoo.timeline.slots.slot import DataFile
 def changed_rows(
     store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Return the rows that differ between two base files, compared by row position.
+    """Find the rows that differ between two base files.
 
     Args:
         store: The store of the table.

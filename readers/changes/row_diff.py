@@ -1,4 +1,4 @@
-"""Comparison of two snapshots of file groups, which returns changed rows.
+"""Comparison of rows between two snapshots.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 `touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each
@@ -36,7 +36,7 @@ KEY = "#key"  # the record key; no table column can have this name, since it is 
 
 @dataclass
 class RowDiff:
-    """Comparison of the rows of file groups between snapshots.
+    """Comparison of rows between snapshots.
 
     A file that several comparisons need is read once.
 
@@ -76,15 +76,13 @@ class RowDiff:
         )
 
     def touched_keys(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ, or None for all keys."""
         return self._touched.of(pair)
 
     def announce_keys_to_read(self, keys: pa.Array) -> None:
-        """Announce the keys of all later reads, so that each file is read once."""
         self._expected = keys
 
     def live_rows(self, groups: Sequence[FileGroup], keys: pa.Array | None) -> pa.Table:
-        """Read the live rows of file groups with one of the given record keys.
+        """Read the current rows of some keys.
 
         None reads all live rows.
 
@@ -128,7 +126,7 @@ class RowDiff:
         return self._logs[file.content]
 
     def diff(self, pair: SnapshotPair) -> pa.Table:
-        """Find the inserted, updated and deleted rows between two snapshots.
+        """Find the changed rows between two snapshots.
 
         Returns:
             One row per change, with the columns of `changes_schema`. Deleted keys of unknown commits have instant ''.
@@ -153,10 +151,6 @@ class RowDiff:
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._image_schema())
 
     def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """Find the row changes between two snapshots for the given keys.
-
-        None compares all keys.
-        """
         return self._compare_rows(pair, self.live_rows(pair.before, keys), self.live_rows(pair.after, keys))
 
     def _compare_rows(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
@@ -228,7 +222,7 @@ class RowDiff:
 
 
 def joined(changes: pa.Table, net: bool) -> pa.Table:
-    """Combine the changes of a partition, so that a row that moved counts as an update.
+    """Report moved rows as updates.
 
     A delete in one file group and an insert of the same key in another file group become an update.
     """

@@ -1,4 +1,4 @@
-"""Pairs of an earlier and a later snapshot of file groups."""
+"""Pairs of snapshots to compare."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class SnapshotPair:
-    """Earlier and later snapshot of the same file groups of one partition.
+    """Earlier and later version of some files.
 
     Attributes:
         before: The file groups in the earlier snapshot.
@@ -24,7 +24,7 @@ class SnapshotPair:
 
 
 def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[SnapshotPair]:
-    """Match the file groups of two snapshots, and return the pairs that have to be compared.
+    """Pair the changed files of two snapshots.
 
     A file group that is in both snapshots gets its own pair if its files differ. All removed file groups form one pair
     with all added file groups. If no file group was removed, each added file group gets its own pair.

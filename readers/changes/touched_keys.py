@@ -1,4 +1,4 @@
-"""Search for the record keys whose rows may differ between two snapshots.
+"""Search for keys that changed between two snapshots.
 
 Table services keep the commit time of a row when they rewrite or move it. Compaction, clustering and log compaction
 therefore touch no key. The search reads the keys and commit times of the files that may differ. If the table has a
@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass
 class TouchedKeys:
-    """Search for the record keys whose rows may differ in several pairs of snapshots.
+    """Search for keys that changed between snapshots.
 
     A shared file is read once.
 
@@ -44,7 +44,10 @@ class TouchedKeys:
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
     def of(self, pair: SnapshotPair) -> pa.Array | None:
-        """Return the record keys whose rows may differ, or None for all keys."""
+        """Find the keys whose rows may have changed.
+
+        None means all keys.
+        """
         if not pair.before or not pair.after:
             return None
         if len(pair.before) == len(pair.after) == 1:

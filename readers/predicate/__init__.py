@@ -1,1 +1,1 @@
-"""The `where` argument of reads and writes: parsers, syntax tree, file pruning and row filtering."""
+"""Conditions that select rows of a read or write."""

@@ -1,4 +1,4 @@
-"""Checks: conditions that every row written by hoodoo must satisfy.
+"""Conditions that all rows of a table must satisfy.
 
 A row fails a check if the condition is false. It passes if the condition is true or null.
 `timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
@@ -38,9 +38,9 @@ _ROW = "#row"  # an additional column; no table column can have this name, since
 
 @dataclass(frozen=True)
 class Check:
-    """Parsed check of a table, which is a named condition that rows must satisfy.
+    """Condition that all rows of a table must satisfy.
 
-    Tasks receive checks in parsed form, so that they need no parser.
+    It has a name and is already parsed. Tasks receive checks in parsed form, so that they need no parser.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Check:
         return predicates.to_arrow(predicates.Not(self.tree))
 
     def failing(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions of the rows for which the check's condition is false.
+        """Find the rows that fail the check.
 
         `rows` must contain the check's columns.
         """
@@ -70,10 +70,11 @@ class Check:
 
 
 def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
-    """Parse a dict of check names and conditions for a table.
+    """Parse the checks of a table.
 
-    Raises OptionError for an invalid name, and for an empty or too long condition. Raises PredicateError for a
-    condition that cannot be parsed or does not match the columns. Both errors name the check.
+    `conditions` is a dict of check names and conditions. Raises OptionError for an invalid name, and for an empty or
+    too long condition. Raises PredicateError for a condition that cannot be parsed or does not match the columns. Both
+    errors name the check.
     """
     if not isinstance(conditions, Mapping):
         raise OptionError(
@@ -99,9 +100,9 @@ def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
 
 
 def of(config: TableConfig) -> tuple[Check, ...]:
-    """Return the parsed checks of a table, sorted by name.
+    """Load the checks of a table.
 
-    Raises PredicateError for a check that no longer matches the columns.
+    They are sorted by name. Raises PredicateError for a check that no longer matches the columns.
     """
     return parsed(stored(config.raw), config.schema)
 
@@ -121,7 +122,6 @@ def _parse_check(name: str, text: str, schema: pa.Schema) -> Check:
 
 
 def names(checks: Sequence[Check], column: str) -> list[str]:
-    """Return the names of the checks that use a column."""
     return [check.name for check in checks if column in check.columns]
 
 
@@ -141,10 +141,10 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
-    """Return the checks whose text changes because columns are renamed, as table properties.
+    """Update the checks after column changes.
 
-    Raises SchemaError if the alterations drop a column that a check uses, or change its type.
-
+    Returns the checks whose text changes because columns are renamed, as table properties. Raises SchemaError if the
+    alterations drop a column that a check uses, or change its type.
     """
     from hoodoo.timeline.columns.alterations import DropColumn, RenameColumn, RetypeColumn, WidenColumn
 
@@ -173,10 +173,10 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
 
 
 def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
-    """Return the checks whose text changes because a restore brings back older columns.
+    """Update the checks after a restore of older columns.
 
-    Columns are matched by id. Raises SchemaError if a check uses a column that is missing in `columns` or has an
-    incompatible type there.
+    Returns the checks whose text changes. Columns are matched by id. Raises SchemaError if a check uses a column that
+    is missing in `columns` or has an incompatible type there.
     """
     stored_texts, texts = stored(config.raw), {}
     for check in of(config):

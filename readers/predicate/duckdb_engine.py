@@ -1,7 +1,6 @@
-"""In-memory DuckDB database that parses and evaluates SQL expressions for `where`, `update` and `merge`.
+"""Database in memory that evaluates SQL expressions.
 
-Other modules decide which expressions are allowed.
-
+DuckDB evaluates expressions of `where`, `update` and `merge`. Other modules decide which expressions are allowed.
 """
 
 from __future__ import annotations
@@ -57,23 +56,17 @@ def _open_database() -> Any:
 
 
 def cursor() -> Any:
-    """Open a cursor of the in-memory DuckDB database.
-
-    The caller closes it.
-    """
     with _lock:
         return _open_database().cursor()
 
 
 def ask(query: str, value: str) -> str:
-    """Run a DuckDB query with one parameter, and return its only value."""
     with cursor() as connection:
         return str(connection.execute(query, [value]).fetchone()[0])
 
 
 @cache
 def catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
-    """Return the kind and stability of all DuckDB functions by name."""
     overloads: dict[str, set[tuple[str, str | None]]] = {}
     with cursor() as connection:
         rows = connection.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()

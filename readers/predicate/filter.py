@@ -1,4 +1,4 @@
-"""Filters, which prune files by statistics and select rows by a `where` condition.
+"""Filters for files and rows.
 
 If DuckDB is installed, a condition may be any boolean SQL expression over one row. hoodoo itself evaluates the parts
 that the grammar of `where` (text.py) supports, and uses them for pruning. DuckDB evaluates the remaining parts. A
@@ -44,9 +44,9 @@ _POSITION = "#position"  # no table column can have this name
 
 @dataclass(frozen=True)
 class Filter:
-    """Parsed `where` condition that prunes files by statistics and selects rows.
+    """Filter for files and rows.
 
-    A row matches if all parts of the condition are true.
+    It is a parsed `where` condition. A row matches if all parts of the condition are true.
 
     Attributes:
         tree: The part of the condition in the grammar of `where`. It prunes files. None if there is no such part.
@@ -67,7 +67,7 @@ class Filter:
     def of(
         where: Where | None, schema: pa.Schema, now: dt.datetime | None = None, params: Params | None = None
     ) -> Filter | None:
-        """Parse the argument `where` of a read or write.
+        """Parse the condition of a read or write.
 
         Args:
             where: A string, an Arrow expression, or None for all rows.
@@ -104,11 +104,11 @@ class Filter:
 
     @property
     def is_decided_by_syntax_tree(self) -> bool:
-        """True if a condition can be evaluated without DuckDB and Arrow expressions."""
+        """True if the condition needs no DuckDB or Arrow."""
         return self.rest is None and self.tree is not None and self.tree_decides
 
     def matching(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that match the condition.
+        """Select the rows that match the condition.
 
         Raises:
             ExpressionError: DuckDB cannot evaluate the condition for one of the rows.
@@ -123,10 +123,6 @@ class Filter:
         return rows_so_far.slice(0, 0) if pa.types.is_null(truth.type) else rows_so_far.filter(truth)
 
     def positions(self, rows: pa.Table) -> np.ndarray:
-        """Return the positions of the rows that match the condition, in ascending order.
-
-        Raises the errors of `matching`.
-        """
         if self.is_decided_by_syntax_tree:
             assert self.tree is not None
             return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
@@ -160,7 +156,7 @@ def _filter_of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
 
 
 def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
-    """Add a condition to a filter, to skip files without matching rows.
+    """Add a condition to skip more files.
 
     Args:
         where: The filter. None: all rows match.

@@ -1,4 +1,4 @@
-"""Parser that converts Arrow expressions to predicates for file pruning.
+"""Conversion of Arrow expressions to file filters.
 
 Arrow exposes the structure of an expression only in its serialized form. Unsupported parts become Opaque nodes, which
 prune nothing. The Arrow expression itself decides which rows match.
@@ -55,17 +55,18 @@ _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
-    """Return the part of an Arrow expression that file statistics can evaluate, or None.
+    """Convert an Arrow expression to a file filter.
 
-    The tree is only for pruning: it is never false for a row for which `expression` is true, and never true for a row
-    for which `expression` is false. The columns are those of `schema`.
+    Returns None if file statistics cannot evaluate any part of the expression. The tree is only for pruning: it is
+    never false for a row for which `expression` is true, and never true for a row for which `expression` is false. The
+    columns are those of `schema`.
     """
     node = _parse_expression(expression)
     return None if node is None else _none_if_opaque(_convert_node(node, schema))
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
-    """Return the columns that an Arrow expression uses.
+    """Find the columns that an Arrow expression uses.
 
     The result may contain unused columns.
     """
@@ -93,7 +94,7 @@ def _can_evaluate(expression: pc.Expression, schema: pa.Schema, names: Sequence[
 
 
 def uses_column_index(expression: pc.Expression) -> bool:
-    """Return whether an Arrow expression may refer to a column by its index.
+    """Check whether an Arrow expression may use column indexes.
 
     Such an index is wrong if the read leaves out columns.
     """

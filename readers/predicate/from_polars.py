@@ -1,9 +1,8 @@
-"""Parser for polars expressions, which returns a predicate tree for file pruning.
+"""Conversion of polars expressions to file filters.
 
 A polars expression exposes its operands but not its operator. For each supported operator, the parser builds an
 expression from the operands, and compares it with the original. All other expressions prune nothing. polars itself
 decides which rows match, and treats NaN as the greatest number.
-
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "non
 
 
 def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
-    """Return the part of a polars expression that file statistics can evaluate."""
+    """Convert a polars expression to a file filter."""
     parts = expression.meta.pop()[::-1]
     if not parts:
         name = _column_name(expression, schema)

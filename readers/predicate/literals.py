@@ -1,7 +1,6 @@
-"""Conversion of literals in `where` conditions to Python values of the column's type.
+"""Conversion of literals to column types.
 
-A value that would have to be rounded raises an error.
-
+The literals are in `where` conditions. A value that would have to be rounded raises an error.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time
 
 
 class LiteralText(NamedTuple):
-    """Literal of a `where` condition.
+    """Literal of a condition.
 
     The syntax determines the kind: `DATE '…'` is a date.
     """
@@ -37,13 +36,12 @@ _TIMESTAMP = re.compile(
 
 
 def convert(literal: LiteralText, type_: pa.DataType) -> Any:
-    """Convert a literal of a `where` condition to a Python value of the column's type.
+    """Convert a literal to the type of its column.
 
     If the column has a time zone, the datetime is aware, and a timestamp without a zone is in UTC. A number for a float
     column need not be exact in binary, but the float must preserve all written digits.
 
     Raises ValueError. Its message continues a sentence that ends with "which".
-
     """
     types = pa.types
     if types.is_floating(type_):
@@ -70,7 +68,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any, type_: pa.DataType) -> str | None:
-    """Format a literal as a DuckDB SQL constant with the type of its column.
+    """Format a literal as an SQL constant.
 
     Returns None if DuckDB itself converts the original literal to the same value.
     """

@@ -1,7 +1,7 @@
-"""Values of the parameters in a condition, such as `$low` in `where="fare > $low"`.
+"""Parameters of a condition.
 
-Values never become part of the text of the condition. The parsers insert them into their trees as typed literals.
-
+An example is `$low` in `where="fare > $low"`. Values never become part of the text of the condition. The parsers insert
+them into their trees as typed literals.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _TYPES = "a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or
 
 
 def checked_parameters(where: object, params: object, expressions: Collection[str] = ()) -> dict[str, Any]:
-    """Check the argument `params`, and return a copy with values of plain Python types.
+    """Validate the parameters of a condition.
 
-    Lists and sets become tuples. The result is empty if there are no parameters.
+    Returns a copy with values of plain Python types. Lists and sets become tuples. The result is empty if there are no
+    parameters.
 
     Args:
         where: The condition that uses the parameters.
@@ -173,7 +174,7 @@ def parameter_to_literal(value: Any) -> LiteralText:
 
 
 def convert(value: Any, type_: pa.DataType) -> Any:
-    """Convert a single parameter value to a Python value of the column's type.
+    """Convert a parameter to the type of its column.
 
     Raises ValueError. Its message continues a sentence that ends with "which".
     """
@@ -186,7 +187,6 @@ def convert(value: Any, type_: pa.DataType) -> Any:
 
 
 def in_sql(value: Any) -> str:
-    """Format a parameter value as a DuckDB SQL constant."""
     match value:
         case None:
             return "NULL"

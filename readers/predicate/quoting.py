@@ -1,4 +1,4 @@
-"""Quotes in conditions, around strings and around column names that are SQL keywords."""
+"""Quoting of strings and column names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 100  # maximum length of a condition that is shown in full with the cor
 
 
 def quote_word_at(text: str, at: int) -> str:
-    """Put single quotes around one word of a condition.
+    """Put single quotes around a word of a condition.
 
     If the text is long, the result is only the quoted word.
 
@@ -39,13 +39,6 @@ def as_text(value: str) -> str:
 
 
 def unquoted_string_error(name: str, columns: Sequence[str], instead: str) -> str:
-    """Return the error message for an unknown column that may be an unquoted string.
-
-    Args:
-        name: The name.
-        columns: The existing columns.
-        instead: The text to write if a string is meant.
-    """
     suggestion = nearest(name, columns)
     advice = f"put strings in single quotes: {instead}"
     return f"There is no column {printable(name)}; " + (
@@ -59,7 +52,7 @@ def has_quoted_literals(kind: pa.DataType) -> bool:
 
 
 def quote_column_names(text: str, names: Sequence[str]) -> str:
-    """Put double quotes around column names in SQL text.
+    """Put double quotes around column names.
 
     Names before a parenthesis or next to a dot stay unchanged.
     """

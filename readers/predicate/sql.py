@@ -1,4 +1,4 @@
-"""SQL expressions over the columns of a table, which DuckDB evaluates.
+"""SQL expressions over the columns of a table.
 
 DuckDB parses the expression, and this module checks the syntax tree. An expression must return one value per row, be
 deterministic, and use only the current row. Columns are referenced by index, because DuckDB treats `a` and `A` as the
@@ -70,7 +70,7 @@ The constant is the time of the call in UTC. All rows and all retries of a call 
 
 @dataclass(frozen=True)
 class Expression:
-    """Validated SQL expression, which can be evaluated on Arrow tables.
+    """Validated SQL expression.
 
     Attributes:
         text: The expression as the user wrote it.
@@ -88,7 +88,7 @@ class Expression:
 
     @property
     def column(self) -> str | None:
-        """Name of the column, or None if the expression is more than a column."""
+        """Name of the column that forms the whole expression."""
         ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
         return name if self.sql == f"c{index}" else None
 
@@ -110,7 +110,7 @@ class Expression:
 def read(
     text: str, schema: pa.Schema, now: dt.datetime, option: str, params: Mapping[str, Any] | None = None
 ) -> Expression:
-    """Parse an SQL expression, and check that it only uses one row and known columns.
+    """Parse and validate an SQL expression.
 
     Args:
         text: The expression, in DuckDB's SQL.
@@ -130,10 +130,10 @@ def read(
 
 
 def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Parse an SQL expression with DuckDB, and return its syntax tree.
+    """Parse an SQL expression.
 
-    `names` are column names. A column whose name is an SQL keyword, such as `at`, may be written without quotes if
-    quotes around the column names make the expression valid.
+    Returns its syntax tree. `names` are column names. A column whose name is an SQL keyword, such as `at`, may be
+    written without quotes if quotes around the column names make the expression valid.
     """
     if not duckdb_engine.available():
         raise EngineError(f"Option {option} needs DuckDB for SQL expressions. Install it: pip install 'hoodoo[sql]'.")
@@ -198,7 +198,7 @@ def syntax_tree_to_sql(node: dict[str, Any]) -> str:
 
 
 def add_parentheses_to_lists(node: Any, params: Mapping[str, Any]) -> Any:
-    """Add the parentheses that IN needs around parameters that are lists.
+    """Add missing parentheses to lists in SQL.
 
     DuckDB parses `x IN $name` as `contains($name, x)`.
     """
@@ -224,10 +224,9 @@ def expression_of(
     option: str,
     params: Mapping[str, Any] | None = None,
 ) -> Expression:
-    """Validate the syntax tree of an SQL expression, and convert it to an Expression.
+    """Validate the syntax tree of an SQL expression.
 
     `params` contains the parameter values from `checked_parameters`. The other arguments are as in `read`.
-
     """
     reader = _ExpressionValidator(text, schema, now, option, params or {})
     sql = syntax_tree_to_sql(reader.checked(node, frozenset()))

@@ -1,4 +1,4 @@
-"""Parser for `where` conditions.
+"""Parser for conditions on rows.
 
 The syntax supports:
 
@@ -69,7 +69,7 @@ class _WhereDialect(Dialect):
 
 
 def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> Predicate:
-    """Parse a `where` condition into a predicate tree.
+    """Parse a condition on rows.
 
     `params` contains the parameter values from `checked_parameters`.
     """
@@ -77,9 +77,9 @@ def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) 
 
 
 def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
-    """Parse a `where` condition, and put quotes around columns named like an SQL keyword.
+    """Parse a condition and quote its column names.
 
-    The arguments and errors are those of `read`.
+    Only names that are SQL keywords are quoted. The arguments and errors are those of `read`.
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(
@@ -125,7 +125,7 @@ def _parse_condition(text: str, schema: pa.Schema, params: Mapping[str, Any]) ->
 
 
 def find_column_spans(text: str, column: str) -> list[tuple[int, int]]:
-    """Find each occurrence of a column in a `where` condition.
+    """Find all uses of a column in a condition.
 
     Args:
         text: A condition that `read` accepts.
@@ -143,7 +143,6 @@ def find_column_spans(text: str, column: str) -> list[tuple[int, int]]:
 
 
 def quoted(column: str) -> str:
-    """Add double quotes to a column name if conditions need them."""
     if _PLAIN_NAME.fullmatch(column):
         try:
             node = sqlglot.parse_one(f"{column} = 1", read=_WhereDialect).this

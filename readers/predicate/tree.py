@@ -1,4 +1,4 @@
-"""Predicate tree of a `where` condition, and its evaluation.
+"""Syntax tree of a condition on rows.
 
 The tree contains columns and typed values. `text` parses conditions into trees.
 
@@ -28,7 +28,7 @@ FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class ColumnRange(NamedTuple):
-    """Minimum, maximum and null count of a column in some rows.
+    """Minimum, maximum and null count of a column.
 
     Minimum and maximum are bounds that no value exceeds. They ignore NaN. Counts are exact. None means unknown.
     """
@@ -46,7 +46,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Compare(Predicate):
-    """Condition that compares a column with a value.
+    """Comparison of a column with a value.
 
     The value has the column's `type`.
     """
@@ -71,7 +71,7 @@ class IsNull(Predicate):
 
 @dataclass(frozen=True)
 class Like(Predicate):
-    r"""Condition that a column matches a LIKE pattern.
+    r"""Condition with a LIKE pattern.
 
     `%` matches any string, `_` one character, and `\` escapes one of `% _ \`.
     """
@@ -97,10 +97,9 @@ class Not(Predicate):
 
 @dataclass(frozen=True)
 class Opaque(Predicate):
-    """Condition that file statistics cannot evaluate, and that therefore prunes no file.
+    """Condition that skips no files.
 
-    It may be true, false or null for any row. It is used only in trees for pruning.
-
+    File statistics cannot evaluate it. It may be true, false or null for any row. It is used only in trees for pruning.
     """
 
 
@@ -140,10 +139,6 @@ def columns(predicate: Predicate) -> set[str]:
 
 
 def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """Return a copy of a condition with renamed columns.
-
-    The keys of `names` are the old names.
-    """
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return replace(predicate, column=names[column])
@@ -158,18 +153,17 @@ def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
 
 
 def to_arrow(predicate: Predicate) -> pc.Expression:
-    """Convert a condition to an Arrow expression that filters tables and datasets.
+    """Convert a condition to an Arrow expression.
 
     The expression is true for matching rows, and false or null for all other rows.
-
     """
     return _build_condition(predicate, True, pc.field)
 
 
 def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
-    """Evaluate a condition on an Arrow table, and return a mask of the matching rows.
+    """Find the rows that match a condition.
 
-    This avoids Arrow's query engine, which is slow to start for each filter expression.
+    Returns a mask. This avoids Arrow's query engine, which is slow to start for each filter expression.
     """
     return _build_condition(predicate, True, rows.column)
 
@@ -205,11 +199,10 @@ def _build_condition(predicate: Predicate, truth: bool, values: Callable[[str], 
 
 
 def to_spark(predicate: Predicate, remote: bool = False) -> Column:
-    """Convert a condition to a Spark column that ignores session settings.
+    """Convert a condition to a Spark column.
 
-    `remote` is True for a Spark Connect session in a process that may also have classic sessions. False (default) uses
-    the kind of session that the process has.
-
+    It ignores session settings. `remote` is True for a Spark Connect session in a process that may also have classic
+    sessions. False (default) uses the kind of session that the process has.
     """
     return _to_spark(
         predicate, importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
@@ -254,7 +247,7 @@ def _spark_literal(value: Any, type_: pa.DataType, F: Any) -> Any:
 
 
 def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
-    """Return False only if column statistics exclude every row."""
+    """Check whether column statistics allow a match."""
     if any(known.rows == 0 for known in stats.values()):
         return False
     return _may_have_truth_value(predicate, True, stats)

@@ -1,1 +1,1 @@
-"""Reading of file slices, which consist of a base file and its log files."""
+"""Merge of base files and log files on read."""

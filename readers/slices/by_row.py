@@ -1,4 +1,4 @@
-"""Reading of single rows of a file slice by their positions in the base file.
+"""Reader for single rows by position.
 
 The logs must record the positions of the base rows that they change. Lookups use this module, because the index returns
 row positions. Change feeds use it to compare two snapshots with the same base file.
@@ -24,7 +24,7 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Read rows of a file slice by their positions in the base file, without deleted rows.
+    """Read current rows by their positions in the base file.
 
     Args:
         store: The store of the table.
@@ -46,7 +46,7 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
 def changed_in_logs(
     store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Read the rows that differ between two snapshots with the same base file.
+    """Find the rows that logs changed between two snapshots.
 
     Args:
         store: The store of the table.
@@ -81,7 +81,7 @@ def changed_in_logs(
 def logged_rows(
     store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
 ) -> pa.Table:
-    """Read the live rows of a file slice whose newest version is in a log.
+    """Read the rows whose newest version is in a log.
 
     Args:
         store: The store of the table.
@@ -114,7 +114,7 @@ def logged_rows(
 
 
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """Read the rows of a base file at the given positions.
+    """Read the rows at some positions of a base file.
 
     Memory holds these rows and one row group. Raises CorruptTable.
     """

@@ -1,4 +1,4 @@
-"""Search for the damaged parts of a file group, and for the keys of the lost rows.
+"""Search for damaged parts of files.
 
 If the bytes of a log match the digest in the slot, the log is read record by record. Otherwise the whole log counts as
 damaged. A base file with changed bytes is still read if its footer matches the slot. The row groups whose pages match
@@ -31,7 +31,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True, eq=False)  # instances are compared by identity
 class Damage:
-    """Part of a data file that cannot be read, with the lost rows if they are known.
+    """Damaged part of a file.
 
     Attributes:
         file: The file.
@@ -62,7 +62,6 @@ class Damage:
 
 
 def key_and_ordering_columns(config: TableConfig) -> list[list[str]]:
-    """Return the columns to read from a damaged row, preferred columns first."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
@@ -166,7 +165,6 @@ def _none_if_invalid(known: pa.Table) -> pa.Table | None:
 
 
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
-    """Yield the unreadable parts of a file."""
     read = read_base if file.kind == BASE else read_log
     for part in read(store, config, file, config.stored_schema):
         if isinstance(part, Damage):

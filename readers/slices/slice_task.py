@@ -1,4 +1,4 @@
-"""Task that reads the rows of one file slice.
+"""Task that reads a base file and its logs.
 
 A file slice without logs is read as plain Parquet.
 """
@@ -29,9 +29,9 @@ from hoodoo.timeline.views.view import FileGroup
 
 @dataclass(frozen=True)
 class Range:
-    """Range of commits whose changed rows are read.
+    """Range of commits to read.
 
-    `instants` are the commit times of the rows that these slots wrote. None means all rows.
+    `instants` are the commit times of the rows that the range wrote. None means all rows.
     """
 
     since: int
@@ -64,7 +64,10 @@ class SliceTask(Task):
         return self._filter_rows(rows)
 
     def located(self) -> tuple[pa.Table, np.ndarray | None]:
-        """Read the rows, with their positions in the base file if possible."""
+        """Read the rows with their positions.
+
+        The positions are those in the base file. None if they are unknown.
+        """
         if self._can_filter_early:
             return self._read_matching_rows()
         rows = self()
@@ -131,7 +134,6 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """Base file with exactly the rows of the task, or None."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None

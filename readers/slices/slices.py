@@ -1,4 +1,4 @@
-"""Reader of file slices, which merges a base file with the changes in its log files."""
+"""Reader that merges base files and log files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,6 @@ _REMEDY = "Restore it from a backup, or run maintenance.salvage() (hoodoo salvag
 
 
 def columns_to_decode(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
-    """Return the columns that a read must decode.
-
-    If `merging` is True, the result also contains the record key and the ordering columns, which a merge with logs
-    needs.
-
-    """
     wanted = list(dict.fromkeys(columns))
     if merging:
         wanted += [name for name in config.merge_policy.needed_columns if name not in wanted]
@@ -55,7 +49,7 @@ def read_base(
     may_match: Callable[[Stats, int], bool] | None = None,
     verified: bool = False,
 ) -> pa.Table:
-    """Read the rows of a base file with the columns and types of a schema.
+    """Read the rows of a base file.
 
     The types come from the table, even if the file stores other types. Only row groups for which `may_match` returns
     True are read. File size and page checksums are always checked. If `verified` is True, the digest is also checked,
@@ -81,10 +75,10 @@ def read_matching(
     condition: Callable[[pa.Table], np.ndarray],
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> tuple[pa.Table, np.ndarray]:
-    """Read the rows of a base file that match a condition, with their positions in the file.
+    """Read the matching rows of a base file.
 
-    `seen` are the columns that the condition uses. `condition` returns the positions of the matching rows in ascending
-    order. The other arguments are as in `read_base`.
+    Their positions in the file are also returned. `seen` are the columns that the condition uses. `condition` returns
+    the positions of the matching rows in ascending order. The other arguments are as in `read_base`.
     """
     if config.virtual_keys:
         rows_with_keys = read_base(store, config, file, schema)
@@ -109,10 +103,6 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """Read the rows of a base file in tables of limited size.
-
-    The other arguments are as in `read_base`.
-    """
     decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
     with opened(store, file) as source:
         for part in base_file.decode_batches(source, file.path, stored, rows, *decode_args):
@@ -146,9 +136,9 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
 
 
 def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
-    """Return the row count and columns that the footer of a base file must have.
+    """Return the expected footer of a base file.
 
-    `schema` contains all columns. Callers pass it if the file may be damaged.
+    It has the row count and the columns. `schema` contains all columns. Callers pass it if the file may be damaged.
     """
     if file.external:
         return None
@@ -171,7 +161,7 @@ def _missing_file_error(path: str) -> CorruptTable:
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Read a whole data file, and check its size and digest.
+    """Read and verify a whole data file.
 
     Files of other engines lack a digest. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
     """
@@ -187,7 +177,7 @@ def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
 
 
 def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """Read a whole file, and check its size and digest.
+    """Read and verify a whole file.
 
     A size of 0 and a digest of '' are unknown, and not checked.
     """
@@ -218,7 +208,7 @@ def read_log(
     by_row: bool = False,
     undone: frozenset[str] = frozenset(),
 ) -> Iterator[KeyedChanges]:
-    """Read the changes in a log file block by block.
+    """Read the changes in a log file.
 
     The schema must include record key and ordering columns. `by_row` adds the positions of the base rows that the log
     records. Blocks of the instants in `undone` are skipped, because another log rolled them back.
@@ -289,11 +279,11 @@ def _convert_delete_block(block: DeleteBlock, schema: pa.Schema, config: TableCo
 def read_logs(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
 ) -> list[KeyedChanges]:
-    """Read the changes in the logs of a file slice, in order of their instants.
+    """Read the changes in the logs of a file group.
 
-    This is also the order of slots (protocol rule 4). The result is one KeyedChanges with one change per key. If a log
-    contains a partial update, the result is one KeyedChanges per block. If `keys` is set, the result contains only
-    changes of these record keys.
+    They are in order of their instants. This is also the order of slots (protocol rule 4). The result is one
+    KeyedChanges with one change per key. If a log contains a partial update, the result is one KeyedChanges per block.
+    If `keys` is set, the result contains only changes of these record keys.
     """
     parts = log_parts(store, config, group, schema)
     return config.merge_policy.one_per_key(parts if keys is None else [changes_of_keys(part, keys) for part in parts])
@@ -302,7 +292,7 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """Read the changes in the logs of a file slice block by block.
+    """Read the log files of a file group block by block.
 
     Logs that change no column of `schema` are skipped. Small logs are decoded together.
     """
@@ -343,7 +333,6 @@ def changes_of_keys(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
 
 
 def sort_logs_by_instant(group: FileGroup) -> list[DataFile]:
-    """Return the log files of a file group, sorted by instant and version."""
     return sorted((log.file for log in group.logs), key=_instant_and_version)
 
 
@@ -361,9 +350,9 @@ def read_slice(
     keys: pa.Array | None = None,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Read the live rows of a file group, by merging its base file with its logs.
+    """Read the current rows of a file group.
 
-    `wanted` has types of the file schema, or dictionaries of them.
+    Its base file is merged with its logs. `wanted` has types of the file schema, or dictionaries of them.
 
     Args:
         store: The store of the table.
@@ -395,7 +384,7 @@ def read_slice(
 
 
 def has_row_positions(group: FileGroup) -> bool:
-    """Return whether all logs of a file group record the positions of the changed rows.
+    """Check whether log files record row positions.
 
     This is so if the slots record one row order digest for the base file and all logs.
     """
@@ -460,9 +449,9 @@ class _RowGroupFilter:
 
 
 def last_logged_change_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Return whether statistics prove that each logged change replaces all earlier versions.
+    """Check whether the last logged change always wins.
 
-    No rows are read, only the statistics of the ordering values.
+    Statistics must prove it. No rows are read, only the statistics of the ordering values.
     """
     ordered = bool(config.merge_policy.order_by)
     if not ordered or group.base is None:

@@ -1,4 +1,4 @@
-"""Column changes such as AddColumn, and their effect on a table schema.
+"""Column changes of a table schema.
 
 rewrites.py determines the files that a change must rewrite.
 """
@@ -37,7 +37,9 @@ Siblings = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """Change that adds a column, which is null in existing rows.
+    """Change that adds a column.
+
+    The column is null in existing rows.
 
     Attributes:
         name: The name of the column. For a field of a struct, the dotted path, such as 's.f'. '[]' stands for the item
@@ -57,7 +59,9 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
-    """Change that drops a column, but keeps its values in earlier snapshots.
+    """Change that drops a column.
+
+    Earlier snapshots keep its values.
 
     Attributes:
         name: The name of the column, or the dotted path of a struct field.
@@ -81,7 +85,7 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class MoveColumn:
-    """Change that moves a column to another position.
+    """Change that moves a column.
 
     Set exactly one of `after` and `first`.
 
@@ -98,7 +102,9 @@ class MoveColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """Change of a column to a wider type, which can represent every value of the current type.
+    """Change of a column to a wider type.
+
+    The new type can represent every value of the current type.
 
     Attributes:
         name: The name of the column, or the dotted path of a struct field.
@@ -111,9 +117,9 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class RetypeColumn:
-    """Change of a column to a type that can represent all its stored values.
+    """Change of a column to another type.
 
-    Unlike WidenColumn, the new type need not represent every possible value of the current type.
+    The new type must represent all stored values, but, unlike with WidenColumn, not every value of the current type.
 
     Attributes:
         name: The name of the column. Fields within a struct, list or map are not allowed.
@@ -126,7 +132,7 @@ class RetypeColumn:
 
 @dataclass(frozen=True)
 class MakeNullable:
-    """Change that allows nulls in a column that was created with nullable=False.
+    """Change that allows nulls in a column.
 
     Attributes:
         name: The name of the column, or the dotted path of a struct field.
@@ -139,10 +145,6 @@ Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | 
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
-    """Return the table's schema after column changes.
-
-    Raises SchemaError for an invalid change.
-    """
     schema = config.columns
     work = _Altering(config, schema)
     for alteration in alterations:
@@ -151,10 +153,9 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
 
 
 def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
-    """Convert original column names in column changes to the table's current names.
+    """Translate original column names to current column names.
 
-    An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change, like
-    `altered`.
+    An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change.
     """
     name_mapping, converted = config.name_mapping, list[Alteration]()
     if not name_mapping:
@@ -399,14 +400,6 @@ def _split_path(path: str) -> list[str]:
 def _edit_at_path(
     beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str
 ) -> Siblings:
-    """Change the column at the end of a path with `edit`, and return the changed columns.
-
-    Args:
-        beside: The columns at the level of the first step.
-        steps: The steps of the path, from the top level down.
-        edit: Receives the column's siblings and its index among them, and returns the new siblings.
-        path: The path as a string, for error messages.
-    """
     at = _index_of(beside, steps[0], path)
     if len(steps) == 1:
         return edit(beside, at)

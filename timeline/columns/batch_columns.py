@@ -1,4 +1,4 @@
-"""Automatic column changes that let a table accept a batch.
+"""Automatic column changes for a new batch.
 
 alterations.py applies the changes.
 """
@@ -20,7 +20,7 @@ from hoodoo.timeline.properties.config import TableConfig
 
 
 def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
-    """Return the column changes that let the table accept a batch.
+    """Find the column changes that a batch needs.
 
     Types are only widened if all values stay exact. Columns are never dropped, renamed or narrowed. `fits(column)`
     returns whether the batch's values are convertible to the column's current type.

@@ -1,4 +1,4 @@
-"""Marker NO_DEFAULT for a new column without a default value."""
+"""Marker for a column without a default value."""
 
 from __future__ import annotations
 

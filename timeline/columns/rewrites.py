@@ -1,4 +1,4 @@
-"""Selection of the files that a column change must rewrite.
+"""Selection of files that a column change must rewrite.
 
 Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
 and types. A column change only rewrites the files that these engines would read incorrectly (docs/columns.md).
@@ -19,7 +19,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Rewrites:
-    """File groups that a column change must rewrite.
+    """Files that a column change must rewrite.
 
     Attributes:
         wrong: File groups with a file that engines would read incorrectly because they match columns by name.
@@ -35,7 +35,7 @@ class Rewrites:
 
 
 def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
-    """Return the file groups that a column change must rewrite for other engines.
+    """Select the files that a column change must rewrite.
 
     Args:
         config: The configuration of the table, with its columns before the change.
@@ -60,7 +60,7 @@ def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bo
 
 
 def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
-    """Return whether an engine that matches columns by name would read a file incorrectly.
+    """Check whether other engines would misread a file.
 
     A column is read incorrectly if it has a different name in the file, if a different column has its name, or if such
     engines convert its values differently from hoodoo. Types that the change does not affect are ignored.
@@ -80,9 +80,9 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
 
 
 def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
-    """Return whether a column has another name in a file than in the table.
+    """Check whether a file has outdated column names.
 
-    Engines that match columns by name then read the file incorrectly. True if a column of `now` has a different name in
+    Engines that match columns by name read such a file incorrectly. True if a column of `now` has a different name in
     `file`, or if its name belongs to a different column there.
     """
     names = set(file.parent_and_name.values())
@@ -93,9 +93,9 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
-    """Return the file groups whose column names differ from the table's column names.
+    """Find the files with outdated column names.
 
-    Such file groups exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
+    Such files exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
     They also exist if Hudi wrote during a column change without noticing it.
     """
     if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):
@@ -113,10 +113,10 @@ def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
 
 
 def require_names(config: TableConfig, view: View) -> None:
-    """Raise RewriteNeeded if files have other column names than the table.
+    """Check that no file has outdated column names.
 
-    After a commit of hoodoo, which does not contain Hudi's internal schema, other engines match columns by name and
-    would read such files incorrectly.
+    Raises RewriteNeeded if one has. After a commit of hoodoo, which does not contain Hudi's internal schema, other
+    engines match columns by name and would read such files incorrectly.
     """
     if groups := misnamed(config, view):
         raise rewrite_needed(
@@ -155,7 +155,7 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Return whether a column change makes older log files unreadable for some engines."""
+    """Check whether other engines need a rewrite of log files."""
     for column in after.by_id.values():
         old = before.by_id.get(column.id)
         if old is None:
@@ -166,7 +166,6 @@ def changes_values(before: TableSchema, after: TableSchema) -> bool:
 
 
 def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
-    """Describe the changes between two schemas, such as 'add n int64' or 'rename b to c'."""
     if before is None:
         return [f"create {', '.join(column.name for column in after.columns)}"]
     changes = []

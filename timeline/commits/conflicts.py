@@ -1,4 +1,4 @@
-"""Detection of conflicts between a write and newer commits.
+"""Detection of conflicts between concurrent commits.
 
 transaction.py (`_require_no_conflict`) checks the table itself: columns, checks, type, commits of other engines, and
 the age of the instant. docs/protocol.md (Operations) lists the rules.
@@ -26,9 +26,10 @@ def no_key_hashes() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Derived:
-    """Stored rows from which a write was computed, such as the rows that an update changes.
+    """Stored rows that a write depends on.
 
-    If another commit changes these rows first, the write must be computed again.
+    An example is the rows that an update changes. If another commit changes these rows first, the write must be
+    computed again.
 
     Attributes:
         groups: The ids of the file groups whose rows were read.
@@ -42,7 +43,7 @@ class Derived:
 
 @dataclass
 class WriteSet:
-    """File groups, partitions and record keys that a write changes or reads, for conflict detection.
+    """Files and keys that a commit reads or changes.
 
     Key hashes are returned by functions, because the hashes of a large batch are only loaded if other slots were
     committed since the write began.
@@ -102,7 +103,7 @@ KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Return the reason why a write conflicts with a newer commit, or ''.
+    """Explain why a commit conflicts with a newer commit.
 
     Args:
         mine: The changes and reads of the write.
@@ -166,10 +167,10 @@ def _derived_conflict(derived: Derived, slot: Slot) -> str:
 
 
 def conflict_with_pending_compaction(mine: WriteSet, view: View) -> str:
-    """Return the reason why a write conflicts with a pending compaction, or ''.
+    """Explain why a commit conflicts with a pending compaction.
 
-    Protocol rule 6: a file group in an open plan is neither rewritten nor planned again. This is also checked when the
-    write completes.
+    Returns '' if there is no conflict. Protocol rule 6: a file group in an open plan is neither rewritten nor planned
+    again. This is also checked when the write completes.
     """
     shared = mine.rewrites & view.planned_ids()
     return f"file group {min(shared)} is under a compaction plan" if shared else ""

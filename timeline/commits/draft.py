@@ -1,4 +1,4 @@
-"""Draft of a commit before its number is known."""
+"""Content of a commit before its number is known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Write that conflicts with a newer commit and must be retried."""
+    """Conflict with a newer commit."""
 
 
 @dataclass(frozen=True)
 class SlotDraft(SlotBody):
-    """Content of a commit file before the commit number is known.
+    """Content of a commit file without its number.
 
     Attributes:
         touches: The file groups, partitions and keys that conflict detection compares with newer slots.
@@ -27,7 +27,7 @@ class SlotDraft(SlotBody):
 
 
 def with_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
-    """Add the source position for Apache Hudi's streamer to a commit.
+    """Add the source position for Apache Hudi to a commit.
 
     The checkpoint only depends on earlier slots and `said`, so that every process that publishes the slot writes the
     same value. If there is no checkpoint to publish, `slot` is returned unchanged.

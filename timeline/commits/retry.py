@@ -1,4 +1,4 @@
-"""Retry policy of commits."""
+"""Retries of commits after conflicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8
 
 @dataclass(frozen=True)
 class Retry:
-    """Policy for retries of a commit after a conflict.
+    """Settings for the retries of a commit.
 
     Attributes:
         times: Maximum number of retries after the first attempt. Default 20.
@@ -30,10 +30,6 @@ class Retry:
     spent: str = "Nothing was changed. Try again."
 
     def run(self, environment: Environment, once: Callable[[], T]) -> T:
-        """Repeat one attempt at a commit until it succeeds, and return its result.
-
-        Raises CommitConflict when the retries are exhausted. All other exceptions pass through.
-        """
         for retries in count():
             try:
                 return once()
@@ -42,10 +38,6 @@ class Retry:
         raise AssertionError("unreachable")
 
     def wait(self, environment: Environment, retries: int, problem: Exception) -> None:
-        """Sleep before the next retry, with random exponential backoff.
-
-        `retries` is the number of retries so far. Raises CommitConflict when the retries are exhausted.
-        """
         if retries >= self.times:
             raise CommitConflict(
                 f"Commit failed after {retries} retries, because other writers committed first. Last conflict: "

@@ -1,4 +1,4 @@
-"""Transaction: one attempt at a commit.
+"""Steps of one attempt to commit.
 
     begin      claim the instant by put-if-absent; it is larger than the head's completion time (protocol rule 2)
     start      from here on data files may be written, with the instant in their names
@@ -64,7 +64,7 @@ Draft = SlotDraft | Callable[[View], SlotDraft | None]
 
 
 class CommitCore(Protocol):
-    """Access of a transaction to the timeline of its table."""
+    """Interface to the commits of a table."""
 
     store: Store
     environment: Environment
@@ -113,20 +113,19 @@ class Transaction:
             self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def register(self, files: Iterable[str]) -> None:
-        """Record data file names before writing, so that a failed attempt can delete them."""
         self._files += files
 
     def detect_conflicts_since(self, seq: int) -> None:
         self._checked = seq
 
     def mark(self, path: str, kind: str) -> None:
-        """Create a marker file, with which a rollback by Hudi finds a data file."""
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft) -> Slot:
-        """Commit the write, and publish it in Hudi's timeline.
+        """Commit the write.
 
-        `draft` is the draft of the slot, or a function that returns it for the newest view, or None if no work is left.
+        It is then published in Hudi's timeline. `draft` is the draft of the slot, or a function that returns it for the
+        newest view, or None if no work is left.
 
         Raises:
             Conflict: The attempt conflicts with another slot and must be retried, or no work is left.
@@ -414,7 +413,7 @@ class Transaction:
         return slot
 
     def abandon(self) -> None:
-        """Delete all files of a failed attempt.
+        """Delete all files of a failed commit.
 
         Does nothing if the slot may exist, or if the action writes no files before its slot. A rollback slot is not
         needed, because only this attempt could have completed the instant. Failures are logged, and orphan removal

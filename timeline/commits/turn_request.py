@@ -1,4 +1,4 @@
-"""Pause requests, with which a slow writer asks faster writers to wait.
+"""Requests of slow writers for a pause.
 
 The fastest writer takes the slot after the head, so a slow writer may lose every race. After some lost races, it writes
 an empty file next to the slots, a turn request. Other writers find the file when they list the slots, and pause once
@@ -27,17 +27,18 @@ _OLD_MS = 60_000
 
 
 class TurnRequest:
-    """Request of a slow writer that faster writers pause."""
+    """Request of a slow writer for a pause."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
         self.store, self.environment, self.key = store, environment, TURN_REQUESTS + nonce
         self.made, self._lost, self._since = False, 0, 0.0
 
     def record_lost_race(self) -> None:
-        """Count a lost race, and request a pause after every third one.
+        """Record that another writer committed first.
 
-        The request is only written once the races have lasted for 2 seconds. No request is written in stores where
-        slots are not found by listing, such as local disks, because writers would not see the file.
+        A pause is requested after every third one. The request is only written once the races have lasted for 2
+        seconds. No request is written in stores where slots are not found by listing, such as local disks, because
+        writers would not see the file.
         """
         now_s = self.environment.elapsed()
         if not self._lost:
@@ -56,16 +57,17 @@ class TurnRequest:
 
 
 class Fairness:
-    """Pauses of this process that let slower writers commit."""
+    """Pauses that let slower writers commit."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment
         self._paused = False
 
     def wait_for_requests(self, state: TableState, look: Callable[[], TableState]) -> TableState:
-        """Pause if a slower writer requested it, and return the table's current state.
+        """Wait for slower writers.
 
-        The pause ends when no turn request is left, after at most 3 s. At most one of two consecutive attempts pauses.
+        Returns the table's current state. The pause ends when no turn request is left, after at most 3 s. At most one
+        of two consecutive attempts pauses.
 
         Args:
             state: The state of the table, with its turn requests.

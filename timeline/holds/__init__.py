@@ -1,1 +1,1 @@
-"""Leases and consumers, which protect files against cleaning."""
+"""Leases and consumers that protect files from cleaning."""

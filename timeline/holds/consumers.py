@@ -1,4 +1,4 @@
-"""Consumers: named readers whose unread files cleaning keeps.
+"""Named readers that protect unread files from cleaning.
 
 A position is a file in the consumer's folder, whose name is the slot. It contains the first digits of the slot's
 digest. The highest position is valid, so concurrent updates can only move a consumer forward. Cleaning reads the
@@ -25,7 +25,7 @@ _MAX = 10**_DIGITS - 1
 
 @dataclass(frozen=True)
 class StoredConsumer:
-    """Named reader with its position, as stored in the table.
+    """Named reader and its position in a table.
 
     Attributes:
         name: The name of the consumer.
@@ -58,7 +58,7 @@ def all_of(store: Store) -> list[StoredConsumer]:
 
 
 def digest_of(store: Store, one: StoredConsumer) -> str:
-    """Return the first digits of a commit's digest, as stored with a consumer's position.
+    """Read the commit digest stored with a consumer's position.
 
     Returns '' if an older release stored the position, or if the consumer has advanced or was dropped.
     """
@@ -69,7 +69,7 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
 
 
 def register(history: History, name: str, position: int) -> StoredConsumer:
-    """Return a consumer, and create it if it does not exist.
+    """Register a consumer of a table.
 
     Raises:
         OptionError: The name is invalid.
@@ -93,10 +93,6 @@ def register(history: History, name: str, position: int) -> StoredConsumer:
 
 
 def advance(store: Store, name: str, position: int, digest: str = "") -> StoredConsumer:
-    """Store the newest commit that a consumer has read.
-
-    Raises PositionError if the consumer does not exist, or if it has already read further.
-    """
     now = get(store, name)
     if position < now.position:
         raise PositionError(

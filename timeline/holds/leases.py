@@ -1,4 +1,4 @@
-"""Leases that protect a snapshot from cleaning for a limited time.
+"""Leases that protect snapshots from cleaning.
 
 A reader writes its lease, then reads the head, then reads files. Cleaning writes its slot, then reads the leases, then
 deletes files. Therefore, either cleaning finds the lease, or the reader finds the cleaning. A lease stores its
@@ -29,7 +29,7 @@ _FUTURE_MS = 300_000  # a lease from further in the future is invalid
 
 
 class Lease:
-    """Lease that protects the files of a snapshot from cleaning.
+    """Protection of a snapshot from cleaning for some time.
 
     The duration starts when the lease is taken or renewed.
     """
@@ -56,7 +56,6 @@ class Lease:
 
     @property
     def expired(self) -> bool:
-        """True if the lease has ended by the clock of this process."""
         return self.environment.elapsed() >= self.ends
 
     def require(self) -> None:
@@ -68,7 +67,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """End the lease, so that cleaning may delete the snapshot's files.
+        """End the protection of a snapshot.
 
         If the store does not respond, no error is raised, because the lease expires.
         """
@@ -92,7 +91,10 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
 
 
 def held(store: Store) -> set[int]:
-    """Return the commits with leased snapshots, and delete expired leases."""
+    """List the commits with protected snapshots.
+
+    Expired leases are deleted.
+    """
     keys = [key for key, _ in store.list(LEASES) if key != _CLOCK]
     if not keys:
         return set()

@@ -1,1 +1,1 @@
-"""Apache Hudi's timeline, read and written by hoodoo."""
+"""Reader and writer for Apache Hudi's timeline."""

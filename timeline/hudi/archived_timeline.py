@@ -1,7 +1,8 @@
-"""Reader and writer for Hudi's archived timeline (docs/format.md 14).
+"""Reader and writer for Hudi's archived timeline.
 
-The archived timeline consists of Parquet files in timeline/history/, a manifest that lists them, and a version file
-that contains the number of the manifest. compactor/cleaning/archive.py selects the instants to archive.
+See docs/format.md 14. The archived timeline consists of Parquet files in timeline/history/, a manifest that lists them,
+and a version file that contains the number of the manifest. compactor/cleaning/archive.py selects the instants to
+archive.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Archived:
-    """Completed instant in Hudi's archived timeline.
+    """Completed entry of Hudi's archived timeline.
 
     `metadata` is the content of its completed file. `plan` is the content of its requested file, or None.
     """
@@ -53,7 +54,6 @@ def read(store: Store) -> Iterator[Archived]:
 
 
 def newest(store: Store) -> str:
-    """Return the start time of the newest archived instant, or '' without archived instants."""
     return max((name.split("_")[1] for name in _files(store, _version(store))), default="")
 
 
@@ -104,7 +104,7 @@ def _rows(store: Store, name: str) -> list[Archived]:
 
 
 def append(store: Store, instants: Sequence[Archived]) -> bool:
-    """Add completed instants to Hudi's archived timeline.
+    """Add completed commits to Hudi's archived timeline.
 
     Returns False without adding anything if another process is archiving. The Parquet file is written first, then the
     manifest, and then the version file, which makes the new instants visible. The manifest is only created if it does

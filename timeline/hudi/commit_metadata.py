@@ -1,4 +1,4 @@
-"""Encoding of commits in the formats of Hudi's timeline files.
+"""Encoding of commits for Hudi's timeline.
 
 All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
 equal those in files that Hudi writes (docs/format.md 4.3 and 6).
@@ -86,7 +86,7 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
 def commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
-    """Encode Hudi's commit metadata for a completed write or compaction.
+    """Encode the metadata of a completed commit.
 
     Args:
         slot: The slot of the commit.
@@ -143,7 +143,7 @@ def encode_metadata_table_commit(log: DataFile, instant: str, schema_text: str) 
 
 
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
-    """Encode Hudi's inflight file for a write in progress.
+    """Encode Hudi's file for a write in progress.
 
     Args:
         operation: The operation, such as 'UPSERT'.
@@ -187,10 +187,6 @@ def requested_replacecommit(operation: str) -> bytes:
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
-    """Encode a compaction plan for Hudi's timeline.
-
-    `sizes` maps the paths of these files to bytes.
-    """
     mib = float(1 << 20)
     operations = []
     for group in groups:
@@ -259,7 +255,7 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Encode the plan of a clean operation for Hudi's timeline.
+    """Encode the plan of a clean operation.
 
     `earliest` is the first slot that stays readable. `url` converts a path to an absolute path, which Hudi requires
     here.
@@ -281,10 +277,6 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    """Encode the result of a clean operation for Hudi's timeline.
-
-    `earliest` is the first slot that stays readable.
-    """
     names = {
         partition: [path.rpartition("/")[2] for path in paths]
         for partition, paths in _victims_by_partition(slot).items()
@@ -314,10 +306,6 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Encode the plan of a rollback for Hudi's timeline.
-
-    `files` maps partitions to the absolute paths of data files of the commit that is rolled back.
-    """
     requests = [
         {
             "partitionPath": partition,

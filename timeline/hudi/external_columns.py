@@ -1,4 +1,4 @@
-"""Column history of a table that another engine wrote.
+"""Column history of commits by other engines.
 
 The history is derived from commit metadata. From files, only column names and types are read (docs/format.md 11.4).
 """
@@ -27,12 +27,11 @@ from hoodoo.timeline.views.view import View
 
 
 class ExternalColumns:
-    """Column history of commits by other engines, with column ids.
+    """Column history of commits by other engines.
 
-    Columns are matched by name, or by the ids in Hudi's internal schema if a commit contains it.
-
-    As for Hudi's readers, the current schema is that of the commit with the largest requested instant, even if another
-    commit completed later. The commit of a table service changes no columns, and may contain outdated columns.
+    Columns have ids. They are matched by name, or by the ids in Hudi's internal schema if a commit contains it. As for
+    Hudi's readers, the current schema is that of the commit with the largest requested instant, even if another commit
+    completed later. The commit of a table service changes no columns, and may contain outdated columns.
     """
 
     def __init__(
@@ -55,10 +54,6 @@ class ExternalColumns:
         return self.schemas.newest or self.first
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Add the column changes and schema ids of an external commit.
-
-        `record` is the metadata of the commit.
-        """
         extra = record.get("extraMetadata") or {}
         text = str(extra.get("schema") or "")
         if not text or not slot.has_current_schema:
@@ -80,14 +75,6 @@ class ExternalColumns:
         ids: Mapping[internal_schema.Path, int] | None = None,
         anew: bool = False,
     ) -> Slot:
-        """Add a column change if a commit's columns differ from the table's columns.
-
-        Args:
-            slot: The slot of the commit.
-            schema: The columns after the commit.
-            ids: The ids of the columns in Hudi's internal schema, or None.
-            anew: True if the ids are unrelated to the ids in earlier commits. Default False.
-        """
         now, after = self.now, None
         if now and anew:
             now = replace(now, hudi=())
@@ -105,7 +92,7 @@ class ExternalColumns:
         return self._with_schema_ids(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Return the newest schema with the given columns, or else the current schema."""
+        """Find the schema with the given columns."""
         candidates = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         types = _flat_types(schema)
         return next((candidate for candidate in candidates if _flat_types(candidate.arrow) == types), self.now)

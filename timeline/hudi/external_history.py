@@ -1,4 +1,4 @@
-"""Read access to tables and commits of other engines.
+"""Read access to commits of other engines.
 
 Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
 as in any table. File slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or
@@ -49,7 +49,7 @@ from hoodoo.timeline.views.view import View, apply
 
 @dataclass(frozen=True)
 class CompletedInstant:
-    """Completed instant of another engine in Hudi's timeline.
+    """Completed commit of another engine.
 
     `key` is the path of its timeline file, or '' if it is archived. `data` is the content of the file, or None if it
     has not been read.
@@ -70,15 +70,11 @@ DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
 
 
 def names_since(store: Store, view: View) -> Sequence[str]:
-    """Return the timeline files that began at most a day before the newest commit.
-
-    `view` is the view of the newest slot.
-    """
     return store.names(TIMELINE, instant_of_ms(max(0, view.completed_at - SLOW_WRITE_MS)))
 
 
 def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
-    """Return the completed instants among timeline files, in completion order.
+    """List completed commits in completion order.
 
     Only instants that become slots and completed after `after` are returned.
     """
@@ -94,7 +90,6 @@ def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant
 
 
 def archived(store: Store) -> list[CompletedInstant]:
-    """Return other engines' archived commits, in completion order."""
     found = [
         CompletedInstant(one.time, one.completed, one.action, "", one.metadata)
         for one in archived_timeline.read(store)
@@ -104,9 +99,10 @@ def archived(store: Store) -> list[CompletedInstant]:
 
 
 def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
-    """Return archived external commits that hoodoo did not finish recording, oldest first.
+    """List the archived commits that are not imported yet.
 
-    These commits are newer than the newest slot. `newest` is the newest archived instant, or None if it is unknown.
+    The commits are from other engines and newer than the newest slot, oldest first. `newest` is the newest archived
+    instant, or None if it is unknown.
     """
     head = instant_of_ms(history.known_head().completed_at)
     return (
@@ -117,7 +113,6 @@ def unfinished_adoptions(history: History, newest: str | None = None) -> list[Co
 
 
 def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
-    """Return pending compactions that another engine planned."""
     return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
 
 
@@ -131,12 +126,15 @@ def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
 
 
 class Before(Protocol):
-    """Search for commits before an external commit."""
+    """Search for earlier commits."""
 
     def newest_before(self, ms: int) -> int: ...
 
     def slot_of(self, instant: str) -> int:
-        """Return the oldest commit number at or after an instant, or 0."""
+        """Find the first commit at or after a time.
+
+        Returns 0 if there is none.
+        """
         ...
 
 
@@ -241,9 +239,10 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def digest_of(store: Store, more: str = "") -> str:
-    """Derive an id from the location of a table that hoodoo did not create.
+    """Derive the id of a table from its location.
 
-    `more` distinguishes states of the table in which the same commits have different slot numbers.
+    Only tables of other engines need such an id. `more` distinguishes states of the table in which the same commits
+    have different slot numbers.
     """
     return hashlib.sha256((store.uri + more).encode()).hexdigest()[:32]
 
@@ -267,7 +266,7 @@ class ExternalHistory(History):
             return view
 
     def created(self) -> TableSchema:
-        """Return the table's first known columns.
+        """Find the first known schema of the table.
 
         Later changes are in the views. Raises UnsupportedTable if no commit contains a schema.
         """
@@ -330,7 +329,7 @@ class ExternalHistory(History):
 
 
 class Overlay(History):
-    """Commits of a hoodoo table, including later commits of another engine.
+    """Commits of a table, including new ones by another engine.
 
     The history consists of hoodoo's slots, followed by slots in memory for the later commits, which have the same
     numbers as after their adoption.
@@ -343,9 +342,10 @@ class Overlay(History):
         self._base = View()
 
     def head(self) -> View:
-        """Return the newest state of the table, including later commits of another engine.
+        """Read the newest state of the table.
 
-        Raises UnsupportedTable if a slot cannot describe one of these commits.
+        It includes later commits of another engine. Raises UnsupportedTable if a slot cannot describe one of these
+        commits.
         """
         with self._lock:
             self._views.clear()
@@ -385,7 +385,6 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Return whether hoodoo's file of a commit in Hudi's timeline is missing."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 

@@ -1,4 +1,4 @@
-"""Source positions of ingestion jobs in external commits.
+"""Ingestion positions in commits of other engines.
 
 The metadata of a hoodoo commit contains the position of its slot (`hoodoo.ingest`). A commit of Hudi's streamer
 contains a checkpoint, and counts as the next commit of a separate application. A checkpoint that equals the newest
@@ -24,16 +24,12 @@ _SHAPE = {"app": str, "n": int, "position": str}
 
 
 class ExternalPositions:
-    """Source positions of ingestion jobs in a sequence of external commits."""
+    """Ingestion positions in commits of other engines."""
 
     def __init__(self, before: View) -> None:
         self._versions, self._streamed = dict(before.transactions), before.streamed
 
     def add_commit(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
-        """Copy the source position from the metadata of an external commit.
-
-        `record` is the metadata of the commit. Raises CorruptTable if the position is invalid.
-        """
         if not slot.writes_rows:
             return slot
         extra = record.get("extraMetadata") or {}

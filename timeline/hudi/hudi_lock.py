@@ -1,6 +1,7 @@
-"""Coordination with concurrent writes by Apache Hudi (docs/format.md 13).
+"""Coordination with concurrent writes by Apache Hudi.
 
-The lock is only used if the table option hudi_writers is set. hoodoo's own writers do not rely on it.
+See docs/format.md 13. The lock is only used if the table option hudi_writers is set. hoodoo's own writers do not rely
+on it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ _OURS = b"hoodoo "
 
 @contextmanager
 def hudi_lock(store: Store, environment: Environment, patience_seconds: float) -> Iterator[None]:
-    """Hold Hudi's file system lock, or raise LockHeld when it stays unavailable."""
     content = _OURS + environment.token().encode()
     deadline = environment.elapsed() + patience_seconds
     while not _take(store, content):
@@ -79,7 +79,7 @@ def _release(store: Store, content: bytes) -> None:
 
 
 class Heartbeat:
-    """Thread whose heartbeat file stops Hudi from rolling an instant back."""
+    """Thread that keeps a commit from being rolled back."""
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"

@@ -22,10 +22,6 @@ Path = tuple[str, ...]
 
 
 def ids_by_path(text: str) -> dict[Path, int]:
-    """Return the column ids in Hudi's internal schema, by column path.
-
-    Raises UnsupportedTable if the schema is invalid.
-    """
     try:
         ids = dict(_fields(json.loads(text), ()))
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -65,7 +61,7 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
 
 
 def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
-    """Return the table's schema after a change by Apache Hudi, matching columns by id.
+    """Update the table schema after a change by Apache Hudi.
 
     Columns are matched with the schema `before` by id, or by name if they have no id. All other columns are new.
     `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi numbered the columns in their order.
@@ -93,9 +89,10 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
 
 
 def hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
-    """Return pairs of hoodoo's and Hudi's column ids, as Hudi first assigns them to a schema.
+    """Assign Hudi's column ids to a schema.
 
-    Hudi numbers the columns of one level in order, then recursively the fields of the first column, and so on.
+    Returns pairs of hoodoo's and Hudi's ids. Hudi numbers the columns of one level in order, then recursively the
+    fields of the first column, and so on.
     """
     ids: list[tuple[int, int]] = []
 

@@ -53,7 +53,7 @@ A delta commit belongs to a commit of the table, and Hudi completes both.
 
 @dataclass(frozen=True)
 class MetadataTable:
-    """State of Hudi's metadata table, if hoodoo can append to it.
+    """State of Hudi's metadata table.
 
     Attributes:
         schema: The schema of the records.
@@ -67,9 +67,10 @@ class MetadataTable:
 
 
 def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
-    """Return the sizes of files that a commit added, and None for deleted files.
+    """List the files that a commit added or deleted.
 
-    As in Hudi, a replaced file stays listed until it is cleaned. Files that a rollback deletes were never listed.
+    The values are file sizes, or None for deleted files. As in Hudi, a replaced file stays listed until it is cleaned.
+    Files that a rollback deletes were never listed.
     """
     changes: dict[str, dict[str, int | None]] = {}
     if slot.outcome != COMPLETED:
@@ -84,7 +85,7 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
 
 
 def lists_files(values: Mapping[str, str]) -> bool:
-    """Return whether Hudi's readers find data files through the metadata table.
+    """Check whether Hudi finds data files in its metadata table.
 
     False if the properties do not enable it, or if any partition of the metadata table is being built.
     """
@@ -93,7 +94,7 @@ def lists_files(values: Mapping[str, str]) -> bool:
 
 
 def look(store: Store, instant: str) -> MetadataTable | None:
-    """Inspect Hudi's metadata table, or return None if hoodoo cannot append to it.
+    """Inspect Hudi's metadata table.
 
     Args:
         store: The table's store.
@@ -161,7 +162,7 @@ def _record_schema(store: Store, completed: list[Instant]) -> str | None:
 
 
 def append(store: Store, slot: Slot, table: MetadataTable) -> None:
-    """Append the data files of a commit to Hudi's metadata table.
+    """Add the files of a commit to Hudi's metadata table.
 
     The log is only valid with the deltacommit. Another process may already have done some of the steps. The completion
     time of the deltacommit is later than all times in the metadata table, because readers ignore logs that are older
@@ -196,7 +197,7 @@ def _key(instant: Instant) -> str:
 
 
 def oldest_needed_instant(store: Store) -> str:
-    """Return the oldest instant in the timeline that Hudi's metadata table needs.
+    """Find the oldest commit that Hudi's metadata table needs.
 
     Readers ignore a log of the metadata table whose instant is not in the table's timeline, so these instants must not
     be archived.

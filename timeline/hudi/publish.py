@@ -1,4 +1,4 @@
-"""Publication of commits in Hudi's timeline, in commit order.
+"""Publication of commits in Hudi's timeline.
 
 All published content is derived from the slot. Any process may therefore publish a slot, even repeatedly. After a crash
 between a slot and its publication, the next process publishes it. A publication is never undone (protocol rule 11).
@@ -32,7 +32,7 @@ An older write is retried with a new instant, because data that it needs may be 
 
 
 def final_key(slot: Slot) -> str:
-    """Return the last file that the publication of a commit creates.
+    """Find the file that marks a commit as published.
 
     If the file exists, the slot and all earlier slots are published.
     """
@@ -52,9 +52,9 @@ class RolledBackExternally(Exception):
 
 
 def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
-    """Return whether another engine rolled back a commit before its publication.
+    """Check whether another engine rolled back a commit.
 
-    A rollback deletes the inflight file, which hoodoo never does.
+    Only unpublished commits count. A rollback deletes the inflight file, which hoodoo never does.
     """
     return (
         slot.commits
@@ -77,7 +77,7 @@ class Publisher:
         stands: bool = False,
         names: Collection[str] = (),
     ) -> None:
-        """Publish all commits up to a commit number in Hudi's timeline.
+        """Publish commits in Hudi's timeline.
 
         Args:
             seq: The last slot to publish.
@@ -100,10 +100,6 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def has_unpublished(self, seq: int, names: Collection[str] = ()) -> bool:
-        """Return whether an earlier commit is missing in Hudi's timeline.
-
-        `names` are names of files that exist in Hudi's timeline, to save requests.
-        """
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
@@ -302,9 +298,10 @@ def remove_markers(store: Store, instant: str) -> None:
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """Yield the partition and path of each data file of a write.
+    """List the data files of a commit.
 
-    The whole table is listed for files whose names contain the instant, because markers may be missing after a crash.
+    Yields partitions and paths. The whole table is listed for files whose names contain the instant, because markers
+    may be missing after a crash.
     """
     for key, _ in list(own_keys(store)):
         if key.startswith(".hoodie/"):

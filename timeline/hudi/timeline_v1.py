@@ -1,8 +1,8 @@
-"""History of version 6 tables of Hudi 0.14 and 0.15.
+"""Commits of tables from Hudi 0.14 and 0.15.
 
-Such tables can only be read. Unlike in later layouts, instants are directly in `.hoodie/` and have no completion time,
-so they are ordered by their start, and commit metadata is JSON. The files of archived commits are found by listing, as
-in Hudi. For each log file, the history records which blocks are committed.
+Such tables of version 6 can only be read. Unlike in later layouts, instants are directly in `.hoodie/` and have no
+completion time, so they are ordered by their start, and commit metadata is JSON. The files of archived commits are
+found by listing, as in Hudi. For each log file, the history records which blocks are committed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,10 @@ _ARCHIVED = "ARCHIVED"
 
 
 def instants(store: Store) -> list[Instant]:
-    """Return the active instants of a version 6 table, by file name.
-
-    The start time is used as the completion time.
-    """
     return [found for name in store.names(HOODIE) if (found := _instant(name))]
 
 
 def keys(store: Store) -> list[str]:
-    """Return the paths of all timeline files, completed or not."""
     return [HOODIE + name for name in store.names(HOODIE) if _instant(name)]
 
 
@@ -55,31 +50,17 @@ def _pad_to_17_digits(time: str) -> str:
 
 @dataclass(frozen=True)
 class ActiveInstant(CompletedInstant):
-    """Instant in the active timeline of a version 6 table."""
+    """Commit that is not archived yet."""
 
     def record(self, store: Store) -> dict[str, Any]:
         return timeline_avro.decode(self.in_avro(store))
 
     def in_avro(self, store: Store) -> bytes:
-        """Read the instant's timeline file in the Avro format of newer tables.
-
-        Raises CorruptTable if the file is damaged.
-        """
         data = store.get(self.key)
         return commit_in_avro(data, self.key, self.action) if self.action in WRITES else data
 
 
 def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
-    """Convert the commit metadata of a version 6 table from JSON to Avro.
-
-    Args:
-        data: The content of the timeline file.
-        key: The path of the file, for error messages.
-        action: The action of the instant, which determines the Avro record.
-
-    Raises:
-        CorruptTable: The file is damaged.
-    """
     kind = "HoodieReplaceCommitMetadata" if action == REPLACE_COMMIT else "HoodieCommitMetadata"
     try:
         return in_avro(kind, strict_json(data, key))
@@ -89,9 +70,10 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 @dataclass(frozen=True)
 class ListedInstant(CompletedInstant):
-    """Instant that stands for the creation or all archived commits of a table.
+    """Summary of all archived commits of a table.
 
-    `told` is its commit metadata. If `before` is set, the instant represents the archived commits that began before it.
+    It may also stand for the creation of the table. `told` is its commit metadata. If `before` is set, the instant
+    represents the archived commits that began before it.
     """
 
     told: Any = None
@@ -102,7 +84,7 @@ class ListedInstant(CompletedInstant):
 
 
 class TimelineV1History(ExternalHistory):
-    """Commits of a version 6 table.
+    """Commits of a table from Hudi 0.14 or 0.15.
 
     Slots are numbered from the oldest active instant. Cursors therefore change when more instants are archived.
     """
@@ -179,10 +161,10 @@ class TimelineV1History(ExternalHistory):
         )
 
     def _merge_archived_commits(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
-        """Create one instant for all archived commits before `time`, or return None without any.
+        """Combine all archived commits into one.
 
-        The instant contains the newest slice of each file group. As in Hudi, instants before the timeline count as
-        committed.
+        Returns None if nothing is archived. The instant contains the newest slice of each file group. As in Hudi,
+        instants before the timeline count as committed.
 
         Args:
             time: The oldest active instant. Only files of earlier instants are used.

@@ -1,4 +1,4 @@
-"""Undo of commits that another engine rolled back before their publication.
+"""Undo of commits that another engine rolled back.
 
 By default, Hudi rolls back every pending instant when it starts a write, and deletes the inflight file. An instant is
 pending until its completed file exists. Such a commit was never acknowledged, and a new slot undoes it.
@@ -24,10 +24,11 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Undo a commit and all later commits that another engine rolled back.
+    """Undo the commits that another engine rolled back.
 
-    If no commit was rolled back, create the inflight file of `first` again. Does nothing if another process is faster.
-    Raises CorruptTable if files are missing without a rollback, or if a later commit depends on the missing commit.
+    `first` is the first of them. If no commit was rolled back, create the inflight file of `first` again. Does nothing
+    if another process is faster. Raises CorruptTable if files are missing without a rollback, or if a later commit
+    depends on the missing commit.
     """
     rollback = _rollback_of(history, first.instant)
     if rollback is None:

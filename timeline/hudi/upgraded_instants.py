@@ -1,4 +1,4 @@
-"""Conversion of a version 6 timeline to version 9.
+"""Conversion of an old timeline to version 9.
 
 The archived instants become one archived instant. This module only reads the old timeline. Completion times are derived
 from the old order, so that an upgrade that is repeated after a crash creates the same files.
@@ -25,7 +25,7 @@ _CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class UpgradedTimeline:
-    """Timeline of a table after its upgrade to version 9, which is not written yet.
+    """Timeline that an upgrade will write.
 
     Attributes:
         files: Path and content of each timeline file.
@@ -37,7 +37,9 @@ class UpgradedTimeline:
 
 
 def upgraded(history: TimelineV1History) -> UpgradedTimeline:
-    """Convert the timeline of a version 6 table without pending instants to version 9.
+    """Convert an old timeline to version 9.
+
+    The table has version 6 and no pending instants.
 
     Raises:
         UnsupportedTable: An instant has the format of releases before Hudi 0.10.

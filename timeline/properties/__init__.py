@@ -1,1 +1,1 @@
-"""Configuration of a table: its properties, options, checks and schema history."""
+"""Configuration and schema history of a table."""

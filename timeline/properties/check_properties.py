@@ -1,4 +1,4 @@
-"""Storage of a table's row checks in its properties.
+"""Storage of row checks in table properties.
 
 Each check is a property `hoodoo.check.<name>`, which a slot sets (`settings`). readers/predicate/checks.py parses
 the conditions.

@@ -1,4 +1,4 @@
-"""Configuration of a table: key, partitioning, ordering, columns and options."""
+"""Configuration of a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 @dataclass(frozen=True)
 class TableConfig:
-    """Configuration of a table: key, partitioning, ordering, columns and options.
+    """Configuration of a table.
 
     Attributes:
         created: The columns that the table was created with.
@@ -86,7 +86,6 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        """True if the ordering columns determine the current row of each key."""
         return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
@@ -95,7 +94,7 @@ class TableConfig:
 
     @property
     def logs_partial_rows(self) -> bool:
-        """True if an update of some columns writes only these columns to logs.
+        """True if updates log only the changed columns.
 
         Always False for tables with ordering columns. Merging partial rows would not be associative there, so the
         result would depend on the grouping of logs.
@@ -104,12 +103,14 @@ class TableConfig:
 
     @property
     def change_log(self) -> str:
-        """Hudi's supplemental logging mode, or '' for a table without change logs."""
+        """Change log mode of Apache Hudi.
+
+        It is '' for a table without change logs.
+        """
         return change_log_mode(self.raw)
 
     @property
     def table_id(self) -> str:
-        """The id that hoodoo gave the table at its creation, or '' if another engine created the table."""
         return self.raw.get(TABLE_ID, "")
 
     @property
@@ -123,12 +124,10 @@ class TableConfig:
 
     @cached_property
     def name_mapping(self) -> NameMapping:
-        """The original column names by the table's column names."""
         return NameMapping(self.columns.columns, original_names.stored(self.raw))
 
     @property
     def partition_sources(self) -> tuple[str, ...]:
-        """The columns that determine the partition of a row."""
         return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
@@ -148,7 +147,7 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """True if record keys are computed, because data files lack meta columns."""
+        """True if data files do not store record keys."""
         populated = "ALL" if self.raw.get("hoodie.populate.meta.fields", "true").lower() != "false" else "NONE"
         return self.raw.get("hoodie.meta.fields.mode", populated).upper() != "ALL"  # Hudi 1.3 writes the mode
 
@@ -177,7 +176,7 @@ class TableConfig:
 
     @property
     def folders_contain_partition_values(self) -> bool:
-        """True if a partition's folder name determines the values of its partition columns.
+        """True if folder names contain the partition values.
 
         False if the key generator formats times (TIMESTAMP, CUSTOM) or is unknown, or if dates are nested folders.
         """
@@ -187,7 +186,7 @@ class TableConfig:
 
     @property
     def key_is_record_key(self) -> bool:
-        """True if record keys are the unencoded values of the key column.
+        """True if record keys equal the key column's values.
 
         This holds for a single string key column and at most one partition column.
         """
@@ -200,12 +199,11 @@ class TableConfig:
 
     @cached_property
     def file_schema(self) -> pa.Schema:
-        """The schema of data files: Hudi's five meta columns, then the table's columns."""
         return pa.schema([pa.field(name, pa.string()) for name in META_COLUMNS] + list(self.schema))
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns that a rewrite of a base file keeps.
+        """Schema of the columns that a rewrite keeps.
 
         The commit time is a dictionary column, because it has few distinct values.
         """
@@ -225,10 +223,6 @@ class TableConfig:
         return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def knowing(self, schemas: SchemaHistory) -> TableConfig:
-        """Return a copy of the configuration that can also read another snapshot's files.
-
-        The current columns stay unchanged.
-        """
         return self.with_schemas(self.schemas.knowing(schemas, self.created))
 
     def with_columns(self, columns: TableSchema) -> TableConfig:
@@ -258,7 +252,7 @@ class TableConfig:
         return self._resolutions[number]
 
     def order_of(self, file: DataFile) -> str:
-        """Return the sort order of a data file with current column names.
+        """Return the sort order of a file with current column names.
 
         Returns '' if the file is unsorted, or if a sort column was dropped.
         """
@@ -275,5 +269,4 @@ class TableConfig:
 
     @property
     def metadata_partitions(self) -> str:
-        """The enabled partitions of Hudi's metadata table, or '' if it is disabled."""
         return self.raw.get(METADATA_PARTITIONS, "")

@@ -1,4 +1,4 @@
-"""Creation, parsing and validation of the table properties file hoodie.properties."""
+"""Reader and writer for the table properties file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new_properties(
     change_log: str | None = None,
     not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Create the properties of a new table, which Spark and hudi-rs can read.
+    """Create the properties of a new table.
 
     See docs/format.md 3.3. `change_log` is a key of CHANGE_LOGS, or None. `not_null` contains the non-nullable columns.
     """
@@ -97,27 +97,15 @@ def key_generator_for(key: tuple[str, ...], partition_by: tuple[str, ...]) -> st
 
 
 def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Apply changes to table properties, where '' removes a property."""
     return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
-    """Format table properties as the bytes of a properties file.
-
-    `now_ms` is the time for the header, in ms since 1970.
-    """
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
 
 
 def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
-    """Apply the option changes of a table's commits to its configuration.
-
-    Args:
-        config: The configuration in hoodie.properties.
-        settings: The changed properties, by name. '' restores the default.
-        schemas: The schema history.
-    """
     changed = parse(with_settings(config.raw, settings)) if settings else config
     return changed.with_schemas(schemas)
 
@@ -127,7 +115,9 @@ def load(store: Store) -> TableConfig:
 
 
 def read_properties(store: Store) -> dict[str, str]:
-    """Read the table properties from their file, or from its backup.
+    """Read the table properties.
+
+    The backup is used if the file is missing.
 
     Raises:
         TableNotFound: The table does not exist.
@@ -155,7 +145,7 @@ def read_properties(store: Store) -> dict[str, str]:
 
 
 def parse(values: Mapping[str, str]) -> TableConfig:
-    """Convert the properties in hoodie.properties to the configuration of a table.
+    """Convert table properties to the table configuration.
 
     Raises CorruptTable if a property is missing, and UnsupportedTable if a property requires an unsupported feature.
     """

@@ -1,4 +1,4 @@
-"""Table properties of Hudi's metadata table."""
+"""Properties of Hudi's metadata table."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ _METADATA_KEYS = (METADATA_PARTITIONS, METADATA_INFLIGHT, "hoodie.table.index.de
 
 
 def with_files_only(values: Mapping[str, str]) -> dict[str, str]:
-    """Enable only the file listing of Hudi's metadata table in table properties.
-
-    If the metadata table is disabled, it stays disabled.
-    """
     return {**values, METADATA_PARTITIONS: "files"} if values.get(METADATA_PARTITIONS) else dict(values)
 
 
 def without_metadata_table(values: Mapping[str, str]) -> dict[str, str]:
-    """Return table properties without Hudi's metadata table, which Hudi then rebuilds."""
     return {name: value for name, value in values.items() if name not in _METADATA_KEYS}
 
 
 def remove_metadata_table(store: Store, now_ms: int) -> None:
-    """Disable Hudi's metadata table, and then delete its files.
+    """Disable and delete Hudi's metadata table.
 
     The reverse order would break the next Spark write.
 

@@ -1,4 +1,4 @@
-"""Protection against tables inside the folders of other tables.
+"""Protection against nested tables.
 
 A table cannot be created in the folder of another table. Operations that list a whole table folder (orphan removal,
 purge, rollback) skip the folders of inner tables. Otherwise they would treat files of an inner table as orphans.
@@ -33,7 +33,7 @@ def require_no_outer_table(store: Store) -> None:
 
 
 def require_no_table_inside(store: Store) -> None:
-    """Raise NestedTable if the folder of a new table contains another table.
+    """Check that a folder contains no other table.
 
     Checks at most `_LOOKED_AT_MAX` files, so an inner table among more files may stay undetected.
     """
@@ -52,7 +52,7 @@ def require_no_table_inside(store: Store) -> None:
 
 
 def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the path and size of each file of the table, without files of inner tables."""
+    """List all files except those of inner tables."""
     inner = tuple(inner_tables(key for key, _ in store.list(prefix)))
     for key, size in store.list(prefix):
         if not key.startswith(inner):
@@ -60,9 +60,4 @@ def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def inner_tables(keys: Iterable[str]) -> set[str]:
-    """Return the folders of tables inside this table's folder, each ending in /.
-
-    Args:
-        keys: The paths of all files in this table's folder.
-    """
     return {key[: key.index(_MARK) + 1] for key in keys if _MARK in key and not key.startswith(".hoodie/")}

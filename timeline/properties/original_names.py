@@ -1,4 +1,4 @@
-"""Storage of original column names in the properties of a table.
+"""Storage of original column names in table properties.
 
 The property `hoodoo.original_names` is a JSON object that maps column ids to original names, so that renaming a column
 does not affect it. `create` sets it, and it never changes.
@@ -20,11 +20,6 @@ def to_properties(originals: Mapping[int, str]) -> dict[str, str]:
 
 
 def stored(properties: Mapping[str, str]) -> dict[int, str]:
-    """Read the original column names, by column id, from a table's properties.
-
-    Raises:
-        CorruptTable: The property has an invalid value.
-    """
     text = properties.get(PROPERTY)
     if text is None:
         return {}

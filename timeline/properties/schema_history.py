@@ -29,7 +29,7 @@ Entry = tuple[int, int, str]
 
 @dataclass(frozen=True, eq=False)
 class SchemaHistory:
-    """All schemas that a table has had, oldest first.
+    """All schemas that a table has had.
 
     The history is empty if the columns have not changed since the table was created. Otherwise the first entry, with
     slot 0, has the columns before the first change.
@@ -55,16 +55,18 @@ class SchemaHistory:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """All schemas as (first commit number, schema id, JSON), oldest first."""
+        """All schemas of the table, oldest first.
+
+        Entries have the slot, the schema id and JSON.
+        """
         return (*_decompress_entries(self.older), *self.recent)
 
     @property
     def newest(self) -> TableSchema | None:
-        """The current schema, or None if the columns have not changed since the table was created."""
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:
-        """Return the table's current schema, given its columns at creation.
+        """Return the current schema of the table.
 
         Avro schemas of earlier releases do not record nullability. In that case, the nullability in `created` applies.
         """
@@ -84,7 +86,7 @@ class SchemaHistory:
         return _parsed(self._texts[number]) if number in self._texts else None
 
     def knowing(self, other: SchemaHistory, created: TableSchema) -> SchemaHistory:
-        """Add the schemas of another snapshot, so that its files can be read.
+        """Add the schemas of another snapshot.
 
         The newest schema stays unchanged. `created` is the schema that the table was created with.
         """
@@ -112,7 +114,7 @@ class SchemaHistory:
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
     def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
-        """Add a schema change of an earlier release, which lacks column ids."""
+        """Add a schema change without column ids."""
         history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = history.newest
         assert newest is not None
@@ -120,7 +122,7 @@ class SchemaHistory:
         return history.after(seq, columns | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
-        """Remove the schemas that no file, plan or readable snapshot needs.
+        """Remove schemas that are no longer needed.
 
         Args:
             live: The schema ids of the files in the newest snapshot.
@@ -143,10 +145,6 @@ class SchemaHistory:
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> SchemaHistory:
-        """Parse the schema history in a checkpoint.
-
-        Raises ValueError, TypeError or KeyError if the newest schema is invalid.
-        """
         if not said:
             return SchemaHistory()
         since, number, text = said["newest"]

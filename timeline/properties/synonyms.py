@@ -1,4 +1,4 @@
-"""Option names of Hudi, Delta Lake and Iceberg, with hoodoo's names.
+"""Option names of Hudi, Delta Lake and Iceberg.
 
 The names are not accepted as aliases, because their meanings differ slightly.
 """
@@ -74,7 +74,7 @@ _MEANINGS = {_remove_separators(word): ours for ours, words in _WORDS.items() fo
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """Return hoodoo's option for an option of another system, or ''."""
+    """Translate another system's option name."""
     plain, same = _to_snake_case(name[:200]), {_remove_separators(one): one for one in known}
     while plain:
         joined = _remove_separators(plain)

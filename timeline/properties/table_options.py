@@ -1,4 +1,4 @@
-"""Options of a table: names, defaults, effects and validation.
+"""Options of a table and their validation.
 
 The validation covers name, type and range. `check` in compactor/cleaning/retention.py also validates
 partition_ttl_hours, because it depends on the table's partitions. docs/guide.md lists the options for users.
@@ -32,7 +32,9 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a table: arguments of `create` and `Table.set_options`, stored in the table.
+    """Options of a table.
+
+    They are arguments of `create` and `Table.set_options`, and are stored in the table.
 
     Attributes:
         target_file_bytes: Target size of a base file, in bytes or as a size such as '120MiB'. A larger size gives fewer
@@ -204,9 +206,10 @@ def _typed(name: str, value: Any) -> Any:
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
-    """Validate new options, and combine them with the current options.
+    """Validate new options of a table.
 
-    Raises OptionError for an invalid value or an unknown name, with a hint to the most similar name.
+    Returns them combined with the current options. Raises OptionError for an invalid value or an unknown name, with a
+    hint to the most similar name.
     """
     known = [field.name for field in fields(Options)]
     for name in given:
@@ -221,13 +224,12 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
 
 
 def to_properties(options: Options) -> dict[str, str]:
-    """Return the table properties that store non-default options."""
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
 def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the changed table properties for new option values, by name.
+    """Convert new option values to changed table properties.
 
     '' removes a property, so that the default applies.
     """

@@ -1,4 +1,4 @@
-"""Storage of partition transforms in the properties of a table.
+"""Storage of partition transforms in table properties.
 
 Each transform is one property, `hoodoo.transform.<partition column>`. Its value refers to the source column by id, such
 as `day(6)` or `bucket(16, 5)`, so that renaming the column does not affect it. `create` sets it, and it never changes.
@@ -22,11 +22,11 @@ def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict
 
 
 def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
-    """Read the transform of each generated partition column from a table's properties.
+    """Read the partition transforms from table properties.
 
-    Transforms contain the current names of their source columns. A transform is left out if its source column was
-    dropped or has a different type than at the creation of the table, because stored partition values may then differ
-    from newly computed values.
+    The keys are generated partition columns. Transforms contain the current names of their source columns. A transform
+    is left out if its source column was dropped or has a different type than at the creation of the table, because
+    stored partition values may then differ from newly computed values.
 
     Raises:
         CorruptTable: A property has an invalid value.

@@ -1,1 +1,1 @@
-"""Numbered commit files of a table, called slots."""
+"""Numbered commit files of a table."""

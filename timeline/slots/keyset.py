@@ -1,4 +1,4 @@
-"""Hashes of the keys that a commit inserted or deleted.
+"""Key hashes of inserted and deleted rows.
 
 Small sets are stored in the slot, and large sets in a separate file. For the keys of new base files, the slot refers to
 the index entries of the files, so that keys are not stored twice. A hash collision can only cause a retry.
@@ -25,10 +25,10 @@ def reference_to_index_keys(index_key: str) -> Reference:
 
 
 def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
-    """Store a set of key hashes, and return references to it.
+    """Store the key hashes of a commit.
 
-    A set of up to 4,096 hashes is stored in the reference itself. A larger set is written as the file `name` in
-    `folder`.
+    Returns references to them. A set of up to 4,096 hashes is stored in the reference itself. A larger set is written
+    as the file `name` in `folder`.
     """
     if not len(hashes):
         return ()
@@ -41,7 +41,6 @@ def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tup
 
 
 def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
-    """Load key hashes as one sorted array."""
     parts = [_load(store, reference, of_entry) for reference in references]
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 

@@ -1,4 +1,4 @@
-"""Validation of parsed JSON against a shape, which declares the expected types.
+"""Type checks for parsed JSON.
 
 A shape is one of: a type, [shape of each item], (shapes of the items in order), {str: shape of each value}, or a dict
 with the shape of each name.
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """Return whether a parsed JSON value has the declared types.
+    """Check whether a JSON value has the declared types.
 
     `int` means an integer from 0 to below 2^63. A tuple means a list with exactly these items. A dict without the key
     `str` means an object with exactly these names.

@@ -1,4 +1,4 @@
-"""Commit files of a table, numbered and called slots.
+"""Numbered commit files of a table.
 
 A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
 slot, so that a forged, forked or truncated sequence is detected.
@@ -38,7 +38,7 @@ ALTER = "ALTER_SCHEMA"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """Base file or log file, as recorded in a commit.
+    """Data file of a commit.
 
     Attributes:
         rows: Number of rows of a base file, or of records of a log.
@@ -96,7 +96,6 @@ class DataFile:
 
     @property
     def content(self) -> tuple[str, str]:
-        """The path and the log blocks of the file, which identify its content."""
         return self.path, self.blocks
 
     def contains_log_blocks_of(self, instant: str) -> bool:
@@ -106,13 +105,12 @@ class DataFile:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Paths of the file and of its change logs, which are deleted together."""
         return (self.path, *self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """File group in a compaction plan, whose files become one base file."""
+    """Files that a compaction merges into one base file."""
 
     partition: str
     file_id: str
@@ -122,7 +120,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """Content of a commit file before its number is known.
+    """Content of a commit file without its number.
 
     Attributes:
         inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
@@ -167,7 +165,9 @@ class SlotBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot(SlotBody):
-    """Numbered commit file of a table, which exists if and only if the write is committed.
+    """Numbered commit file of a table.
+
+    It exists if and only if the write is committed.
 
     Attributes:
         seq: The number of the slot.
@@ -207,7 +207,7 @@ class Slot(SlotBody):
 
     @property
     def records_undo(self) -> bool:
-        """True if another engine rolled back the commits since the recorded commit number."""
+        """True if another engine undid earlier commits."""
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
@@ -216,12 +216,12 @@ class Slot(SlotBody):
 
     @property
     def commits(self) -> bool:
-        """True for a completed write, which Hudi's timeline contains, too."""
+        """True for a completed write."""
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
 
     @property
     def writes_rows(self) -> bool:
-        """True if the commit changes the rows of the table.
+        """True if the commit changes rows of the table.
 
         Clustering and log compaction only move rows, and a column change at most rewrites them.
         """
@@ -229,7 +229,6 @@ class Slot(SlotBody):
 
     @property
     def has_current_schema(self) -> bool:
-        """True if the commit metadata contains the table's current schema."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
@@ -247,7 +246,10 @@ def _canonical(value: Any) -> bytes:
 
 
 def encode(slot: Slot) -> bytes:
-    """Encode a commit file as bytes, which are equal for equal commits."""
+    """Encode a commit file.
+
+    The bytes of equal commits are equal.
+    """
     has_version_2_fields = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
     lowest_version = (
         4 if slot.reached or slot.all_reached else 3 if slot.needs else 2 if has_version_2_fields else 1
@@ -271,13 +273,10 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
-    """Return the SHA-256 of a commit file in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def strict_json(data: bytes, key: str) -> Any:
-    """Parse JSON without duplicate names, NaN or deep nesting, or raise CorruptTable."""
-
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
@@ -341,10 +340,10 @@ def decode(data: bytes, key: str) -> Slot:
 
 
 def require_known(needs: Any, key: str) -> None:
-    """Raise UnsupportedTable if a commit or checkpoint requires an unknown feature.
+    """Check that this release supports the required features.
 
-    `needs` lists the features, and `key` is the path of the file. Raises CorruptTable if `needs` is not a list of
-    strings.
+    Raises UnsupportedTable if a commit or checkpoint requires an unknown feature. `needs` lists the features, and `key`
+    is the path of the file. Raises CorruptTable if `needs` is not a list of strings.
     """
     if not fits(list(needs) if isinstance(needs, tuple) else needs, [str]):
         raise CorruptTable(
@@ -361,7 +360,7 @@ def require_known(needs: Any, key: str) -> None:
 
 
 def features(files: Sequence[DataFile]) -> list[str]:
-    """Return the format features that a reader of data files must support."""
+    """List the features that readers of data files need."""
     needed = [ORDER] if any(file.order or file.decoded for file in files) else []
     return [*needed, PARTIAL] if any(file.partial for file in files) else needed
 

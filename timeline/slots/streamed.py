@@ -1,4 +1,4 @@
-"""Source position that a table stores for Apache Hudi's streamer.
+"""Source position of Apache Hudi's streamer.
 
 A table has one such position. The first application that sets it in Hudi's format owns it. Positions of other
 applications are not published. Each commit of hoodoo that writes rows repeats the newest position, because Hudi's
@@ -14,7 +14,7 @@ HUDI_STREAMER = "hudi-streamer"
 
 
 class Streamed(NamedTuple):
-    """Source position at which Apache Hudi's streamer would continue.
+    """Source position of Apache Hudi's streamer.
 
     Attributes:
         text: The position in the format of Apache Hudi, or '' if it is not set.
@@ -27,22 +27,15 @@ class Streamed(NamedTuple):
     said_by: str = ""
 
     def after(self, application: str, text: str) -> Streamed:
-        """Return the position for Apache Hudi's streamer after a commit by hoodoo.
-
-        Args:
-            application: The application.
-            text: The application's position in the format of Apache Hudi, or ''.
-        """
         if application == self.owner or text and not self.owner:
             return Streamed(text or self.text, application, application)
         return self
 
     def after_hudi(self, text: str) -> Streamed:
-        """Return the position after a commit by Apache Hudi's streamer."""
         return Streamed(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
 
     def overtakes(self, application: str) -> bool:
-        """Return whether Apache Hudi's streamer has read further than the ingestion job.
+        """Check whether Apache Hudi's streamer has read further.
 
         False if `application` is not the owner.
         """

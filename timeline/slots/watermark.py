@@ -1,4 +1,4 @@
-"""Number of the newest archived commit file.
+"""Number of the newest archived commit.
 
 The watermark is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
 """
@@ -14,12 +14,11 @@ _KIND = "slots-"
 
 
 def deleted_up_to(store: Store) -> int:
-    """Return the number of the newest archived commit file, or 0."""
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 
 def state_key(seq: int) -> str:
-    """Return the path of the file that stores the newest archived commit number.
+    """Return the path of the checkpoint for archived commits.
 
     The file contains a checkpoint that replaces the slots up to `seq`. Deleting old checkpoints does not affect this
     file.
@@ -28,9 +27,10 @@ def state_key(seq: int) -> str:
 
 
 def record_archived_up_to(store: Store, seq: int, checkpoint: bytes) -> None:
-    """Record which commit files are archived, before they are deleted.
+    """Record which commits are archived.
 
-    `checkpoint` is the encoded checkpoint of slot `seq`, which replaces the archived slots.
+    This happens before their files are deleted. `checkpoint` is the encoded checkpoint of slot `seq`, which replaces
+    the archived slots.
     """
     with suppress(FileExistsError):
         store.create(state_key(seq), checkpoint)

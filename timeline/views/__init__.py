@@ -1,1 +1,1 @@
-"""State of a table at a commit, and its checkpoints."""
+"""State of a table at a commit."""

@@ -1,4 +1,4 @@
-"""Checkpoints: files with the state of a table at a commit.
+"""Files with the state of a table at a commit.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
@@ -45,10 +45,6 @@ _SPARSE = 10
 
 
 def encode(view: View) -> bytes:
-    """Encode the state of a table as a checkpoint file.
-
-    Raises CorruptTable if a page to copy from the previous checkpoint cannot be read.
-    """
     if view.totals.bases + view.totals.logs >= PAGED_FROM:
         return checkpoint_pages.encode(view)
     state = state_of(view) | {"superseded": superseded_rows(view.superseded)}
@@ -85,10 +81,6 @@ def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> 
 
 
 def decode(data: bytes, key: str) -> View:
-    """Decode the state of a small table from a checkpoint file.
-
-    Raises CorruptTable or UnsupportedTable with the path `key`.
-    """
     try:
         body, stored_digest = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != stored_digest:
@@ -101,7 +93,6 @@ def decode(data: bytes, key: str) -> View:
 
 
 def write(store: Store, view: View) -> None:
-    """Write a checkpoint of a table's state, unless another process already did."""
     try:
         store.put_if_absent(checkpoint_key(view.seq), encode(view))
     except FileExistsError:
@@ -109,22 +100,11 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Return whether a table has enough new commits for another checkpoint.
-
-    Args:
-        view: The view of the checkpoint.
-        newest: The slot of the newest checkpoint.
-        every: The number of slots between two checkpoints of a small table.
-    """
     files = view.totals.bases + view.totals.logs
     return view.seq - newest >= every * min(_SPARSE, 1 + files // _FILES_FOR_EACH)
 
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
-    """Yield the table states in earlier checkpoints, newest first.
-
-    Damaged checkpoints are skipped.
-    """
     for key, size in _keys(store, up_to):
         try:
             yield read(store, key, size)

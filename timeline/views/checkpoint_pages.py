@@ -1,4 +1,4 @@
-"""Checkpoints of large tables, divided into pages.
+"""Checkpoint files of large tables.
 
 Layout: pages, each a Parquet file with the files of some adjacent partitions; pages of superseded files, each JSON
 compressed with zstd; the directory; digest of the directory (32 hex digits), its length (u64, little endian),
@@ -55,10 +55,6 @@ _DIRECTORY = pa.schema(
 
 
 def encode(view: View) -> bytes:
-    """Encode the state of a large table as a checkpoint file with pages.
-
-    Unchanged pages are copied from the previous checkpoint. Raises CorruptTable if they cannot be read.
-    """
     sink = _PageWriter()
     names = list[str]()
     numbers = list[int]()
@@ -167,15 +163,10 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def is_paged(end: bytes) -> bool:
-    """Return whether a checkpoint file consists of pages, given its last bytes."""
     return end.endswith(MAGIC)
 
 
 def read(store: Store, key: str) -> View:
-    """Read the state of a large table from a checkpoint file with pages.
-
-    Raises CorruptTable, UnsupportedTable or FileNotFoundError.
-    """
     try:
         with store.open_input(key) as source:
             size = source.size()

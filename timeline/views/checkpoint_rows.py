@@ -66,7 +66,6 @@ unless they are in `needs`.
 
 
 def files_table(groups: Iterable[FileGroup]) -> pa.Table:
-    """Convert file groups to a sorted checkpoint table with one row per data file."""
     entries = sorted(
         (entry for group in groups for entry in group.files()),
         key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
@@ -86,10 +85,6 @@ def files_table(groups: Iterable[FileGroup]) -> pa.Table:
 
 
 def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
-    """Convert a checkpoint table back to file groups by partition and file id.
-
-    Raises ValueError for a table that `files_table` did not create.
-    """
     if not _is_checkpoint_schema(table.schema.remove_metadata()):
         raise ValueError("the table does not have the columns of a checkpoint")
     partitions: dict[str, dict[str, FileGroup]] = {}
@@ -132,10 +127,6 @@ def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
 
 
 def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    """Convert JSON values in a checkpoint to the replaced data files.
-
-    Raises ValueError for invalid values.
-    """
     if not fits(rows, SUPERSEDED_SHAPE):
         raise ValueError("the list of superseded files is invalid")
     files = tuple(Superseded(*entry) for entry in rows)
@@ -145,7 +136,6 @@ def superseded_of(rows: Any) -> tuple[Superseded, ...]:
 
 
 def state_of(view: View) -> dict[str, Any]:
-    """Convert all parts of a table's state except data files to JSON values."""
     plans = [
         [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
         for p in view.plans.values()
@@ -162,10 +152,6 @@ def state_of(view: View) -> dict[str, Any]:
 
 
 def known_state(text: bytes, key: str) -> dict[str, Any]:
-    """Parse the JSON part of a checkpoint, and check its required features.
-
-    Raises ValueError for other values, and UnsupportedTable for features that this release does not support.
-    """
     state = strict_json(text, key)
     if not isinstance(state, dict):
         raise ValueError("the state is invalid")

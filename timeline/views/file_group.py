@@ -1,4 +1,4 @@
-"""File groups, each with a base file and log files.
+"""Groups of a base file and its log files.
 
 A `FileGroup` contains the current files. A `Superseded` file is only needed by earlier snapshots.
 """
@@ -13,7 +13,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class AddedFile(NamedTuple):
-    """Data file with the number of the commit that added it."""
+    """Data file and the number of its commit."""
 
     seq: int
     file: DataFile
@@ -21,9 +21,9 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Base file and log files with the rows of some keys, in commit order.
+    """Base file and its log files.
 
-    Only file groups of other engines may have no base file.
+    The log files are in commit order. Only file groups of other engines may have no base file.
     """
 
     partition: str
@@ -33,12 +33,10 @@ class FileGroup:
 
     @property
     def base_path(self) -> str:
-        """The path of the base file, or '' without a base file."""
         return self.base.file.path if self.base else ""
 
     @property
     def base_bytes(self) -> int:
-        """The size of the base file in bytes, or 0 without a base file."""
         return self.base.file.size if self.base else 0
 
     def files(self) -> Iterator[AddedFile]:
@@ -49,7 +47,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Replaced data file, which only earlier snapshots need.
+    """Replaced data file that only earlier snapshots need.
 
     Cleaning deletes the file when these snapshots have expired.
     """

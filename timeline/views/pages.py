@@ -1,4 +1,4 @@
-"""File groups of a large table, loaded on demand from checkpoint pages.
+"""Files of a large table, loaded on demand.
 
 The checkpoint of a table with many files has a directory and pages, each with the files of some adjacent partitions. A
 view holds the directory, and the partitions that later slots changed. Unused pages are never decoded.
@@ -27,7 +27,7 @@ class Loader(Protocol):
 
 
 class Pages:
-    """Pages of one checkpoint, each with the file groups of some partitions.
+    """Parts of a checkpoint file, loaded on demand.
 
     Attributes:
         partitions: The partition paths, ascending.
@@ -56,10 +56,6 @@ class Pages:
         return self.numbers[index] if exists else -1
 
     def digest_of(self, partition: str) -> str:
-        """Return the digest of a partition's page, or '' without a page.
-
-        Pages with equal digests have equal contents.
-        """
         number = self.number_of(partition)
         return "" if number < 0 else self.digests[number]
 
@@ -67,7 +63,9 @@ class Pages:
         return self._load.stored(number)
 
     def groups(self, partition: str, seq: int) -> Groups:
-        """Return the file groups of a partition that has not changed since the checkpoint.
+        """Load the files of a partition.
+
+        The partition has not changed since the checkpoint.
 
         Raises:
             KeyError: No page contains the partition.
@@ -94,7 +92,7 @@ class Pages:
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """File groups by partition path, loaded on demand from a checkpoint.
+    """Files by partition, loaded on demand.
 
     `changed` contains the partitions that changed since the checkpoint, with None for a removed partition.
     """
@@ -133,10 +131,6 @@ Partitions = Mapping[str, Groups]
 
 
 def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int) -> Partitions:
-    """Return the file groups of all partitions after some partitions changed.
-
-    A changed partition without file groups is removed.
-    """
     if isinstance(partitions, PagedPartitions):
         now = {**partitions.changed, **{name: groups or None for name, groups in changed.items()}}
         return PagedPartitions(partitions.pages, now, seq)
@@ -150,7 +144,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
 
 
 def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Yield the partitions whose file groups may differ between two table states."""
+    """Find the partitions that may differ between two snapshots."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -168,10 +162,10 @@ def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]
 
 
 class PagedFiles(Sequence[Superseded]):
-    """Replaced data files in compressed pages, to save memory.
+    """Replaced data files, loaded on demand.
 
-    `pages` contains the number of files in each page, and `load` returns the files of a page. `later` contains files
-    that were superseded since the checkpoint.
+    They stay compressed to save memory. `pages` contains the number of files in each page, and `load` returns the files
+    of a page. `later` contains files that were superseded since the checkpoint.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Running totals of files and bytes, per partition and table.
+"""Number and size of files in a table.
 
 Totals are updated with each slot, so that the cost depends on the size of the commit, not of the table. A view that was
 not created by applying a slot, such as that of a checkpoint, is counted on first use.
@@ -18,7 +18,7 @@ Touched = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Number and size of the files in some file groups.
+    """Number and size of files.
 
     Attributes:
         groups: The number of file groups.
@@ -53,7 +53,7 @@ class Totals:
         return sum(self.by_logs.values())
 
     def below(self, size: int) -> tuple[int, int]:
-        """Return bounds for the number of base files below a size."""
+        """Estimate the number of small files."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
         greatest = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
         return least, greatest
@@ -85,14 +85,14 @@ class _MutableTotals:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """File groups with their totals, per partition and overall."""
+    """Files of a table and their totals."""
 
     partitions: Partitions
     together: Totals
     each: Mapping[str, Totals]
 
     def after(self, partitions: Partitions, touched: Touched) -> Counted:
-        """Update the totals after a change of some file groups.
+        """Update the totals after a change.
 
         Args:
             partitions: The file groups after the change.

@@ -1,4 +1,4 @@
-"""State of a table at a commit, called a view.
+"""State of a table at a commit.
 
 The snapshot at a slot consists of the base file and the logs of each file group in the view. A view is immutable.
 `apply` returns the view after the next slot, without listing or reading files.
@@ -23,7 +23,7 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Pending compaction plan.
+    """Compaction that is planned but not completed.
 
     Attributes:
         seq: The slot that contains the plan.
@@ -40,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """State of a table at a commit: file groups, pending compactions, savepoints and settings.
+    """State of a table at a commit.
 
     `sha` is the digest of the slot, which the next slot must contain. `completed_at` is its time in ms since 1970.
     """
@@ -89,17 +89,13 @@ class View:
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """Yield the file groups with enough log files for a compaction."""
+        """Find file groups with log files to compact."""
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Return the number of base files below a size.
-
-        For most partitions, the running totals are sufficient. In other partitions, files are inspected one by one.
-        """
         total = 0
         for partition, totals in self._totals().each.items():
             least, upper = totals.below(size)
@@ -120,7 +116,7 @@ class View:
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """Return whether the snapshot at a commit can be read.
+        """Check whether a snapshot can be read.
 
         It must be retained or have a savepoint, and it must not be rolled back by another engine.
         """
@@ -133,7 +129,6 @@ class View:
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
-    """Return the state of the table after another commit."""
     change = _SlotChange(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
@@ -213,7 +208,7 @@ def _next_schema_history(
 
 
 def stays_sorted(file: DataFile) -> bool:
-    """Return whether a rewritten base file still counts as sorted.
+    """Check whether a rewritten base file is still sorted.
 
     An update moves a row to the end of the file. Inserted rows also break the order.
     """

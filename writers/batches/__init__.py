@@ -1,1 +1,1 @@
-"""Preparation of batches: conversion of rows and search for invalid rows."""
+"""Preparation of batches for a write."""

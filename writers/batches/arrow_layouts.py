@@ -1,7 +1,6 @@
-"""Conversion between Arrow layouts of equal values.
+"""Conversion between Arrow layouts.
 
 Each function converts one array to another layout. Values are not validated.
-
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_packed(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is a dictionary, run-end encoded or extension type."""
     return bool(
         pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType)
     )
@@ -32,21 +30,12 @@ def packed_type(kind: pa.DataType) -> pa.DataType:
 
 
 def packed(array: pa.Array) -> pa.Array:
-    """Return the inner array of a dictionary, run-end encoded or extension array.
-
-    The inner array may be shorter or longer than the number of rows.
-    """
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     return array.dictionary if pa.types.is_dictionary(array.type) else array.values
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type with one plain value per row.
-
-    Arrow's `take` supports all of these plain types.
-
-    """
     if isinstance(kind, pa.UuidType):
         return pa.string()
     if isinstance(kind, pa.BaseExtensionType):
@@ -80,10 +69,6 @@ def uuid_texts(array: pa.Array) -> pa.Array:
 
 
 def unpacked(array: pa.Array) -> pa.Array:
-    """Decode an array to one plain value per row.
-
-    Raises pa.ArrowInvalid if a dictionary index is invalid.
-    """
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
     if pa.types.is_run_end_encoded(array.type):

@@ -1,4 +1,4 @@
-"""Reading of Avro files as Arrow tables."""
+"""Reader for Avro files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def avro_rows(data: pa.Buffer) -> pa.Table:
 
 
 def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """Open an Avro file as a schema and an iterator over Arrow tables.
+    """Read an Avro file in batches.
 
     Args:
         source: The file, open for reading in binary mode.

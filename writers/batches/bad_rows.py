@@ -63,7 +63,7 @@ FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class BadRows:
-    """Invalid rows of a batch, as the quarantine table stores them.
+    """Invalid rows of a batch.
 
     Attributes:
         found: The invalid rows, with the schema FOUND.
@@ -78,12 +78,10 @@ class BadRows:
 
     @property
     def reasons(self) -> Counter[str]:
-        """The number of collected invalid rows by reason, such as 'null_key'."""
         return Counter(self.found["reason"].to_pylist())
 
     @property
     def partial(self) -> bool:
-        """True if the batch has more invalid rows than were collected."""
         return self.count > len(self.found)
 
 
@@ -103,7 +101,7 @@ def sifted(
     checks: Sequence[Check],
     settled: int | None = None,
 ) -> tuple[Batch, BadRows]:
-    """Separate the valid rows of a batch from the invalid rows.
+    """Separate valid rows from invalid rows.
 
     Args:
         data: The input rows.
@@ -142,7 +140,7 @@ def sifted(
 def bad_rows(
     data: pa.Table, whole: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> BadRows:
-    """Find the invalid rows of a batch, with a reason and an error message.
+    """Find and describe the invalid rows of a batch.
 
     The search ends after more than `most` rows.
 
@@ -165,10 +163,6 @@ def bad_rows(
 def faults(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> dict[int, str]:
-    """Find the invalid rows of a batch, each with a reason.
-
-    The search ends after more than `most` rows. Raises ColumnError for an error that does not belong to a row.
-    """
     reasons: dict[int, str] = {}
     for reason, rows in _iter_bad_rows(data, config, checks, most, missing):
         reasons |= dict.fromkeys(rows.tolist(), reason)
@@ -178,10 +172,6 @@ def faults(
 
 
 def without(data: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Remove some rows from a table.
-
-    Concatenates slices, because Arrow cannot filter every type.
-    """
     starts, stops = np.append(-1, rows) + 1, np.append(rows, len(data))
     parts = [data.slice(start, stop - start) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
     return pa.concat_tables([part for part in parts if len(part)] or parts[:1])
@@ -302,7 +292,7 @@ def _describe_bad_rows(
 
 
 def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
-    """Return the error message for one invalid row of a batch.
+    """Describe the problem of an invalid row.
 
     The message omits the row number, because a row has a different number in another batch.
     """
@@ -314,7 +304,7 @@ def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing:
 
 
 def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> bytes:
-    """Serialize one row of a batch as an Arrow stream, for the quarantine table.
+    """Serialize a row for the quarantine table.
 
     The columns are sorted by name and have Arrow's plain layout. Equal rows therefore give equal bytes, regardless of
     their row number and the layout of the batch.

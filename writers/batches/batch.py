@@ -1,8 +1,7 @@
-"""Conversion of input rows to a batch with record keys and partitions.
+"""Conversion of input rows to a batch.
 
 `prepare` raises an error for the first invalid value, before anything is written. To quarantine invalid rows,
 bad_rows.py finds all of them.
-
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ NAMED_KEYS = 10
 
 @dataclass(frozen=True)
 class Terms:
-    """Properties of all rows in a batch, such as its columns.
+    """Properties that apply to all rows of a batch.
 
     Attributes:
         unconditional: True if the batch deletes stored rows regardless of their ordering values.
@@ -60,22 +59,17 @@ class Terms:
 
     @classmethod
     def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
-        """Describe the columns of a batch and the table columns that it lacks.
-
-        `settled` is the largest column id that the table has assigned. None: the largest id in `config`.
-        """
         columns, names = config.columns, set(schema.names)
         absent = frozenset(column.id for column in columns.columns if column.name not in names)
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
     def fitted(self, config: TableConfig) -> Terms:
-        """Return a copy for rows that were converted to the table's current columns."""
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Prepared rows of a write, with their record keys, key hashes and partitions.
+    """Prepared rows of a write.
 
     Attributes:
         rows: The record key column, followed by the table's columns.
@@ -100,7 +94,6 @@ class Batch:
 
     @property
     def unconditional(self) -> bool:
-        """True if the batch deletes stored rows regardless of their ordering values."""
         return self.terms.unconditional
 
     @property
@@ -109,7 +102,7 @@ class Batch:
 
     @property
     def identities(self) -> pa.Array:
-        """One string per row that joins its partition path and its record key."""
+        """Strings that identify the rows across partitions."""
         paths = pa.array(self.partitions, pa.string()).take(pa.array(self.codes))
         return pc.binary_join_element_wise(paths, self.rows[RECORD_KEY].combine_chunks(), "\0")
 
@@ -127,7 +120,6 @@ class Batch:
 
         Raises ColumnError if the batch has values for a dropped column, or values that cannot be converted to a new
         type.
-
         """
         terms = self.terms
         if terms.columns.columns == config.columns.columns:
@@ -143,7 +135,7 @@ def prepare(
     checks: Sequence[Check] = (),
     settled: int | None = None,
 ) -> Batch:
-    """Validate input rows, and convert them to a batch.
+    """Validate input rows and convert them to a batch.
 
     Args:
         data: The input rows.
@@ -196,11 +188,10 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """Check the column names of a batch, and return the columns to write.
+    """Check the column names of a batch.
 
-    The columns to write do not include a missing partition column that is generated from a column of the batch. Raises
-    ColumnError for a missing, unknown or duplicate column.
-
+    Returns the columns to write. The columns to write do not include a missing partition column that is generated from
+    a column of the batch. Raises ColumnError for a missing, unknown or duplicate column.
     """
     names, table_columns = Counter(schema.names), set(config.schema.names)
     generated = computable_partition_columns(names, config)
@@ -314,9 +305,9 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
 
 
 def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
-    """Raise ColumnError if a row has null in a column that is not nullable.
+    """Check that required columns have no null.
 
-    rows: rows with the key columns. Only columns in `rows` are checked.
+    `rows` must have the key columns. Only columns in `rows` are checked.
     """
     for name in config.not_null:
         if name not in rows.schema.names or not rows[name].null_count:

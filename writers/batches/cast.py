@@ -1,9 +1,8 @@
-"""Lossless casts of batch columns to the table's types.
+"""Exact casts of batch columns.
 
 A cast never rounds or guesses. A value that would change raises an error with its column and row. Values inside lists,
 maps and structs follow the same rule. The result has Arrow's plain layout (`arrow_layouts`). The input must be valid
 (`value_validation`).
-
 """
 
 from __future__ import annotations
@@ -50,10 +49,9 @@ class _InexactValue(Exception):
 
 
 def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Cast a batch column with valid values to the type of the table's column.
+    """Cast a batch column to the table's type.
 
     Raises ColumnError with the dotted path of the column, and with the row if a value cannot be converted exactly.
-
     """
     if column.type == field.type:
         return column
@@ -80,10 +78,6 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_fields_once(kind: pa.DataType, path: str) -> None:
-    """Raise ColumnError if a struct in a column has two fields with the same name.
-
-    The error is the one that `cast` raises.
-    """
     if pa.types.is_struct(kind):
         if len({field.name for field in kind}) < kind.num_fields:
             raise ColumnError(_duplicate_field(path, kind), column=path)
@@ -96,11 +90,10 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
 
 
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
-    """Return the numbers of the rows that cannot be cast exactly to a type.
+    """Find the rows that cannot be cast.
 
     The search ends after more than `most` rows. The values of `column` must be valid. Raises ColumnError if the type
     itself is incompatible.
-
     """
     if column.type == field.type or not len(column):
         return []

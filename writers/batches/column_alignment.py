@@ -2,7 +2,6 @@
 
 The functions fill in columns that a batch lacks, and convert a batch that was prepared before a column change. Columns
 are matched by column id, as in data files. cast.py casts the values.
-
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ KEEP keeps the stored values of the column, and adds nothing to the batch.
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the table columns that a batch lacks, with their default values.
+    """Fill in missing columns with their defaults.
 
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
     """
@@ -47,7 +46,7 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """Add the struct fields that a batch lacks, and fill them with null.
+    """Fill in missing struct fields with null.
 
     Raises ColumnError, with the path of the field, for a missing field that is required.
     """
@@ -62,10 +61,9 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 
 
 def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
-    """Raise ColumnError if a batch must not lack a table column.
+    """Check that a batch may lack a column.
 
-    `defaults` is True if the default value of the column may be used.
-
+    Raises ColumnError if it may not. `defaults` is True if the default value of the column may be used.
     """
     role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
     generated = [name for name, transform in config.transforms.items() if transform.column == path]
@@ -143,7 +141,7 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
 
 
 def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
-    """Convert rows from the table's earlier columns to its current columns.
+    """Convert rows to the table's current columns.
 
     Renamed columns get the new name, values of columns with a wider type are converted, and added columns get their
     default.

@@ -1,4 +1,4 @@
-"""New column values that an update or a merge sets in stored rows.
+"""New column values of an update or a merge.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
@@ -43,7 +43,7 @@ SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
 
 @dataclass(frozen=True)
 class NewValues:
-    """New column values that an update or a merge sets in stored rows.
+    """New column values of an update or a merge.
 
     Attributes:
         config: The configuration of the table.
@@ -68,7 +68,7 @@ class NewValues:
         places: bool = False,
         params: Mapping[str, Any] | None = None,
     ) -> NewValues:
-        """Validate the new values of an update, and parse their SQL expressions.
+        """Validate the new values of an update.
 
         Args:
             set: A mapping from column to value, or a function.
@@ -119,7 +119,9 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Apply the new values to stored rows, and return only the changed rows.
+        """Apply the new values to stored rows.
+
+        Only the changed rows are returned.
 
         Args:
             rows: Live rows, with the record key and `needed_columns`.
@@ -156,10 +158,6 @@ class NewValues:
         return changed, frozenset(self.config.schema.names) - new_values.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Compute the new values of stored rows, by column name.
-
-        rows: rows with at least the key columns. Raises the same exceptions as `changed`.
-        """
         computed = (
             self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
         )
@@ -279,10 +277,10 @@ def _as_one(values: Any) -> pa.Array:
 
 
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Raise ColumnError unless an update may change a column.
+    """Check that an update may change a column.
 
-    `orders` allows ordering columns. `places` allows source columns of generated partition columns.
-
+    Raises ColumnError if it may not. `orders` allows ordering columns. `places` allows source columns of generated
+    partition columns.
     """
     if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(

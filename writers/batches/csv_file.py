@@ -1,4 +1,4 @@
-"""Reading of CSV files as Arrow tables.
+"""Reader for CSV files.
 
 An empty unquoted field is null, and a quoted empty field ("") is an empty string.
 """

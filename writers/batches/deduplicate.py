@@ -2,7 +2,6 @@
 
 A row with a smaller ordering value than an earlier row of its key is stale, and is ignored. A row after a delete of its
 key does not inherit stored values. Deduplication reads only the batch, not the stored rows.
-
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class DeduplicatedBatch:
-    """Batch with one row per key.
+    """Batch without duplicate keys.
 
     Attributes:
         batch: The rows.
@@ -39,7 +38,7 @@ class DeduplicatedBatch:
 
 @dataclass(frozen=True)
 class _DuplicateKeyRows:
-    """Rows of the keys that occur more than once in a batch, grouped by key, in batch order.
+    """Rows with duplicate keys, grouped by key.
 
     Stale rows, and rows before a delete of their key, are not included.
 
@@ -69,7 +68,7 @@ class _DuplicateKeyRows:
 def deduplicated(
     batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None
 ) -> DeduplicatedBatch:
-    """Merge the rows of a batch that have the same key.
+    """Merge the rows of each key in a batch.
 
     Args:
         batch: The rows in their original order.

@@ -1,4 +1,4 @@
-"""Column changes that a batch requires of the table.
+"""Column changes that a batch requires.
 
 Evolution never drops, renames or narrows a column. It does not rewrite base files, except to compact their logs.
 """
@@ -21,7 +21,9 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 @dataclass(frozen=True)
 class Evolution:
-    """Column changes that a batch requires of the table: new columns, new struct fields and wider types.
+    """Column changes that a batch requires.
+
+    They are new columns, new struct fields and wider types.
 
     Attributes:
         schema: The columns of the batch.
@@ -34,7 +36,7 @@ class Evolution:
     fits: Callable[[str, pa.Field], bool]
 
     def alterations(self, config: TableConfig) -> list[Alteration]:
-        """Return the column changes that the table needs before it can store the batch.
+        """Find the column changes for the current table.
 
         Raises:
             SchemaError: A type is not supported in tables.
@@ -75,16 +77,12 @@ class Evolution:
         return columns
 
     def of(self, config: TableConfig) -> TableConfig:
-        """Return the table's configuration after the column changes of a batch.
-
-        Returns `config` itself if the batch requires no changes.
-        """
         alterations = self.alterations(config)
         return config.with_columns(altered(config, alterations)) if alterations else config
 
 
 def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
-    """Return the column changes that rows in memory require, judged by their values."""
+    """Find the column changes that a batch requires."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
@@ -97,7 +95,7 @@ def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
 
 
 def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
-    """Return the column changes that a Spark DataFrame requires, judged by its types."""
+    """Find the column changes that a DataFrame requires."""
     return Evolution(schema, known, lambda name, field: False)
 
 

@@ -1,7 +1,6 @@
-"""Generated partition columns, whose values are computed from other columns.
+"""Partition columns computed from other columns.
 
 The functions add a generated column to a batch that lacks it, and check its values in a batch that contains it.
-
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ def computable_partition_columns(names: Collection[str], config: TableConfig) ->
 
 
 def to_check(names: Collection[str], config: TableConfig) -> list[str]:
-    """Return the source columns of the generated partition columns in a batch."""
     return [
         transform.column for name, transform in config.transforms.items() if name in names and transform.column in names
     ]
 
 
 def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
-    """Add missing generated partition columns to a batch, and check existing ones.
+    """Add and check generated partition columns.
 
     Args:
         rows: Rows with the table's types.
@@ -64,11 +62,10 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
 
 
 def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows whose partition value differs from the computed value.
+    """Find the rows with a wrong partition value.
 
-    The mask also selects rows whose source value cannot be transformed. For all selected rows, `with_generated` raises
-    an error.
-
+    Returns a mask. The mask also selects rows whose source value cannot be transformed. For all selected rows,
+    `with_generated` raises an error.
     """
     mask = np.zeros(len(rows), bool)
     for _, _, _, wrong in _compare_generated_columns(rows, config, deleted):

@@ -1,10 +1,9 @@
-"""Conversion of input data, such as DataFrames, to a pyarrow Table.
+"""Conversion of input data to a pyarrow Table.
 
 Supported inputs are Arrow data, pandas, polars, DuckDB, any object with the Arrow C stream interface, plain Python data
 and files. Types stay unchanged; `batch` converts them to the table's types.
 
 Every failure is a ColumnError that names the column and, for an invalid value, its row.
-
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """Object that exports rows through the Arrow C stream interface.
+    """Object with the Arrow C stream interface.
 
     Examples are pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations and hoodoo scans.
     """
@@ -35,7 +34,7 @@ class ArrowStream(Protocol):
 
 
 class ArrowArray(Protocol):
-    """Object that exports a record batch through the Arrow C array interface."""
+    """Object with the Arrow C array interface."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
@@ -61,7 +60,7 @@ _PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeE
 def to_arrow(
     data: ArrowLike, columns: pa.Schema = NO_COLUMNS, whole: Callable[[str], bool] = lambda name: True
 ) -> pa.Table:
-    """Convert input rows, such as a DataFrame or a list of dicts, to a pyarrow Table.
+    """Convert input rows to a pyarrow Table.
 
     Args:
         data: The input rows.

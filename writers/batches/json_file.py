@@ -1,8 +1,7 @@
-"""Reading of JSON lines files as Arrow tables.
+"""Reader for JSON lines files.
 
 Bytes are base64 strings, and times of day are in ISO 8601 format. A column that is missing in all lines is missing in
 the result. A column that is missing in some lines is null there, unless the caller requires it in every line.
-
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of JSON text that Arrow's reader cannot read correctly."""
+"""Checks of JSON files before parsing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord
 
 
 def objects_in(text: pa.Buffer) -> int:
-    """Count the JSON lines, or return -1 if a line is not an object.
+    """Count the objects in a JSON lines file.
 
-    If the result equals the number of parsed rows, each line is one object. The line count alone is not enough, because
-    an object may span two lines, and a line may contain two objects.
-
+    Returns -1 if a line is not an object. If the result equals the number of parsed rows, each line is one object. The
+    line count alone is not enough, because an object may span two lines, and a line may contain two objects.
     """
     data = np.frombuffer(text, np.uint8)
     starts, last = _line_bounds(data)
@@ -43,7 +42,7 @@ def _line_bounds(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def require_shallow(text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if JSON values are nested too deeply.
+    """Check that JSON values are not nested too deeply.
 
     If each line is an object, only lines with more than DEPTH_MAX opening brackets are checked in detail.
     """
@@ -94,10 +93,9 @@ def _max_nesting_depth(data: np.ndarray) -> int:
 
 
 def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
-    """Raise ArrowInvalid if a JSON number is too large for its column.
+    """Check that JSON numbers are not too large.
 
     The word Infinity is allowed, because many programs write it. `rows` are the rows that were read from `text`.
-
     """
     for field, values in zip(rows.schema, rows.columns, strict=True):
         if not pa.types.is_floating(field.type) or not pc.any(pc.is_inf(values)).as_py():
@@ -124,13 +122,13 @@ def _is_written_in_digits(line: bytes, name: str) -> bool:
 
 
 class _Integer(str):
-    """Integer of a JSON document, kept as a string to preserve all digits."""
+    """Integer of a JSON file with all its digits."""
 
 
 def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
-    """Raise ArrowInvalid if an integer in a JSON file would lose digits.
+    """Check that JSON integers lose no digits.
 
-    Arrow infers the type of such a column, so the user has not chosen to round its values to doubles.
+    Arrow infers the type of a new column, so the user has not chosen to round its values to doubles.
 
     Args:
         rows: The rows that were read from `text`.

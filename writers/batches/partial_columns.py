@@ -2,7 +2,6 @@
 
 A partial batch is prepared as if the table had only these columns, so that all rules for batches apply to it. The merge
 keeps the stored values of the other columns.
-
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
 
 
 def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) -> pa.Table:
-    """Select the batch columns that a partial upsert uses."""
     if not data.num_columns and not len(data):
         return data  # an empty list has no column names
     taken = taken_of(data.schema, config, columns)
@@ -57,11 +55,6 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
 
 
 def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
-    """Return the names of the batch columns that a partial upsert uses.
-
-    Raises:
-        ColumnError: The batch lacks one of `columns`.
-    """
     names = schema.names
     if columns != GIVEN and (missing := next((name for name in columns if name not in names), None)):
         raise ColumnError(
@@ -73,13 +66,14 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
 
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
-    """Return whether a partial upsert uses a batch column."""
     needed = (*config.key, *config.partition_by, *config.order_by, IS_DELETED)
     return columns == GIVEN or name in columns or name in needed
 
 
 def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
-    """Reduce the table's configuration to some columns, plus key, partition and ordering columns.
+    """Reduce the table configuration to some columns.
+
+    Key, partition and ordering columns stay.
 
     Raises:
         ColumnError: A partition column and the column from which it is generated are both missing.
@@ -111,9 +105,10 @@ def with_nullable_columns(config: TableConfig) -> TableConfig:
 def asked(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Return the configuration and the checks that the rows must satisfy.
+    """Select the columns and checks for a batch.
 
-    A batch with only some of the columns is validated against these columns only.
+    Returns the configuration and the checks that the rows must satisfy. A batch with only some of the columns is
+    validated against these columns only.
 
     Args:
         schema: The columns of the batch that the write uses.
@@ -133,18 +128,12 @@ def asked(
 
 
 def names_of(terms: Terms, config: TableConfig) -> list[str]:
-    """Return the current names of a batch's columns."""
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]
 
 
 def fitted(batch: Batch, config: TableConfig) -> Batch:
-    """Convert a partial batch to the current names and types of its columns.
-
-    Raises:
-        ColumnError: The batch has values for a column that was dropped.
-    """
     return batch.fitted(narrowed(config, names_of(batch.terms, config)))
 
 

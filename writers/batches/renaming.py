@@ -1,7 +1,6 @@
 """Renaming of stored columns to their current names.
 
 Types stay unchanged; cast.py casts the values.
-
 """
 
 from __future__ import annotations
@@ -34,12 +33,11 @@ def _struct_fields(column: Column) -> Sequence[Column]:
 
 
 def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Store the column ids in the metadata of rows."""
     return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
 
 
 def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
-    """Rename the columns of stored rows to the table's current names.
+    """Rename stored columns to their current names.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
     a column whose name another column now has. If `leave_out` is True, such values are left out instead.

@@ -1,7 +1,7 @@
-"""Reading of rows from local Parquet, CSV, JSON lines and Avro files.
+"""Reader for rows in local files.
 
-The extension determines the format: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, optionally followed by
-`.gz`, `.bz2`, `.zst` or `.lz4`.
+The formats are Parquet, CSV, JSON lines and Avro. The extension determines the format: `.parquet`, `.csv`, `.json`,
+`.jsonl`, `.ndjson` or `.avro`, optionally followed by `.gz`, `.bz2`, `.zst` or `.lz4`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rows_in(
     whole: Callable[[str], bool] = lambda name: False,
     nulls: Sequence[str] = (),
 ) -> pa.Table:
-    """Read the rows of one or more local files into an Arrow table.
+    """Read the rows of local files.
 
     Args:
         path: A file, or a pattern with `*`, `?`, `[...]` or `**`. Matching files are read in order of their names.
@@ -89,10 +89,6 @@ def has_supported_extension(text: str) -> bool:
 
 
 def kind_of(file: str) -> str:
-    """Return the format of a file by its extension, such as 'csv'.
-
-    Raises CallError for an unknown extension.
-    """
     suffix = _format_extension(file)
     if suffix not in _KINDS:
         raise CallError(
@@ -110,10 +106,6 @@ def _format_extension(file: str) -> str:
 
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
-    """Return the Arrow schema of a file, which may be inferred from its rows.
-
-    Raises the same exceptions as `rows_in`.
-    """
     if kind_of(file) != "parquet" or compression_of(file):
         return rows_in(file, nulls=nulls).schema
     return _add_file_to_errors(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())
@@ -224,7 +216,7 @@ def _first_message_line(problem: BaseException) -> str:
 def rows_of(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
-    """Parse the contents of a file into an Arrow table.
+    """Parse the rows of a file.
 
     `rows_in` describes the other arguments.
 
@@ -244,11 +236,6 @@ def rows_of(
 
 
 def opened_parquet(source: Any, dictionaries: Sequence[str] = ()) -> pa.parquet.ParquetFile:
-    """Open a Parquet file, and verify page checksums.
-
-    Timestamps in nanoseconds would only reach the year 2262. `dictionaries` are the columns to read as dictionaries.
-
-    """
     return pa.parquet.ParquetFile(
         source,
         page_checksum_verification=True,

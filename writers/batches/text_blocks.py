@@ -1,4 +1,4 @@
-"""Block sizes and types for Arrow's CSV and JSON parsers."""
+"""Settings for Arrow's CSV and JSON parsers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BLOCK = 64 << 20  # bytes that are parsed at a time
 
 
 def block_size(data: pa.Buffer, csv: bool = False) -> int:
-    """Return the block size in bytes for Arrow's CSV and JSON parsers.
+    """Choose the block size for a CSV or JSON parser.
 
     A row must not span more than two adjacent blocks.
     """
@@ -24,7 +24,7 @@ def block_size(data: pa.Buffer, csv: bool = False) -> int:
 
 
 def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Arrow's CSV and JSON parsers use for a column.
+    """Choose the type for parsing a column.
 
     A float32 is parsed as float64, so that the later cast detects lost digits.
     """

@@ -1,9 +1,8 @@
-"""Parsing of timestamp strings, with and without a UTC offset.
+"""Parser for timestamps in text.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
 error, because to apply or drop them would change the time. A column in UTC accepts all times. Times without an offset
 count as UTC.
-
 """
 
 from __future__ import annotations
@@ -26,15 +25,6 @@ _SHIFTED_IN_JSON = (re.compile(rb"\+" + _SHIFTED), re.compile(rb"-(?<!-\d\d-)" +
 
 
 def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """Parse a column of strings as timestamps.
-
-    Args:
-        texts: The strings.
-        field: The column, whose type is a timestamp.
-
-    Raises:
-        ColumnError: A value is not a time, or has an offset that the column cannot store.
-    """
     texts = pc.utf8_trim(texts, " \t")
     has_offset = pc.match_substring_regex(texts, _OFFSET)
     try:
@@ -50,9 +40,9 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Raise ColumnError for a UTC offset in a column without a time zone.
+    """Check a JSON file for unsupported UTC offsets.
 
-    Arrow would silently shift such a time.
+    Arrow would silently shift a time with an offset.
 
     Args:
         data: The text with the JSON objects.

@@ -1,4 +1,4 @@
-"""Validation of the values of a batch before any cast.
+"""Validation of the values of a batch.
 
 Arrow accepts some invalid values: invalid UTF-8 from a CSV file or a cast, a time of 24:00, or decimals with too many
 digits. Arrow's own validation finds most of them. This module also checks time zone names, and that years are in the
@@ -8,7 +8,6 @@ Hidden values behind a null never count as invalid. If a column seems invalid, i
 values, and only the remaining values count.
 
 A valid batch is checked once, column by column. Only an invalid batch is searched by row and value.
-
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 
 
 def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
-    """Validate the values of batch columns before they are cast.
+    """Validate the values of a batch.
 
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
@@ -56,10 +55,6 @@ def _validate_column(data: pa.Table, name: str, key: Sequence[str]) -> pa.Chunke
 
 
 def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
-    """Return the numbers of the rows with an invalid value in a column.
-
-    `sound_columns` raises an error for such rows.
-    """
     column = _combine_nested_chunks(column)
     if _is_fully_valid(column):
         return []
@@ -70,10 +65,9 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Find all bad positions in a range by bisection.
+    """Find all bad positions in a range.
 
     `is_good(begin, end)` returns whether all positions in a range are good.
-
     """
     bad: list[int] = []
     ranges = [(0, count)]
@@ -165,7 +159,6 @@ def _is_known(zone: str) -> bool:
 
 
 def _without_hidden_values(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Drop child values of a column that are behind nulls or outside of all rows."""
     try:
         column.validate()
         parts = [_remove_hidden_values(part) for part in column.chunks]
@@ -234,10 +227,6 @@ def _require_ascending_offsets(array: pa.Array) -> None:
 
 
 def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
-    """Return the value of one row as an Arrow array in plain layout.
-
-    Raises pa.ArrowInvalid if the structure of the array is broken.
-    """
     [piece] = [chunk for chunk in column.slice(row, 1).chunks if len(chunk)]
     piece.validate()
     value = _remove_hidden_values(piece)

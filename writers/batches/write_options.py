@@ -1,4 +1,4 @@
-"""Options of a write, such as duplicate handling."""
+"""Options of a write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class NewKeys(StrEnum):
 
 @dataclass(frozen=True)
 class BadRowLimits:
-    """Limits on the number of invalid rows of a batch that may be quarantined.
+    """Limits on invalid rows in a batch.
+
+    The invalid rows within the limits may be quarantined.
 
     Attributes:
         rows: Maximum number of invalid rows.
@@ -37,16 +39,10 @@ class BadRowLimits:
 
 
 def has_too_many_bad_rows(limits: BadRowLimits, bad: int, rows: int) -> bool:
-    """Return whether `bad` of the `rows` in a batch are more than the limits allow."""
     return bad > limits.rows or rows >= _SHARE_FROM and bad > limits.share * rows
 
 
 def limits_of(on_bad_rows: str | BadRowLimits) -> BadRowLimits | None:
-    """Return the limits on invalid rows, or None to allow no invalid row.
-
-    Raises:
-        OptionError: The argument is invalid.
-    """
     if isinstance(on_bad_rows, BadRowLimits):
         return on_bad_rows
     one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
@@ -55,7 +51,7 @@ def limits_of(on_bad_rows: str | BadRowLimits) -> BadRowLimits | None:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Validated options of a write, such as the handling of duplicates and invalid rows.
+    """Options of a write.
 
     Attributes:
         delete: True for a delete by key, which uses only the key and partition columns.
@@ -83,5 +79,8 @@ class WriteOptions:
 
     @property
     def takes_over(self) -> bool:
-        """True if the write merges values of stored rows into its rows, as a partial update does."""
+        """True if the write keeps some stored values.
+
+        A partial update does so.
+        """
         return self.columns is not None or not self.mode.replaces_rows

@@ -1,1 +1,1 @@
-"""Writers of data files: base files, log files and change logs."""
+"""Writers of data files."""

@@ -1,8 +1,7 @@
-"""Streaming writer for a base file and its index entry.
+"""Streaming writer for a base file.
 
 Memory holds one row group, the key hashes and Hudi's bloom filter, but not the whole file. The rows may come from a
 batch, from a merge of base and logs, or from other file groups.
-
 """
 
 from __future__ import annotations
@@ -29,10 +28,6 @@ from hoodoo.writers.files.file_target import FileTarget
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
-    """Add Hudi's columns for partition path and file name to rows.
-
-    `rows` contains commit time, sequence number, record key and the table's columns.
-    """
     n = len(rows)
     return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(
         4, FILE_NAME, base_file.constant(file_name, n)
@@ -49,9 +44,10 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """Keys of a new base file that contains all keys of the previous base file.
+    """Keys of a rewritten base file.
 
-    Hudi's bloom filter is then derived from the filter of the previous file instead of from all keys.
+    It contains all keys of the previous file. Hudi's bloom filter is then derived from the filter of the previous file
+    instead of from all keys.
     """
 
     base: DataFile
@@ -60,13 +56,14 @@ class ExtendedKeys:
 
 @dataclass(frozen=True)
 class SameRows:
-    """Rows of a new base file, in the order of the previous base file.
+    """Row order of a rewritten base file.
+
+    It is the order of the previous base file.
 
     Attributes:
         base: The previous base file.
         dropped: Positions of its rows that are not in the new file.
         hashes: Key hashes of the rows that are added at the end.
-
     """
 
     base: DataFile
@@ -76,7 +73,7 @@ class SameRows:
 
 @dataclass(frozen=True)
 class ExpectedRows:
-    """Facts about the rows of a base file, known before writing.
+    """Row count and keys of a new base file.
 
     Attributes:
         capacity: The number of rows in the file, or an upper limit.
@@ -93,7 +90,7 @@ class ExpectedRows:
 
 @dataclass(frozen=True)
 class Content:
-    """Bytes of a finished base file, with its row count and column statistics."""
+    """Content of a finished base file."""
 
     spool: Spool
     rows: int
@@ -169,28 +166,23 @@ class BaseSink:
 
 
 def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
-    """Store the index entry of a base file.
-
-    `footer` contains the entries that Hudi expects in the footer of the file.
-    """
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
     return index.entry_for(target.file_id, target.instant, span, keys)
 
 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
-    """Record the row order of a base file in its footer.
+    """Record the row order of a base file.
 
     Readers compare the digests to check that the file and its index entry match.
-
     """
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
 def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
-    """Store a base file whose index entry is already stored.
+    """Store a base file.
 
-    If another attempt of the task already stored the entry or the file, the stored one is used. Row positions are used
-    only if entry and file have the same row order.
+    Its index entry is already stored. If another attempt of the task already stored the entry or the file, the stored
+    one is used. Row positions are used only if entry and file have the same row order.
 
     Returns:
         The file for a slot.
@@ -231,10 +223,6 @@ def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] 
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """Copy the sort order of the previous base file if it still applies.
-
-    The sort order is given in the current column names.
-    """
     if before.schema == file.schema or not stays_sorted(file):
         return file
     return replace(file, sorted=config.order_of(before))
@@ -248,11 +236,6 @@ def put_base(
     rows: pa.Table,
     expected: ExpectedRows | None = None,
 ) -> DataFile:
-    """Write rows in memory as a base file with its index entry.
-
-    `expected` is None if nothing more is known about the rows.
-
-    """
     sink = BaseSink(store, config, index, target, expected or ExpectedRows(len(rows)))
     sink.write(rows)
     return sink.finish()

@@ -2,7 +2,6 @@
 
 The table's change log mode determines which images are stored. The log is built from tables that the rewriting task has
 in memory, some rows at a time.
-
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ _CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DEL
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Rows of a rewritten base file, with their changes.
+    """Changed rows of a rewritten base file.
 
     `base` contains the stored rows, with the record key and the table's columns.
-
     """
 
     base: pa.Table
@@ -42,11 +40,10 @@ class Rewritten:
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
-        """Yield the rows of the change log, in the order of the changes.
+        """List the rows of the change log.
 
-        The table's change log mode determines the columns. The log leaves out changes that lost against the stored row,
-        and deletes of keys that have no row.
-
+        They are in the order of the changes. The table's change log mode determines the columns. The log leaves out
+        changes that lost against the stored row, and deletes of keys that have no row.
         """
         changes, merged = self.changes, self.merged
         effective = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
@@ -82,7 +79,7 @@ def _take_or_null(rows: pa.Table, positions: np.ndarray) -> pa.Table:
 def put_change_log(
     store: Store, config: TableConfig, target: FileTarget, tables: Iterable[pa.Table]
 ) -> dict[str, list[Any]]:
-    """Write the change log of a rewritten base file.
+    """Write the change log of a base file.
 
     Hudi's change query needs the file, so it is written even if there are no changes.
 

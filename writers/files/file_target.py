@@ -9,7 +9,7 @@ from hoodoo.format.names import base_file_name, change_log_name, join, log_file_
 
 @dataclass(frozen=True)
 class FileTarget:
-    """File group and instant that determine the name of a file that a write creates.
+    """Location of a file that a write creates.
 
     Attributes:
         partition: The folder of the partition, relative to the table, or '' in a table without partitions.
@@ -34,8 +34,4 @@ class FileTarget:
         return join(self.partition, change_log_name(self.file_id, self.instant))
 
     def log_path(self, version: int = 1) -> str:
-        """Return the path of a log file, relative to the table.
-
-        `version` counts the logs of the instant in this file group.
-        """
         return join(self.partition, log_file_name(self.file_id, self.instant, version))

@@ -1,10 +1,9 @@
-"""Rewrite of a base file that copies unchanged data without decoding.
+"""Rewrite of a base file without decoding unchanged data.
 
 Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
 position, a deleted row is removed, and new rows are added at the end. Some files must be merged completely instead:
 files of other engines, files with older columns, small files, and files with too many row groups. Memory holds the
 bytes of the file, one row group and its changed copy.
-
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _WORTH_JOINING = 8  # maximum ratio of the rows of a row group to the new rows t
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Rewriter of base files that copies unchanged data without decoding.
+    """Rewriter of base files.
 
     Attributes:
         store: The store of the table.
@@ -69,7 +68,7 @@ class Rewriter:
     def rewrite(
         self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
     ) -> tuple[DataFile, PendingChanges]:
-        """Write a base file again with changes to its rows.
+        """Rewrite a base file with changes.
 
         Args:
             old: The previous base file.

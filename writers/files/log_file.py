@@ -1,4 +1,4 @@
-"""Writer for log files of a file group."""
+"""Writer for log files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put_log(
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
-    """Write changes to a log file of a file group.
+    """Write changes to a log file.
 
     Args:
         store: The store of the table.
@@ -154,11 +154,11 @@ def _log_statistics(
 
 
 def with_row_positions(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-    """Sort changes by the position of their stored row in the base file.
+    """Add row positions to a batch of changes.
 
-    Returns the changes without positions if the index cannot find one of the rows. Existing positions in `changes` are
-    kept, unless the base file has no row order.
-
+    The changes are sorted by the position of their stored row in the base file. Returns the changes without positions
+    if the index cannot find one of the rows. Existing positions in `changes` are kept, unless the base file has no row
+    order.
     """
     if base is None or not len(changes):
         return replace(changes, at=None)

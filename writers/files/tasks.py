@@ -1,4 +1,4 @@
-"""Write tasks, each of which writes one data file.
+"""Tasks that write one data file.
 
 File names are fixed before a task starts. A retried task therefore finds its own file and keeps it (protocol rule 14).
 """
@@ -44,7 +44,7 @@ _SMALL_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Task that writes one data file, in this process or on Spark.
+    """Task that writes one data file.
 
     Attributes:
         store: The store of the table.
@@ -85,7 +85,6 @@ class WriteTask:
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Paths of all files that a failed write task may leave behind."""
         return (
             self.path,
             base_entry_path(self.file_id, self.instant),
@@ -95,7 +94,6 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """True if the task needs little memory."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
@@ -105,11 +103,10 @@ class WriteTask:
 
 @dataclass(frozen=True)
 class Written:
-    """Result of a write task: the written file, its keys and its row counts.
+    """Result of a write task.
 
     `inserted` and `deleted` are references to the key sets that the slot stores. docs/semantics.md defines how rows are
     counted. `exact` is True if the counts are exact.
-
     """
 
     file: DataFile
@@ -124,7 +121,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Result of a write task that wrote no file.
+    """Result of a write task without a file.
 
     `stale` is the number of changes that lost against stored rows.
     """
@@ -134,11 +131,6 @@ class Unwritten:
 
 
 def run(task: WriteTask) -> Written | Unwritten:
-    """Run a write task, which writes a data file with its index entry.
-
-    Writes nothing if the changes are computed from stored rows and there are none.
-
-    """
     changes = task.load()
     if changes.mistaken or (task.from_stored and not len(changes)):
         return Unwritten(changes.stale, changes.mistaken)
@@ -166,10 +158,6 @@ def write_partition_metadata(store: Store, partition: str, instant: str) -> None
 
 
 def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
-    """Add Hudi's columns for commit time and sequence number to rows.
-
-    `rows` have the record key and the table's columns.
-    """
     n = len(rows)
     meta = [base_file.constant(instant, n), base_file.sequence_numbers(instant, number, n)]
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])

@@ -1,1 +1,1 @@
-"""SQL MERGE INTO, which changes stored rows by source rows."""
+"""Support for SQL MERGE INTO."""

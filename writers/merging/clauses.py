@@ -3,7 +3,6 @@
 A clause applies to one of three kinds of rows: pairs of a source row and the stored row with its key, source rows
 without a stored row, and stored rows without a source row. For each row, the first clause of its kind whose condition
 is true takes effect.
-
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ class Kind(StrEnum):
 
 
 class Truth(Protocol):
-    """Condition of a merge clause, such as an SQL expression."""
+    """Condition of a merge clause."""
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray: ...
 
 
 @dataclass(frozen=True)
 class Clause:
-    """Validated clause of a merge, such as `when_matched` with its condition and new values.
+    """Clause of a merge.
 
     Attributes:
         kind: The kind of rows that the clause applies to.
@@ -51,7 +50,6 @@ class Clause:
 
 
 def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
-    """Return the index of each row's first applicable merge clause, or -1."""
     chosen = np.full(len(seen), -1, np.int64)
     for index, clause in enumerate(clauses):
         left = np.flatnonzero(chosen < 0)
@@ -67,18 +65,12 @@ def first_true_clause(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:
 
 
 def both(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
-    """Combine source and target rows into one table.
-
-    Conditions and expressions of a merge are evaluated on this table.
-
-    """
     sides = ((SOURCE, source), (TARGET, target))
     columns = {f"{side}.{name}": rows[name] for side, rows in sides if rows is not None for name in rows.schema.names}
     return pa.table(columns)
 
 
 def seen_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:
-    """Return the columns `source.<name>` and `target.<name>` that merge expressions use."""
     sides = ((SOURCE, source), (TARGET, target))
     fields = [(side, field) for side, schema in sides if schema is not None for field in schema]
     return pa.schema([field.with_name(f"{side}.{field.name}") for side, field in fields])

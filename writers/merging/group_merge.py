@@ -1,7 +1,6 @@
 """Merge of source rows into one file group.
 
 The code runs in the task that writes the file group.
-
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from hoodoo.writers.stored_rows import unconditional_deletes_of
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Source rows that match stored rows of one file group.
+    """Source rows that match stored rows.
 
     Attributes:
         rows: The source rows.
@@ -47,7 +46,7 @@ class MatchedRows:
 
 @dataclass(frozen=True)
 class Unread:
-    """Partial update that does not read the stored rows.
+    """Partial update without reading stored rows.
 
     Attributes:
         config: The configuration of the table.
@@ -70,7 +69,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """Merge that reads the stored rows of one file group.
+    """Merge into one file group.
 
     The changes come from matched pairs, from stored rows without a source row, and from new rows.
 

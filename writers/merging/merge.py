@@ -1,7 +1,6 @@
-"""Planning and commit of a merge (SQL MERGE INTO).
+"""Planning of SQL MERGE INTO.
 
 The plan assigns source rows to file groups. The task of each file group then applies the clauses to its rows.
-
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ S = TypeVar("S")
 
 
 class SourceRows(Protocol):
-    """Source rows of a merge, in memory or in staged files."""
+    """Source rows of a merge."""
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
-        """Match the source rows with stored rows, and plan the changes.
+        """Plan the changes of a merge.
 
         Args:
             context: The context of the write.
@@ -60,18 +59,6 @@ def merge(
     clauses: Callable[[TableConfig], Sequence[Clause]],
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Run a merge (SQL MERGE INTO) and commit it, with retries after conflicts.
-
-    Args:
-        context: The context of the write.
-        source: The source rows.
-        clauses: Function that returns the clauses in order. Each attempt calls it with the current configuration.
-        transaction: Application name and version of the write, or None.
-
-    Returns:
-        The result of the commit.
-    """
-
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
         return source.plan(context, view, MergeRules(config, tuple(clauses(config)), compares=compares))
 
@@ -87,18 +74,6 @@ class MergeRowsInMemory:
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    """Match source rows in memory with stored rows, and plan the changes.
-
-    Args:
-        context: The context of the write.
-        view: The view to plan on.
-        rules: The rules of the merge.
-        source: The source rows. Their keys must have the columns of the configuration in `rules`.
-
-    Raises:
-        KeyNotFound: A key is missing in `view`, and the rules require it.
-        DataError: A new row is invalid.
-    """
     routing = routed(context.store, context.index, view, rules, source)
     if routing.unknown:
         raise key_not_found_error([routing.unknown])
@@ -113,13 +88,13 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
 
 
 class MergeRows(Protocol[S]):
-    """Source rows of a merge that are assigned to file groups."""
+    """Source rows of a planned merge."""
 
     def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return a sample of the new rows, to estimate file sizes."""
+        """Select some new rows to estimate file sizes."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
-        """Return a function that loads source rows with matching stored rows."""
+        """Return a function that loads matched source rows."""
 
     def new(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]: ...
 
@@ -160,7 +135,7 @@ def planned(
     rows: MergeRows[S],
     written: WritePlan,
 ) -> WritePlan:
-    """Plan a merge whose source rows are already assigned to file groups.
+    """Plan the tasks of a merge.
 
     Args:
         context: The context of the write.
@@ -197,7 +172,7 @@ def _mark_from_stored(assignment: Assignment) -> Assignment:
 
 @dataclass(frozen=True)
 class _GroupChunk(Generic[S]):
-    """Source rows with the file group that they match, or None for new rows."""
+    """Source rows and the file group that they match."""
 
     rows: S | None
     group: FileGroup | None = None

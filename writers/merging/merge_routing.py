@@ -1,7 +1,6 @@
-"""Search for the file groups that contain merge source rows.
+"""Search for the rows that a merge matches.
 
 Routing creates the new rows, because the planner needs their number. It writes nothing.
-
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, file_
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """Update of some columns that an upsert writes to log files.
+    """Update of some columns in log files.
 
     Attributes:
         sets: The columns of stored rows that the source sets.
@@ -45,7 +44,7 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class MergeRules:
-    """Rules of a merge: clauses, table configuration, and handling of new keys.
+    """Rules of a merge.
 
     Attributes:
         config: The table's configuration at the view of the attempt.
@@ -68,7 +67,7 @@ class MergeRules:
 
 @dataclass(frozen=True)
 class Routed:
-    """Source rows of a merge by file group, and the new rows.
+    """Matched and new rows of a merge.
 
     Attributes:
         met: Chunks of source rows, by the file group of the matching stored rows.
@@ -92,7 +91,7 @@ class Routed:
 def routed(
     store: Store, index: KeyIndex, view: View, rules: MergeRules, source: MergeSource, part_of_more: bool = False
 ) -> Routed:
-    """Find the file groups that contain the source rows of a merge.
+    """Match source rows with stored rows.
 
     Args:
         store: The store of the table.

@@ -1,4 +1,4 @@
-"""Source of a merge: the input rows and their record keys."""
+"""Source rows of a merge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hoodoo.writers.batches.write_options import WriteOptions
 
 @dataclass(frozen=True)
 class MergeSource:
-    """Source rows of a merge, with their record keys.
+    """Source rows of a merge and their keys.
 
     Attributes:
         rows: The input rows, one per key.
@@ -36,17 +36,6 @@ class MergeSource:
 
     @staticmethod
     def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
-        """Compute the record keys of the source rows of a merge.
-
-        Args:
-            rows: The rows, with the key and partition columns of the table.
-            config: The configuration of the table.
-            zone: The time zone of the Spark session that computed the rows, for error messages. '' (default): unknown.
-
-        Raises:
-            DataError: `prepare` refused a key.
-            DuplicateKeys: A key occurs more than once.
-        """
         keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
         if len(keys) < len(rows):
             raise duplicate_source_keys_error(_repeated_keys(rows, config))
@@ -54,7 +43,7 @@ class MergeSource:
 
 
 def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Convert the columns of a merge source to plain Arrow types.
+    """Convert the columns of a merge source.
 
     A column that contains only nulls gets the type of the table's column. If the table has no such column, it becomes a
     string column.

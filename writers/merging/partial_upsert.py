@@ -1,8 +1,7 @@
-"""Upsert of some columns, which keeps other stored values.
+"""Upsert of some columns.
 
 It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode accepts, replace
 stored values. All other stored values stay.
-
 """
 
 from __future__ import annotations
@@ -64,14 +63,13 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Batch of a partial upsert, in memory or in staged files.
+    """Batch of an upsert of some columns.
 
     The rows have the key, partition and ordering columns, and the columns that change.
-
     """
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
-        """Plan a partial upsert of these rows.
+        """Plan an upsert of some columns.
 
         Args:
             context: The context of the write.
@@ -88,19 +86,6 @@ def partial_upsert(
     mode: MergeMode = REPLACES,
     transaction: ApplicationVersion | None = None,
 ) -> Committed:
-    """Write a partial upsert and commit it, with retries after conflicts.
-
-    Args:
-        context: The context of the write.
-        rows: The batch. A key may occur more than once.
-        new_keys: Handling of rows whose key is not in the table.
-        mode: The merge mode. Default: every value of the batch replaces the stored value.
-        transaction: Application name and version of the write, or None.
-
-    Returns:
-        The result of the commit.
-    """
-
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
         return rows.plan(context, view, config, PartialUpsert(new_keys, mode, compares))
 
@@ -122,12 +107,6 @@ class PartialRowsInMemory:
 def one_per_key(
     store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
 ) -> DeduplicatedBatch:
-    """Merge the rows of a batch, so that each key has one row.
-
-    Raises:
-        ColumnError: The batch has values for a column that was dropped.
-        OrderingError: An ordering value is the placeholder for an unavailable value.
-    """
     current_batch = fitted(batch, config)
     _require_ordering_sent(current_batch, config, mode)
     without_stale = _drop_stale_rows(store, index, current_batch, view, config)
@@ -196,7 +175,7 @@ def as_merge_source(rows: DeduplicatedBatch) -> MergeSource:
 def rules_of(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate an upsert of some columns into the rules of a merge.
+    """Translate an upsert into rules of a merge.
 
     Args:
         names: The columns of the batch.

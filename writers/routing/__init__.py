@@ -1,1 +1,1 @@
-"""Assignment of rows to existing and new file groups."""
+"""Assignment of rows to files."""

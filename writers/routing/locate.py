@@ -1,4 +1,4 @@
-"""Search for the file groups that contain record keys.
+"""Search for the files that contain keys.
 
 The index is searched first. It only contains hashes, and two keys may have the same hash. A hash match is uncertain if
 the hash is in several file groups, or if two keys of the batch have it. Keys are then read and compared. For inserts,
@@ -8,7 +8,6 @@ In all other cases, a single match counts as the key. A change that finds no row
 group, as long as it is always the same one. A new key may therefore be written to the log of a file group that contains
 its hash, with a probability of one in 2^64 for each stored key. The next time that keys are compared for it, a rewrite
 moves it into the base file.
-
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _KeySearch = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """Find the file group of each existing key in a batch.
+    """Find the file of each key in a batch.
 
     If `compare_all` is True, keys are compared for every hash match, not only for uncertain ones. Raises CorruptTable
     if a file is unreadable.

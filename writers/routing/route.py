@@ -1,4 +1,4 @@
-"""Planner that assigns rows to existing and new file groups.
+"""Assignment of rows to files.
 
 It receives rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they
 write to the file groups whose rows they read (writers/stored_rows.py).
@@ -46,7 +46,9 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk(Generic[S]):
-    """Rows of one partition that an existing file group or new ones receive.
+    """Rows of a write with the same destination.
+
+    They belong to one partition.
 
     Attributes:
         source: The object that identifies the rows in the methods of `ChunkRows`.
@@ -79,10 +81,10 @@ class ChunkSlice(Generic[S]):
 
 
 class ChunkRows(Protocol[S]):
-    """Rows of a planned write, in memory or in staged files."""
+    """Rows of a planned write."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
-        """Return the rows with the smallest key hashes, as a random sample.
+        """Select a random sample of new rows.
 
         The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
         """
@@ -92,7 +94,7 @@ class ChunkRows(Protocol[S]):
 
 @dataclass(frozen=True)
 class Assignment:
-    """Rows that a write adds to, changes or deletes in one file group.
+    """Rows that a write changes in one file group.
 
     Attributes:
         mode: The kind of write: a new file group, a rewritten base file or a log file.
@@ -144,7 +146,7 @@ class _GroupAssignment(Generic[S]):
 
 
 class UnderPlan(Exception):
-    """Internal exception for a file group whose planned compaction must run first."""
+    """Exception for a file group with a pending compaction."""
 
 
 def new_file_id(token: Callable[[], str]) -> str:
@@ -165,7 +167,7 @@ def plan(
     token: Callable[[], str],
     fill: bool = True,
 ) -> list[Assignment]:
-    """Assign all rows of a write to existing and new file groups.
+    """Assign the rows of a write to files.
 
     If `fill` is True, new rows may join existing small file groups.
     """
@@ -194,10 +196,6 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_GroupAssignment[S] | Assignment], planned: set[str]) -> None:
-    """Raise an error if a file group to rewrite has a pending compaction.
-
-    This is protocol rule 6.
-    """
     for assignment in assignments:
         if assignment.mode == Mode.REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)
@@ -215,7 +213,7 @@ def _share_of(
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
-    """Choose a small file group for new rows, or None for a new one.
+    """Choose a small file for new rows.
 
     A file group that is `rewritten` anyway is preferred. Otherwise the smallest file group is chosen, if the new rows
     justify its rewrite.
@@ -238,7 +236,7 @@ def group_to_fill(
 
 
 def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
-    """Estimate the bytes of a new row in a base file.
+    """Estimate the size of a new row.
 
     The estimate is the mean of the partition's base files. For a new partition whose rows may need several files, a
     sample is encoded.
@@ -256,7 +254,10 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
 
 
 def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
-    """Divide new rows among as few file groups as the target size allows."""
+    """Distribute new rows over new files.
+
+    Returns the number of rows of each file, with as few files as the target size allows.
+    """
     if not rows:
         return []
     parts = min(rows, max(1, math.ceil(rows * bytes_per_row / (target * _OVERSHOOT))))

@@ -1,4 +1,4 @@
-"""Validation of sort columns, and sorting of rows by them."""
+"""Sorting of rows by columns."""
 
 from __future__ import annotations
 
@@ -32,11 +32,6 @@ def sortable(kind: pa.DataType) -> bool:
 
 
 def sort_columns(columns: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
-    """Validate sort columns, and return their names in the table.
-
-    Raises ColumnError for an unknown column, and for a column that cannot be sorted. Raises OptionError for too many or
-    repeated columns.
-    """
     names = config.name_mapping.names(column_names("sort_by", columns))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Division of a batch into existing and new rows."""
+"""Separation of existing and new rows."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Positions = np.ndarray
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[Chunk[Positions]]:
-    """Divide a batch by file group for existing keys, by partition for others.
+    """Group the rows of a batch by file.
 
-    `part_of_more` means that other rows also go to the same partitions, so that sizes are needed even for few rows.
-
+    Rows with new keys are divided by partition. `part_of_more` means that other rows also go to the same partitions, so
+    that sizes are needed even for few rows.
     """
     existing = np.flatnonzero(located.group != NOWHERE)
     chunks = []
@@ -76,12 +76,11 @@ def _group_by_value(positions: Positions, values: np.ndarray, own: bool = False)
 
 
 def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
-    """Return whether changes must be written to the base file instead of a log.
+    """Check whether changes require a rewrite of the base file.
 
     This is so for a key that a log deletes and that is written again, and for a delete whose ordering value cannot be
     written to a log. It is also so for a delete with an ordering value if a log already deletes the key, because in a
     log it could undo the earlier delete.
-
     """
     if (located.unsure[positions] & ~(batch.delete[positions] & batch.unconditional)).any():
         return True
@@ -129,7 +128,7 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class RowsOf:
-    """Function that selects rows of a batch in the task that writes them."""
+    """Function that selects rows of a batch."""
 
     batch: Batch
     positions: Positions
@@ -146,7 +145,10 @@ class RowsOf:
 
 
 def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
-    """Sort new rows, so that new file groups cover separate value ranges."""
+    """Sort new rows by columns.
+
+    New file groups then cover separate value ranges.
+    """
     if not chunk.new or not columns:
         return chunk
     return replace(

@@ -1,4 +1,4 @@
-"""Planned changes of one attempt at a write."""
+"""Planned changes of a write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """Planned changes of a write: changed and replaced file groups.
+    """Planned changes of a write.
 
     `inserted` and `updated` return sorted key hashes for the conflict check.
     """
@@ -44,9 +44,8 @@ class WritePlan:
 
     @property
     def writes(self) -> bool:
-        """True if the plan changes files or columns of the table.
+        """True if the plan changes files or columns.
 
         Other plans are committed only to record a transaction, with the same conflict check.
-
         """
         return bool(self.assignments or self.replaced or self.columns)

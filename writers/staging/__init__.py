@@ -1,1 +1,1 @@
-"""Writes of Spark DataFrames through staged Arrow files."""
+"""Writes of Spark DataFrames."""

@@ -1,9 +1,8 @@
-"""Preparation of Spark DataFrames for writing, as staged Arrow files.
+"""Preparation of Spark DataFrames for a write.
 
 A job evaluates the DataFrame once, and its tasks prepare the rows. Small results are sent to the driver and written in
 this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then receives
 only names and counts.
-
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _CHUNK_BYTES = 128 << 20  # bytes of rows that a task holds before staging them
 def staged(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
 ) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
-    """Prepare the rows of a Spark DataFrame for a write.
+    """Prepare a Spark DataFrame for a write.
 
     Deletes the staging folder at the end.
     """
@@ -82,10 +81,9 @@ def staged(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """Validate the columns of a Spark DataFrame for a merge.
+    """Validate the columns of a merge source.
 
-    Raises ColumnError for an invalid or missing column, before any task starts.
-
+    The source is a Spark DataFrame. Raises ColumnError for an invalid or missing column, before any task starts.
     """
     empty = source_rows(_frame_schema(frame, config).empty_table(), config)
     MergeSource.of(empty, config)
@@ -94,7 +92,7 @@ def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 @contextmanager
 def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
-    """Prepare a Spark DataFrame as the source of a merge.
+    """Prepare a Spark DataFrame for a merge.
 
     Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
     """
@@ -118,7 +116,7 @@ def _frame_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 
 class TaskJob(Protocol):
-    """Spark job whose tasks prepare rows and stage them as files."""
+    """Spark job that prepares rows."""
 
     @property
     def store(self) -> Store: ...
@@ -130,14 +128,14 @@ class TaskJob(Protocol):
     def schema(self) -> pa.Schema: ...
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        """Prepare the rows of a task: valid rows, count of stale rows, invalid rows."""
+        """Prepare the rows of a task."""
 
     def has_too_many_bad_rows(self, bad: BadRows) -> bool: ...
 
 
 @dataclass(frozen=True)
 class MergeStagingJob:
-    """Spark job that prepares and stages the source rows of a merge.
+    """Spark job that prepares the rows of a merge.
 
     Attributes:
         store: The store of the table.
@@ -164,7 +162,7 @@ class MergeStagingJob:
 
 @dataclass(frozen=True)
 class StagingJob:
-    """Spark job that prepares and stages the rows of a write.
+    """Spark job that prepares the rows of a write.
 
     Attributes:
         store: The store of the table.
@@ -195,10 +193,6 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        """Create the Spark job that stages a DataFrame, and validate its columns.
-
-        `settled` is the largest column id that the table has assigned. Raises DataError for an invalid column.
-        """
         check_columns(schema, config, options.delete, options.missing)
         for field in schema:
             require_fields_once(field.type, field.name)  # Spark cannot pass such structs to Python
@@ -218,10 +212,9 @@ class StagingJob:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows that a Spark task prepared, inline or as staged files.
+    """Rows that a Spark task prepared.
 
-    It also contains the number of stale rows, and the invalid rows.
-
+    They are inline or in staged files. It also contains the number of stale rows, and the invalid rows.
     """
 
     partition: int
@@ -258,11 +251,10 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
 
 
 def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
-    """Collect the rows that Spark tasks prepared in this process.
+    """Collect the rows that Spark tasks prepared.
 
     Small results are loaded into memory. Large results stay staged, so that each task of the write holds only the rows
     of some file groups.
-
     """
     bad = together([task_rows.bad for task_rows in collected])
     rows = (
@@ -274,10 +266,9 @@ def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
 
 
 def only(frame: Any, names: Sequence[str]) -> Any:
-    """Select columns of a Spark DataFrame by exact name, including duplicates.
+    """Select columns of a Spark DataFrame.
 
     If two names differ only in case, the columns are selected by index, because Spark cannot select them by name.
-
     """
     columns = frame.columns
     if len({name.lower() for name in columns if name.isascii()}) == len(columns):
@@ -306,9 +297,9 @@ def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
 
 
 def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
-    """Prepare the rows of one Spark task, and stage large results as files.
+    """Prepare the rows of a Spark task.
 
-    Stops early if there are too many invalid rows.
+    Large results are staged as files. Stops early if there are too many invalid rows.
     """
     from pyspark import TaskContext
 

@@ -1,8 +1,7 @@
-"""Arrow files that Spark tasks exchange during a write.
+"""Temporary Arrow files of Spark tasks.
 
 A file has at least one record batch per partition path. The batches of a partition are in order of key hash. A task
 that needs one partition and one range of hashes reads only the matching batches.
-
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ def discard(store: Store, folder: str) -> None:
 
 @dataclass(frozen=True)
 class Piece:
-    """Reference to rows of one partition in a staged Arrow file.
+    """Rows in a temporary Arrow file.
 
-    `order` is the position of the rows among all rows of the DataFrame.
+    They belong to one partition. `order` is the position of the rows among all rows of the DataFrame.
     """
 
     key: str
@@ -66,16 +65,10 @@ class Piece:
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """Convert a batch to a table for staging.
-
-    The table contains neither the terms of the batch nor the number of stale rows.
-
-    """
     return marked(batch.rows, batch)
 
 
 def marked(rows: pa.Table, batch: Batch) -> pa.Table:
-    """Add columns with the partition, key hash and delete flag of each row."""
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
     return (
         rows.append_column(PARTITION, paths)
@@ -89,7 +82,6 @@ def without_staging_columns(table: pa.Table) -> pa.Table:
 
 
 def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
-    """Add columns with the record key, partition, key hash and delete flag."""
     return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
@@ -107,10 +99,6 @@ def _partition_codes(table: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write rows to a staged Arrow file.
-
-    A retried task writes a new file.
-    """
     row_codes, partitions = _partition_codes(table)
     order_ = np.lexsort((table[HASH].to_numpy(), row_codes))
     codes, starts = np.unique(row_codes[order_], return_index=True)

@@ -1,8 +1,7 @@
-"""Merge of source rows in staged Arrow files.
+"""Merge of rows in temporary Arrow files.
 
 Each task routes the rows of one partition in one range of key hashes, and stages the routed rows again. The driver
 receives only names and counts.
-
 """
 
 from __future__ import annotations
@@ -56,12 +55,14 @@ from hoodoo.writers.staging.staged_rows import (
 
 
 class StagedReading(Protocol):
-    """Conversion of staged rows to the source of a merge."""
+    """Conversion of staged rows to a merge source."""
 
     def source(
         self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
     ) -> tuple[MergeSource, int]:
-        """Convert staged rows to the source of a merge, and count the stale rows.
+        """Convert staged rows to a merge source.
+
+        Also returns the number of stale rows.
 
         Args:
             store: The store of the table.
@@ -77,7 +78,7 @@ class StagedReading(Protocol):
 
 @dataclass(frozen=True)
 class MergeRowsStaged:
-    """Conversion of staged rows that need no further preparation.
+    """Staged rows that are ready for a merge.
 
     Attributes:
         config: The table's configuration when the rows were staged.
@@ -94,7 +95,7 @@ class MergeRowsStaged:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Task that finds the file groups of staged source rows."""
+    """Task that matches source rows with stored rows."""
 
     store: Store
     rules: MergeRules
@@ -116,7 +117,6 @@ class MergeRouted:
 
 
 def run_merge(task: MergeTask) -> MergeRouted:
-    """Find the file groups of staged source rows, and stage the rows again."""
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
     routing = routed(task.store, index, view, task.rules, source, part_of_more=True)
@@ -145,7 +145,7 @@ def _staged(task: MergeTask, chunks: Sequence[Chunk[np.ndarray]], rows: pa.Table
 
 @dataclass(frozen=True)
 class StagedMerge:
-    """Source rows of a merge in staged Arrow files.
+    """Source rows of a merge in temporary files.
 
     Attributes:
         folder: The staging folder.

@@ -1,4 +1,4 @@
-"""Write of rows in staged Arrow files.
+"""Write of rows in temporary Arrow files.
 
 Tasks locate the rows, split them by file group and stage them again. The planner uses the results in the same way as
 for a batch in memory.
@@ -47,11 +47,10 @@ _PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing ta
 
 
 class KnownKeys(StrEnum):
-    """Handling of rows with existing keys: replace, fail, keep, or no search.
+    """Handling of rows with existing keys.
 
     An upsert replaces the stored rows. An insert raises an error, or keeps the stored rows. An overwrite does not
     search for keys, because it replaces all rows.
-
     """
 
     REPLACE = "replace"
@@ -62,7 +61,9 @@ class KnownKeys(StrEnum):
 
 @dataclass(frozen=True)
 class StagedPart:
-    """Staged rows of one partition in one range of key hashes.
+    """Staged rows that one task reads.
+
+    They belong to one partition and one range of key hashes.
 
     Attributes:
         partition: The partition path.
@@ -80,7 +81,6 @@ class StagedPart:
 
     @property
     def view(self) -> View:
-        """Table state with only the file groups of the partition."""
         return View(partitions={self.partition: {group.file_id: group for group in self.groups}})
 
     def read(self, store: Store) -> pa.Table:
@@ -89,7 +89,7 @@ class StagedPart:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Task that deduplicates staged rows and finds their file groups."""
+    """Task that finds the files of staged rows."""
 
     store: Store
     config: TableConfig
@@ -103,7 +103,7 @@ class RouteTask:
 
 @dataclass
 class RouteResult:
-    """Staged rows by file group, with their keys."""
+    """Staged rows by file group."""
 
     chunks: list[Chunk[Piece]] = field(default_factory=list)
     stale: int = 0
@@ -115,7 +115,6 @@ class RouteResult:
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Deduplicate staged rows, and stage them again by file group."""
     batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
@@ -156,7 +155,6 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
 
 
 def cut_into_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
-    """Divide new rows into pieces of limited size, sorted by key hash."""
     positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
     return [
@@ -200,10 +198,9 @@ class LoadStagedChanges:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Staged rows that are assigned to file groups.
+    """Staged rows with their files.
 
     `sort` contains the columns by which the rows of a new file are sorted.
-
     """
 
     store: Store
@@ -288,7 +285,6 @@ def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[
     """Divide staged rows into one part per task.
 
     `view` is searched for the rows' keys.
-
     """
     max_bytes = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
     for partition in sorted({piece.partition for piece in pieces}):

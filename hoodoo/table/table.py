@@ -7,7 +7,6 @@ maintenance, snapshots and exports. Each base class is in its own module.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -81,10 +80,7 @@ def _keys_may_move(config: TableConfig) -> bool:
 
 
 def _in_namespaces() -> dict[str, str]:
-    """List the methods of the namespaces of a table.
-
-    `Table.__getattr__` forwards the names of earlier versions that are used on the table itself.
-    """
+    """List the methods of the namespaces of a table."""
     from hoodoo.table.altering import Alter
     from hoodoo.table.inspecting import Inspect
     from hoodoo.table.maintenance import Maintenance
@@ -115,17 +111,9 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown attributes
 
-        def __getattr__(self, name: str) -> object:
-            """Forward old method names to the namespaces of a table.
-
-            Raises:
-                AttributeError: The name is unknown. The message suggests the hoodoo method to call instead.
-            """
-            moved = _in_namespaces()
-            if name not in moved:
-                raise AttributeError(hint_for(name, type(self), "table", moved | TABLE))
-            warnings.warn(f"Table.{name} is deprecated. Use table.{moved[name]}.", DeprecationWarning, stacklevel=2)
-            return getattr(getattr(self, moved[name].partition(".")[0]), name)
+        def __getattr__(self, name: str) -> None:
+            """Suggest the method to call instead of an unknown one."""
+            raise AttributeError(hint_for(name, type(self), "table", _in_namespaces() | TABLE))
 
         def __getitem__(self, name: object) -> None:
             """Explain that a table has no subscripts."""

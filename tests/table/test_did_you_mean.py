@@ -74,14 +74,18 @@ def test_a_typo_in_a_name_leads_to_the_name(table: hoodoo.Table, ask: Callable[[
         ask(table)
 
 
-def test_a_name_that_moved_into_a_namespace_works_and_warns(table: hoodoo.Table) -> None:
-    untyped: Any = table
-    with pytest.warns(DeprecationWarning, match=r"Table.add_column is deprecated. Use table.alter.add_column\(...\)."):
-        untyped.add_column("extra", pa.int64(), default=None)
-    assert "extra" in table.schema.names
-    with pytest.warns(DeprecationWarning, match=r"Use table.maintenance.clean\(...\)."):
-        assert untyped.clean(retain_hours=0) == table.maintenance.clean(retain_hours=0)
-    assert not {"add_column", "clean"} & set(dir(table))
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("add_column", "alter.add_column(...)"),
+        ("clean", "maintenance.clean(...)"),
+        ("transforms", "inspect.transforms"),
+    ],
+)
+def test_a_name_of_a_namespace_leads_to_its_call(table: hoodoo.Table, name: str, call: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"instead: {call}.")):
+        getattr(table, name)
+    assert name not in dir(table)
 
 
 def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> None:

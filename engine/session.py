@@ -14,7 +14,7 @@ def require_spark_session(spark: Any) -> None:
     kind = type(spark)
     if not any(each.__module__.startswith("pyspark.") and each.__name__ == "SparkSession" for each in kind.__mro__):
         raise EngineError(
-            f"spark must be a Spark session, got a {kind.__name__}. Pass SparkSession.builder.getOrCreate().",
+            f"Option spark must be a Spark session, got a {kind.__name__}. Pass SparkSession.builder.getOrCreate().",
             type=kind.__name__,
         )
 

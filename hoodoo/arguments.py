@@ -77,7 +77,7 @@ def application_version(transaction: Transaction | None) -> ApplicationVersion |
     known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX and len(more) <= most
     if not known or isinstance(version, bool) or not 0 <= number <= _VERSION_MAX:
         raise OptionError(
-            f"transaction must be (application, version), with a string of at most {_APPLICATION_MAX:,} "
+            f"Option transaction must be (application, version), with a string of at most {_APPLICATION_MAX:,} "
             f"characters, an integer from 0 to {_VERSION_MAX:,}, and optionally a position, got "
             f"{printable(transaction)}.",
             option="transaction",
@@ -133,7 +133,7 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
     )
     if not fits:
         raise OptionError(
-            f"{option} must be {'an integer' if whole else 'a number'} from {least} to {LARGEST:,}, got "
+            f"Option {option} must be {'an integer' if whole else 'a number'} from {least} to {LARGEST:,}, got "
             f"{printable(value)}.",
             option=option,
         )
@@ -148,7 +148,7 @@ def port(option: str, value: Any) -> int | None:
     found = number_from(option, value, 0, whole=True)
     if found is not None and found >= 1 << 16:
         raise OptionError(
-            f"{option} must be a port number, or 0 for any free port, got {printable(value)}.", option=option
+            f"Option {option} must be a port number, or 0 for any free port, got {printable(value)}.", option=option
         )
     return int(found) if found is not None else None
 
@@ -157,7 +157,8 @@ def address(option: str, value: Any) -> str:
     """Check that an argument is a server address."""
     if not isinstance(value, str) or not value:
         raise OptionError(
-            f"{option} must be an address of this machine, such as {LOOPBACK!r} or '0.0.0.0', got {printable(value)}.",
+            f"Option {option} must be an address of this machine, such as {LOOPBACK!r} or '0.0.0.0', got "
+            f"{printable(value)}.",
             option=option,
         )
     return value
@@ -166,7 +167,7 @@ def address(option: str, value: Any) -> str:
 def flag(option: str, value: bool) -> bool:
     """Check that an argument is True or False."""
     if not isinstance(value, bool):
-        raise OptionError(f"{option} must be True or False, got {printable(value)}.", option=option)
+        raise OptionError(f"Option {option} must be True or False, got {printable(value)}.", option=option)
     return value
 
 
@@ -190,7 +191,8 @@ def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
     """Check that an argument has one of the allowed values."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(
-            f"{option} must be {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
+            f"Option {option} must be {' or '.join(map(repr, allowed))}, got {printable(value)}."
+            f"{meant(value, allowed)}",
             option=option,
         )
 
@@ -230,7 +232,7 @@ def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
         found = tuple(given)
     if found is None or not all(isinstance(name, str) for name in found):
-        raise OptionError(f"{option} must be a name or a list of names, got {printable(given)}.", option=option)
+        raise OptionError(f"Option {option} must be a name or a list of names, got {printable(given)}.", option=option)
     return found
 
 

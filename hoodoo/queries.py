@@ -155,7 +155,8 @@ def _rows(name: str, given: Any) -> Rows:
         return given
     parameters = " Write values into the text of the query." if isinstance(given, (list, tuple, dict)) else ""
     raise OptionError(
-        f"{name} must be a table from hoodoo.open() or a read such as scan(), got {printable(given)}.{parameters}",
+        f"Argument {name} must be a table from hoodoo.open() or a read such as scan(), got {printable(given)}."
+        f"{parameters}",
         option=name,
     )
 

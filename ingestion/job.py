@@ -162,8 +162,8 @@ class Job:
         Args:
             start: 'earliest', 'latest', an ISO 8601 time from which rows are read, or a position. Some sources support
                 only some of these.
-            expect_number: Number of the newest commit of the job, as `table.inspect.application` returns it; -1 if there is no
-                commit. It prevents two people from resetting a job at the same time.
+            expect_number: Number of the newest commit of the job, as `table.inspect.application` returns it; -1 if
+                there is no commit. It prevents two people from resetting a job at the same time.
 
         Returns:
             The new state of the job.

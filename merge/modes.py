@@ -84,8 +84,8 @@ class MergeMode:
         """
         if unavailable is not None and (not isinstance(unavailable, str) or not is_utf8(unavailable)):
             raise OptionError(
-                f"unavailable must be a string, got {printable(unavailable)}. Pass the placeholder that the source "
-                "sends instead of an unchanged value, such as '__debezium_unavailable_value'.",
+                f"Option unavailable must be a string, got {printable(unavailable)}. Pass the placeholder that the "
+                "source sends instead of an unchanged value, such as '__debezium_unavailable_value'.",
                 option="unavailable",
             )
         if isinstance(merge, CustomMerge):
@@ -98,7 +98,7 @@ class MergeMode:
             return MergeMode(custom=merge)
         if not isinstance(merge, str) or merge not in (REPLACE, KEEP_NON_NULL):
             raise OptionError(
-                f"merge must be 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
+                f"Option merge must be 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
                 f"{meant(merge, (REPLACE, KEEP_NON_NULL)) or _suggest_function(merge)}",
                 option="merge",
             )

@@ -29,7 +29,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     text = _require_valid_path(uri)
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
         raise OptionError(
-            f"storage must be a dict from option names to values, got {printable(options)}.", option="storage"
+            f"Option storage must be a dict from option names to values, got {printable(options)}.", option="storage"
         )
     if text.startswith(("s3://", "s3a://")):
         from hoodoo.storage.s3 import S3Store  # imported late, because importing boto3 takes 0.2 s
@@ -47,13 +47,15 @@ def _require_valid_path(uri: str | os.PathLike[str]) -> str:
         text = None
     if not isinstance(text, str):
         raise OptionError(
-            f"path must be a string or a pathlib.Path, got {printable(uri)}. Convert bytes with os.fsdecode().",
+            f"Option path must be a string or a pathlib.Path, got {printable(uri)}. Convert bytes with os.fsdecode().",
             option="path",
         )
     if not text:
         raise OptionError("path is empty. Pass '.' for the current folder.", option="path")
     if "\0" in text or not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise OptionError(f"path must not contain NUL or surrogate characters, got {printable(text)}.", option="path")
+        raise OptionError(
+            f"Option path must not contain NUL or surrogate characters, got {printable(text)}.", option="path"
+        )
     if len(text) > _PATH_MAX or any(len(part.encode()) > _SEGMENT_MAX for part in text.split("/")):
         raise OptionError(
             f"path is too long: expected at most {_PATH_MAX:,} characters and {_SEGMENT_MAX} bytes per segment, got "

@@ -95,7 +95,7 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
 def _command_line_words(name: str, action: argparse.Action, value: Any) -> Iterator[str]:
     flag = action.option_strings[0]
     if (wanted := NUMBERS.get(action.type)) and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise CallError(f"{name} must be {wanted}, got {printable(value)}.", option=name)
+        raise CallError(f"Key {name} must be {wanted}, got {printable(value)}.", option=name)
     if isinstance(value, dict):
         for key, one in value.items():
             yield f"{flag}={key}={_text(name, one)}"
@@ -107,7 +107,7 @@ def _command_line_words(name: str, action: argparse.Action, value: Any) -> Itera
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise CallError(f"{name} must be a string or a number, got {printable(value)}.", option=name)
+        raise CallError(f"Key {name} must be a string or a number, got {printable(value)}.", option=name)
     return str(value)
 
 

@@ -89,7 +89,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
-        raise OptionError(f"{name} must be an integer from 1, got {printable(text)}.", option=name)
+        raise OptionError(f"Option {name} must be an integer from 1, got {printable(text)}.", option=name)
     return int(text)
 
 
@@ -115,7 +115,7 @@ def names_in(text: str | None) -> list[str] | None:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise OptionError(
-            f"columns must be names separated by commas, or a JSON list of names, got {printable(text)}.",
+            f"Option columns must be names separated by commas, or a JSON list of names, got {printable(text)}.",
             option="columns",
         )
     return names
@@ -381,11 +381,13 @@ def _limits(options: Mapping[str, str]) -> BadRowLimits | None:
     share = options.get("max_bad_share", str(default.share))
     if not re.fullmatch(r"\d{1,9}(\.\d{1,18})?", share, re.ASCII):
         raise OptionError(
-            f"max_bad_share must be a number such as 0.01, got {printable(share)}.", option="max_bad_share"
+            f"Option max_bad_share must be a number such as 0.01, got {printable(share)}.", option="max_bad_share"
         )
     rows = options.get("max_bad_rows", str(default.rows))
     if not re.fullmatch(r"\d{1,12}", rows, re.ASCII):
-        raise OptionError(f"max_bad_rows must be an integer from 0, got {printable(rows)}.", option="max_bad_rows")
+        raise OptionError(
+            f"Option max_bad_rows must be an integer from 0, got {printable(rows)}.", option="max_bad_rows"
+        )
     return BadRowLimits(int(rows), float(share)) if limits_of(options.get("on_bad_rows", "fail")) else None
 
 
@@ -395,7 +397,7 @@ def _transaction(text: str | None) -> ApplicationVersion | None:
     match = re.fullmatch(r"(.+):(\d{1,18})", text, re.ASCII | re.DOTALL)
     if not match:
         raise OptionError(
-            f"transaction must be application:version, with an integer as version, got {printable(text)}.",
+            f"Option transaction must be application:version, with an integer as version, got {printable(text)}.",
             option="transaction",
         )
     return ApplicationVersion(match[1], int(match[2]))

@@ -99,7 +99,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
             option="hook",
         )
     if path is not None and not isinstance(path, (str, os.PathLike)):
-        raise OptionError(f"path must be the path of a table, got {printable(path)}.", option="path")
+        raise OptionError(f"Option path must be the path of a table, got {printable(path)}.", option="path")
     one = _Registered(hook, None if path is None else _absolute_path(str(path)), tell)
 
     def take_back() -> None:

@@ -126,7 +126,7 @@ def create(
     partitions = partitioning.columns
     orders = names("order_by", order_by)
     if not keys:
-        raise OptionError("key must contain at least one column.", option="key")
+        raise OptionError("Option key must contain at least one column.", option="key")
     given, rows = columns_of(schema, key)
     declared = given
     if rename is not None:
@@ -212,7 +212,7 @@ def _name_mapping(given: pa.Schema, schema: pa.Schema) -> NameMapping:
 
 def _table_name(name: str | None, store: Store) -> str:
     if name is not None and not isinstance(name, str):
-        raise OptionError(f"name must be a string, got {printable(name)}.", option="name")
+        raise OptionError(f"Option name must be a string, got {printable(name)}.", option="name")
     text = name or re.sub(r"[^A-Za-z0-9_]", "_", store.uri.rstrip("/").rpartition("/")[2]) or "table"
     if not re.fullmatch(r"[A-Za-z_0-9]{1,100}", text):
         raise OptionError(

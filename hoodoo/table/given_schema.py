@@ -70,7 +70,7 @@ def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | N
     known: pa.Schema = rows.schema if here is None else here.schema
     if not len(known):
         raise OptionError(
-            f"schema must be a pyarrow or Spark schema, a dict of names and types such as {{'id': 'string'}}, "
+            f"Option schema must be a pyarrow or Spark schema, a dict of names and types such as {{'id': 'string'}}, "
             f"or rows with the columns, got {printable(schema)}.",
             option="schema",
         )

@@ -288,7 +288,9 @@ class Merge:
                 f"{call} needs a mapping from column to SQL expression, got {printable(values)}.", option=call
             )
         if where is not None and not isinstance(where, str):
-            raise OptionError(f"where must be an SQL condition as a string, got {printable(where)}.", option="where")
+            raise OptionError(
+                f"Option where must be an SQL condition as a string, got {printable(where)}.", option="where"
+            )
         known: Any = values
         self._said.append(_UncheckedClause(kind, known, where, call))
         return self

@@ -98,7 +98,7 @@ def _rows(columns: Sequence[str], partitions: PartitionValues, name_mapping: Nam
         )
     if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
         raise PartitionValueError(
-            f"partitions must be a list of values or dicts, even for one partition, got {printable(partitions)}.",
+            f"Option partitions must be a list of values or dicts, also for one item, got {printable(partitions)}.",
             columns=columns,
         )
     rows: list[Mapping[str, Any]] = []

@@ -46,7 +46,7 @@ class Partitioning:
         for part in parts:
             if not isinstance(part, (str, Transform)):
                 raise OptionError(
-                    "partition_by must be a column or a list of columns, each as a name or as a transform "
+                    "Option partition_by must be a column or a list of columns, each as a name or as a transform "
                     f'such as hoodoo.day("ts"), got {printable(given)}.',
                     option="partition_by",
                 )

@@ -132,7 +132,7 @@ class Writable(Updatable):
         one_of("new_keys", new_keys, [each.value for each in NewKeys])
         if missing == "keep":
             raise OptionError(
-                "missing must be 'fail' or 'null', got 'keep'. To keep stored values, pass columns='given'.",
+                "Option missing must be 'fail' or 'null', got 'keep'. To keep stored values, pass columns='given'.",
                 option="missing",
             )
         if missing == "null" and columns is not None:

@@ -43,7 +43,7 @@ class Lease:
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
-                    f"hours must be a positive number up to {HOURS_MAX:g}, got {printable(hours)}. Use "
+                    f"Option hours must be a positive number up to {HOURS_MAX:g}, got {printable(hours)}. Use "
                     "savepoints.create() to keep a snapshot for longer."
                 ),
                 option="hours",

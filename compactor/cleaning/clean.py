@@ -80,7 +80,7 @@ def clean(
 
 
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Make old snapshots of a table unreadable.
+    """Expire old snapshots of a table.
 
     The table is cleaned, and commits of these snapshots can be archived. If no file can be deleted, a slot is written
     only if the oldest readable slot advances by at least `worth_slots`.

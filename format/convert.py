@@ -95,7 +95,7 @@ def is_readable_as(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert column bounds to another type.
+    """Convert a minimum and maximum to another type.
 
     Both bounds are unknown after a conversion of numbers to strings, which changes the order, or to a narrower type.
 

@@ -73,8 +73,4 @@ class BadMessages:
 
 
 def said(problem: BaseException) -> str:
-    """Return the message of an exception.
-
-    For an exception of another library, this is only the first line.
-    """
     return problem.message if isinstance(problem, HoodooError) else str(problem).partition("\n")[0]

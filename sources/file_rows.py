@@ -137,10 +137,6 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return a file path as valid text.
-
-    Bytes that are not UTF-8 are escaped.
-    """
     return name.encode(errors="backslashreplace").decode()
 
 

@@ -47,10 +47,6 @@ class Encoded:
 
 
 def constant(value: str, rows: int) -> pa.DictionaryArray:
-    """Create an array of one repeated value.
-
-    A dictionary of one entry is cheap to build and to write.
-    """
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
 
 

@@ -186,7 +186,6 @@ class IndexEntryReader:
         self.store, self._cache = store, cache or IndexEntryCache()
 
     def begin_lookup(self) -> None:
-        """Evict old cache entries before a lookup."""
         cache = self._cache
         with cache.lock:
             cache.look += 1

@@ -46,10 +46,6 @@ class BadMessages:
     def add_at_location(
         self, place: str, detail: str, payload: bytes, reason: str = "decode", kept: bytes | None = None
     ) -> None:
-        """Add a bad message with its location.
-
-        Raises TooManyBadRows if there are more than the maximum.
-        """
         shown_detail = detail.encode(errors="backslashreplace").decode()[:DETAIL_MAX]
         self.found.append({"place": place, "reason": reason, "detail": shown_detail, "payload": payload, "kept": kept})
         if len(self.found) > self.most:

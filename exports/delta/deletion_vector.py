@@ -26,10 +26,6 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    """Encode row positions as a deletion vector file.
-
-    Positions are int64, ascending and below 2^32.
-    """
     return _VERSION + vector_bytes(positions)
 
 

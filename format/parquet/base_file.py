@@ -81,10 +81,6 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Read the footer of a base file.
-
-    The entries are Hudi's bloom filter and key range, and the row order. Raises CorruptTable with the path `path`.
-    """
     with _convert_read_errors(path):
         metadata = pq.read_metadata(source).metadata or {}
     return {

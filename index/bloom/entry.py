@@ -200,10 +200,6 @@ class IndexEntryReader:
         return front
 
     def hashes(self, key: str) -> np.ndarray:
-        """Read the key hashes of an index entry.
-
-        Raises CorruptTable with the path `key`.
-        """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:

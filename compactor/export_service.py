@@ -120,10 +120,6 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
 
 
 def export_before_clean(context: Context, config: TableConfig, view: View) -> None:
-    """Export the table before cleaning.
-
-    A failure is only logged, so that cleaning continues.
-    """
     if config.options.export_formats == NO_FORMAT:
         return
     try:

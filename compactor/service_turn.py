@@ -152,10 +152,6 @@ class ServiceState:
 
     # ---- time of the last check
     def changed(self, view: View) -> bool:
-        """Check whether the service must inspect the table.
-
-        It must if the table has new commits, or if the last check was 15 seconds ago.
-        """
         seq, checked_at = self._looked_at
         return seq != view.seq or time.monotonic() - checked_at >= LOOK_AGAIN_S
 
@@ -175,10 +171,6 @@ class ServiceState:
 
     # ---- failures
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
-        """Record a failure of the service.
-
-        Returns the seconds until the next attempt. An empty `part` means the service itself.
-        """
         backoff = self.parts.setdefault(part, Backoff(self.worker.poll_seconds)) if part else self.backoff
         self.work.failures += 1
         failing_name = part or self.service
@@ -193,7 +185,6 @@ class ServiceState:
             self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
-        """Check whether it is too early for a retry."""
         return part in self.parts and self.parts[part].is_before_next_attempt
 
 
@@ -225,11 +216,6 @@ class Turn:
         )
 
     def enough_commits_since(self, commit: int) -> bool:
-        """Check whether cleaning is due.
-
-        It is due if at least `clean_every` commits followed `commit`. Returns False if the option `clean_every` is not
-        set.
-        """
         every = self.config.options.clean_every
         return bool(every) and self.view.commits - commit >= (every or 0)
 
@@ -238,10 +224,6 @@ class Turn:
 
     # ---- log records and counters of a worker
     def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
-        """Log an event of the service.
-
-        The counters of the service are updated too. Does nothing in a writer.
-        """
         if self.duty is None:
             return
         if done:

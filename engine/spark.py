@@ -222,7 +222,6 @@ def outcome(work: Callable[[], Any]) -> bytes:
 
 
 def result(data: bytes) -> Any:
-    """Return a serialized result or raise its error."""
     succeeded, value = loads(data)
     if not succeeded:
         raise value

@@ -63,7 +63,6 @@ class Step:
 
 
 def live(view: View) -> dict[str, AddedFile]:
-    """Return the current base files by path."""
     return {group.base.file.path: group.base for group in view.groups() if group.base}
 
 
@@ -111,10 +110,6 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
 
 
 def unchanged(history: History, after: int, until: int) -> bool:
-    """Check that no base file changed between two commits.
-
-    Returns False if this is unknown, because the slots are archived.
-    """
     try:
         return not any(step.changes for step in steps(history, after, until))
     except SnapshotExpired:

@@ -1,4 +1,4 @@
-"""Partition values and column bounds for exports.
+"""Partition values and column statistics for exports.
 
 Delta and Iceberg need one partition value for all rows of a file. The values come from folder names and statistics. No
 file is opened.
@@ -17,10 +17,6 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 def partition_columns(config: TableConfig) -> tuple[str, ...]:
-    """Return the partition columns that folder names contain.
-
-    Returns () if the key generator of another engine created the folders.
-    """
     return config.partition_by if config.folders_contain_partition_values else ()
 
 

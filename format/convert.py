@@ -73,10 +73,6 @@ _EXTERNAL = {
 
 
 def is_automatic_widening(old: pa.DataType, new: pa.DataType) -> bool:
-    """Check whether a batch may widen a column type.
-
-    This requires an exact change that does not convert a number to a string or a float to a double.
-    """
     return is_exact(old, new) and not pa.types.is_string(new) and not pa.types.is_float32(old)
 
 
@@ -95,7 +91,7 @@ def is_readable_as(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Convert column bounds to another type.
+    """Convert a minimum and maximum to another type.
 
     Both bounds are unknown after a conversion of numbers to strings, which changes the order, or to a narrower type.
 

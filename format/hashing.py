@@ -29,10 +29,6 @@ _FEW, _LONG = 128, 256
 
 
 def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Compute the hash of each record key.
-
-    Raises KeyValueError if a key is null.
-    """
     if keys.null_count:
         raise KeyValueError(f"Record key is null in {keys.null_count} of {len(keys)} rows. Fill or drop these rows.")
     parts = [_hash_array(chunk) for chunk in chunks_of_column(keys)]

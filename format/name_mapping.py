@@ -171,7 +171,6 @@ class NameMapping:
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """Original names by column path."""
         return dict(self._paths(self.columns, ""))
 
     def _paths(self, columns: Sequence[Column], around: str) -> Iterator[tuple[str, str]]:

@@ -124,7 +124,7 @@ def instant_of_ms(ms: int) -> str:
 
 
 def ms_of_instant(instant: str) -> int:
-    """Convert an instant to milliseconds since 1970.
+    """Convert a Hudi instant to milliseconds since 1970.
 
     An instant of 14 digits means the end of its second, as in Hudi's comparisons.
     """

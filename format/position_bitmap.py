@@ -1,4 +1,4 @@
-"""Encoding of row positions as a bitmap.
+"""Encoding of row positions as a Roaring bitmap.
 
 The portable form is specified in github.com/RoaringBitmap/RoaringFormatSpec. A log block contains the base row
 positions of its records in base64 (docs/format.md 10.6). The n-th record belongs to the n-th set bit. The bytes of the

@@ -65,10 +65,6 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
 
 def checksum(database: str, table: str) -> str:
-    """Return Hudi's checksum of a table name.
-
-    The names are in UTF-8. A table without a database has the database ''.
-    """
     return str(zlib.crc32(f"{database}.{table}".encode()))
 
 

@@ -199,10 +199,6 @@ class TableSchema:
 
     @cached_property
     def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
-        """Parent and name of each column.
-
-        The parent id is 0 for the top level.
-        """
         parents = {column.id: (0, column.name) for column in self.columns}
         for parent in self.by_id.values():
             parents |= {child.id: (parent.id, child.name) for child in parent.children}

@@ -185,11 +185,6 @@ def truncate(width: int, column: str) -> Transform:
 
 
 def transform_of(text: str) -> Transform:
-    """Parse a transform such as 'day(ts)'.
-
-    Raises:
-        OptionError: The text is invalid.
-    """
     match = _TEXT.fullmatch(text)
     if match is None or match[1] not in _TAKES or (match[1] in _NUMBERED) != (match[2] is not None):
         raise OptionError(

@@ -107,7 +107,6 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """Mask of the changes to existing rows."""
         mask: np.ndarray = self.partner >= 0
         return mask
 

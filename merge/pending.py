@@ -109,5 +109,4 @@ class PendingChanges:
         return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
-        """Find the upserts that take effect."""
         return self.won & ~self.changes.delete

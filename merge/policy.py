@@ -35,7 +35,6 @@ class MergePolicy:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """Columns that the merge reads."""
         return (RECORD_KEY, *self.order_by)
 
     @property

@@ -87,16 +87,8 @@ class AvroSchemas:
     def of(self, number: int) -> MessageSchema:
         """Return a parsed Avro schema.
 
-        Args:
-            number: The schema id.
-
-        Returns:
-            The schema.
-
-        Raises:
-            DataError: The schema does not exist, or rows cannot be decoded with it.
-            SourceUnavailable: The registry does not respond.
-            OptionError: The registry denies access.
+        Raises DataError if the schema does not exist or cannot decode rows, SourceUnavailable if the registry does not
+        respond, and OptionError if the registry denies access.
         """
         schema = self._parsed_schemas.get(number)
         if schema is None:

@@ -46,10 +46,6 @@ class BadMessages:
     def add_at_location(
         self, place: str, detail: str, payload: bytes, reason: str = "decode", kept: bytes | None = None
     ) -> None:
-        """Add a bad message with its location.
-
-        Raises TooManyBadRows if there are more than the maximum.
-        """
         shown_detail = detail.encode(errors="backslashreplace").decode()[:DETAIL_MAX]
         self.found.append({"place": place, "reason": reason, "detail": shown_detail, "payload": payload, "kept": kept})
         if len(self.found) > self.most:
@@ -73,8 +69,4 @@ class BadMessages:
 
 
 def said(problem: BaseException) -> str:
-    """Return the message of an exception.
-
-    For an exception of another library, this is only the first line.
-    """
     return problem.message if isinstance(problem, HoodooError) else str(problem).partition("\n")[0]

@@ -114,12 +114,10 @@ class DebeziumDecoder:
 
     @property
     def left_out(self) -> set[str]:
-        """Names of dropped event columns."""
         return self._reader.left_out
 
     @property
     def skipped(self) -> int:
-        """Number of messages that change no row."""
         return self._reader.skipped + self._passed_over
 
     # ---- messages

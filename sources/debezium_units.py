@@ -46,10 +46,6 @@ def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict
 def add_time_units(
     known: Mapping[str, ConnectColumn], units: Mapping[str, ConnectColumn]
 ) -> Mapping[str, ConnectColumn]:
-    """Add time units to column descriptions.
-
-    A unit in the schema takes precedence.
-    """
     return (
         {**known, **{name: description for name, description in units.items() if not _has_unit(known.get(name))}}
         if units

@@ -159,7 +159,7 @@ class RowBatches:
     """
 
     def __init__(self, source: pa.NativeFile, kind: str, columns: pa.Schema, offset: int = 0) -> None:
-        """Create a reader that begins at a row of the file.
+        """Create a reader that begins at a row.
 
         Args:
             source: The file, decompressed and seekable.

@@ -55,10 +55,6 @@ class FileRows:
         return shown(self.name)
 
     def table(self, rows: pa.Table) -> Part:
-        """Convert rows of a Parquet or Avro file.
-
-        Raises ColumnError for a duplicate column or a missing key column.
-        """
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
         rows = decoder.wanted(sound(rows))
@@ -137,10 +133,6 @@ class FileRows:
 
 
 def shown(name: str) -> str:
-    """Return a file path as valid text.
-
-    Bytes that are not UTF-8 are escaped.
-    """
     return name.encode(errors="backslashreplace").decode()
 
 

@@ -191,10 +191,6 @@ class _LocalFolder:
 
 
 def unreadable(name: str, problem: OSError) -> HoodooError:
-    """Create the error for an unreadable file.
-
-    This is SourceUnavailable for a transient failure, or else DataError.
-    """
     reason = problem.strerror or str(problem) or type(problem).__name__
     if problem.errno in _TRANSIENT_ERRORS:
         return SourceUnavailable(f"File {printable(name)} cannot be read now: {reason}. Try again later.", file=name)

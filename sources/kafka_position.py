@@ -75,10 +75,6 @@ class TopicPosition:
 
     @classmethod
     def of_hudi(cls, checkpoint: str, topic: str, topic_id: str) -> TopicPosition:
-        """Parse a checkpoint of Hudi's streamer.
-
-        Raises OptionError for another topic.
-        """
         offsets = _parse_hudi_offsets(checkpoint, topic)
         if not offsets:
             raise OptionError(

@@ -353,9 +353,5 @@ def _invalid_attribute_error(rule: str, value: object) -> OptionError:
 
 
 def streamer_checkpoint(source: Source, position: str) -> str:
-    """Convert a position to a checkpoint of Hudi's streamer.
-
-    Returns '' if the checkpoint is longer than 64 KiB, or if the source lacks the method `to_hudi`.
-    """
     checkpoint: str = source.to_hudi(position) if hasattr(source, "to_hudi") else ""
     return checkpoint if len(checkpoint.encode()) <= _PLACE_BYTES_MAX else ""

@@ -155,10 +155,6 @@ class TakenFiles:
         )
 
     def mark_as_read(self, files: Collection[Listed]) -> TakenFiles:
-        """Mark files as read.
-
-        Returns a copy of the list. Files that were already marked keep their digest.
-        """
         digests = {file.name: self.seen[file.name].digest for file in files if file.name in self.seen}
         entries = {file.name: Entry(file.stamp, digests.get(file.name, "")) for file in files}
         return replace(self, seen={**self.seen, **entries})

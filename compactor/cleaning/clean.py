@@ -44,11 +44,6 @@ class CleanResult:
 
 
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
-    """Find the files that cleaning can delete.
-
-    A file can be deleted if no snapshot from `min_readable` on, no savepoint, no slot in `held` and no open plan needs
-    it.
-    """
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
     kept_slots = {*view.savepoints.values(), *held}
     return [
@@ -80,7 +75,7 @@ def clean(
 
 
 def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Make old snapshots of a table unreadable.
+    """Expire old snapshots of a table.
 
     The table is cleaned, and commits of these snapshots can be archived. If no file can be deleted, a slot is written
     only if the oldest readable slot advances by at least `worth_slots`.

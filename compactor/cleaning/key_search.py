@@ -49,7 +49,6 @@ class Wanted:
 
 
 def wanted(batch: Batch) -> dict[str, Wanted]:
-    """Group the record keys of a batch by partition."""
     keys_by_partition = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)

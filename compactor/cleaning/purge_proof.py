@@ -1,4 +1,4 @@
-"""Search of all files after a purge."""
+"""Final search for purged keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transfer of concurrent changes to clustered files.
+"""Copying of changes made during clustering.
 
 Log rebase copies changes that writers log during a clustering to the new file groups. Clustering can therefore finish
 on a busy table without blocking writers. Records that were appended to the logs of the input groups are written, by
@@ -34,7 +34,7 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class LogRebaser:
-    """Transfer of concurrent changes to clustered files."""
+    """Copier of changes made during clustering."""
 
     def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index

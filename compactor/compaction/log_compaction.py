@@ -62,7 +62,7 @@ class LogCompactionResult:
 
 
 def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Choose between log compaction and full compaction."""
+    """Choose the type of compaction for each file."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:

@@ -51,7 +51,7 @@ _ARRIVAL = "#arrival"  # extra column; Avro does not allow this name for table c
 
 
 class _KeysDiffer(Exception):
-    """Internal exception for different keys in a new base file."""
+    """Internal exception for changed keys in a base file."""
 
 
 @dataclass(frozen=True)

@@ -156,10 +156,6 @@ def merge_tasks(
     stopped: Callable[[], bool],
     limits: Limits,
 ) -> list[MergeTask]:
-    """Create the merge tasks of a compaction.
-
-    Concurrent tasks in this process share its memory budget. On a remote engine each task gets the whole budget.
-    """
     at_once = limits.at_once(context.engine.threads)
     memory = limits.memory_bytes if context.engine.remote else limits.memory_bytes // max(1, min(at_once, len(groups)))
     pace = Pace(limits.bytes_per_second, stopped, shares=max(1, min(at_once, len(groups))))

@@ -76,10 +76,6 @@ def read_amplification(view: View) -> float:
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
-    """Find files with enough logs to compact.
-
-    File groups in open plans are left out.
-    """
     planned = view.planned_ids()
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 

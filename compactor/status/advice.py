@@ -277,7 +277,6 @@ class _StateOfServices:
 
 
 def several(number: int, noun: str) -> str:
-    """Format a number with a noun, such as '2 files'."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -1,7 +1,8 @@
 """Columns of a table for a Hive metastore.
 
-They are Hive types and a Spark schema. The types match Apache Hudi's own sync. Timestamps and times of day are `bigint`
-in Hive, which is the default of Hudi's sync. Column names are in lower case in Hive, and unchanged in the Spark schema.
+The results are Hive types and a Spark schema. The types match Apache Hudi's own sync. Timestamps and times of day are
+`bigint` in Hive, which is the default of Hudi's sync. Column names are in lower case in Hive, and unchanged in the
+Spark schema.
 """
 
 from __future__ import annotations
@@ -39,10 +40,6 @@ _OF_SPARK = {
 
 
 def hive_types_by_column(fields: Iterable[pa.Field]) -> tuple[tuple[str, str], ...]:
-    """Convert columns to Hive names and types.
-
-    Raises SchemaError if two columns, or two fields of a struct, differ only in case.
-    """
     columns = list(fields)
     _require_distinct("", columns)
     return tuple((field.name.lower(), _hive_type(field.name, field.type)) for field in columns)

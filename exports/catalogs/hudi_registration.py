@@ -56,10 +56,6 @@ def require_namespace_and_name(option: str, identifier: object) -> str:
 
 
 def metastore_of(catalog: Any, identifier: str) -> Metastore:
-    """Find the metastore of a pyiceberg catalog.
-
-    Raises CatalogRefused for a type of catalog that cannot store Hudi tables.
-    """
     kinds = {base_class.__name__ for base_class in type(catalog).__mro__}
     namespace = identifier.partition(".")[0]
     if "HiveCatalog" in kinds:

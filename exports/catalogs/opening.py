@@ -24,7 +24,7 @@ def require_dotted_identifier(option: str, identifier: object) -> str:
 
 
 def opener(catalog: object, properties: object) -> Callable[[], Any]:
-    """Prepare the opening of a pyiceberg catalog.
+    """Create a function that opens a pyiceberg catalog.
 
     The arguments are checked at once.
 

@@ -26,10 +26,6 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    """Encode row positions as a deletion vector file.
-
-    Positions are int64, ascending and below 2^32.
-    """
     return _VERSION + vector_bytes(positions)
 
 
@@ -38,13 +34,7 @@ def key_of(number: uuid.UUID) -> str:
 
 
 def descriptor(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
-    """Describe a deletion vector file for Delta.
-
-    Args:
-        number: The UUID of the file.
-        size: The size of the file in bytes.
-        cardinality: The number of positions in the vector.
-    """
+    """Describe a deletion vector file for Delta."""
     return {
         "storageType": "u",
         "pathOrInlineDv": VECTORS.partition("/")[0] + base64.b85encode(number.bytes).translate(_Z85).decode(),

@@ -81,7 +81,6 @@ class LogState:
 
 
 def newest(store: Store) -> LogState:
-    """Read the state of the newest Delta version."""
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = complete_checkpoint_files(names)
@@ -117,7 +116,6 @@ def complete_checkpoint_files(names: Sequence[str]) -> dict[int, list[str]]:
 
 
 def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
-    """Read the state of a Delta version."""
     actions = _read_commit_actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}

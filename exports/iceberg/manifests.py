@@ -224,10 +224,6 @@ def entries_of_live_files(entries: Iterable[Json], manifest: Json) -> list[Json]
 
 
 def with_row_ids(manifests: Iterable[Json], next_row_id: int) -> tuple[list[Json], int]:
-    """Assign row ids to new manifests.
-
-    `next_row_id` is the first unused row id. Returns all manifests, and the first row id that is unused afterwards.
-    """
     numbered = []
     for manifest in manifests:
         if manifest["content"] == DATA and manifest.get("first_row_id") is None:

@@ -19,7 +19,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
-    """Encode a column bound for Iceberg.
+    """Encode a minimum or maximum for Iceberg.
 
     Returns None without a bound. `value` comes from a slot's statistics, where times are numbers and decimals are text.
     """

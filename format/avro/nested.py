@@ -46,10 +46,6 @@ def read_nested(
 
 
 def schema_without_logical_types(field: AvroType, names: Iterator[int]) -> Any:
-    """Return an Avro schema without logical types.
-
-    fastavro reads the values of a field with it. `names` yields unused numbers for type names.
-    """
     return _read_schema(field, names)
 
 

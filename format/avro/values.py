@@ -68,10 +68,6 @@ def _decode_int128(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) ->
 
 
 def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
-    """Convert enum indices to names.
-
-    Raises Damaged for an index without a name.
-    """
     present = at.drop_null().to_numpy()
     require_all_true((present >= 0) & (present < len(names)), "an enum index has no symbol")
     return pa.array(names, pa.string()).take(at)

@@ -47,10 +47,6 @@ class Encoded:
 
 
 def constant(value: str, rows: int) -> pa.DictionaryArray:
-    """Create an array of one repeated value.
-
-    A dictionary of one entry is cheap to build and to write.
-    """
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
 
 
@@ -85,10 +81,6 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Read the footer of a base file.
-
-    The entries are Hudi's bloom filter and key range, and the row order. Raises CorruptTable with the path `path`.
-    """
     with _convert_read_errors(path):
         metadata = pq.read_metadata(source).metadata or {}
     return {

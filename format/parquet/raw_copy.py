@@ -107,10 +107,6 @@ class CopySource:
             raise CannotCopy(f"An entry in the Parquet footer of a base file is invalid: {problem}") from None
 
     def writer(self) -> bytes:
-        """Return the program that wrote the file.
-
-        All releases of Arrow count as the same writer.
-        """
         name = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
         return _ARROW if name.startswith(_ARROW) else name
 

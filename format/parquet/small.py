@@ -11,10 +11,6 @@ import pyarrow.parquet as pq
 
 
 def read_small(data: bytes | memoryview) -> pa.Table:
-    """Read a small Parquet file in memory.
-
-    Raises pyarrow's ArrowException or OSError if the bytes are not a Parquet file.
-    """
     with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as file:
         return file.read(use_threads=False)
 

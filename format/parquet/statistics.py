@@ -36,7 +36,7 @@ def has_comparable_bounds(kind: pa.DataType) -> bool:
 
 
 def to_json(value: Any) -> Any:
-    """Convert a column bound to a JSON value.
+    """Convert a minimum or maximum to JSON.
 
     Returns None for unsupported or long values. Times become microseconds since 1970, dates days since 1970, and
     decimals strings.
@@ -55,7 +55,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Convert a JSON value to a column bound.
+    """Convert a minimum or maximum from JSON.
 
     Returns None (no bound) for a time that Python cannot represent.
     """
@@ -73,7 +73,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Convert a column bound to a comparable value.
+    """Make a minimum or maximum comparable.
 
     Times stay numbers, so that every year is possible.
     """
@@ -81,9 +81,10 @@ def comparable(value: Any, kind: pa.DataType) -> Any:
 
 
 def bound(value: pa.Scalar) -> Any:
-    """Convert an Arrow value to a column bound.
+    """Convert an Arrow value to JSON.
 
-    Returns None for a value that Python cannot represent, such as a year before 1 or after 9999.
+    The value is a minimum or maximum. Returns None for a value that Python cannot represent, such as a year before 1 or
+    after 9999.
     """
     try:
         return to_json(value.as_py())

@@ -41,7 +41,6 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """Row position of each key hash."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property
@@ -112,7 +111,6 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """Compute a digest of the row order."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

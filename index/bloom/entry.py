@@ -58,13 +58,7 @@ def encode(hashes: np.ndarray) -> bytes:
 
 
 def encode_base_file_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
-    """Encode the index entry of a base file.
-
-    Args:
-        cells: The key hashes and row positions of the file.
-        min_key: The least key of the file.
-        max_key: The greatest key of the file.
-    """
+    """Encode the index entry of a base file."""
     span = json.dumps([min_key, max_key]).encode()
     filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
     hashes, values = cells.hashes.astype("<u8").tobytes(), cells.values.astype("<u8").tobytes()
@@ -186,7 +180,6 @@ class IndexEntryReader:
         self.store, self._cache = store, cache or IndexEntryCache()
 
     def begin_lookup(self) -> None:
-        """Evict old cache entries before a lookup."""
         cache = self._cache
         with cache.lock:
             cache.look += 1
@@ -207,10 +200,6 @@ class IndexEntryReader:
         return front
 
     def hashes(self, key: str) -> np.ndarray:
-        """Read the key hashes of an index entry.
-
-        Raises CorruptTable with the path `key`.
-        """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:

@@ -176,7 +176,7 @@ def entries_by_table(
     if register is None and register_hudi is None:
         if catalog is not None or catalog_properties:
             raise OptionError(
-                "Option catalog is set, but no table name. Pass register='namespace.table' (--register), or "
+                "Option catalog needs the name of an entry. Pass register='namespace.table' (--register), or "
                 "register_hudi (--register-hudi).",
                 option="register",
             )

@@ -91,7 +91,7 @@ def _decode_bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
     for (key, last), run in zip(heads.tolist(), runs[:count].tolist(), strict=True):
         low, at = _decode_container(data, at, last + 1, run)
         if len(low) != last + 1:
-            raise ValueError("a container has a different number of rows than its header")
+            raise ValueError("the number of row positions differs from the header")
         parts.append((key << 16) + low)
     return np.concatenate(parts), at
 

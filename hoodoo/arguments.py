@@ -91,8 +91,7 @@ def require_application(name: object) -> None:
     """Check that an application name is a string of 1 to 1,000 characters."""
     if not isinstance(name, str) or not 0 < len(name) <= _APPLICATION_MAX:
         raise OptionError(
-            f"The name of an application must be a string of 1 to {_APPLICATION_MAX:,} characters, got "
-            f"{printable(name)}.",
+            f"Application name must be a string of 1 to {_APPLICATION_MAX:,} characters, got {printable(name)}.",
             option="name",
         )
 
@@ -101,15 +100,14 @@ def require_position(position: object) -> None:
     """Check that a source position is a string of 1 byte to 64 KiB."""
     if not isinstance(position, str) or not position or not is_utf8(position):
         raise OptionError(
-            f"The position of an application must be a non-empty string, such as '{{\"offset\": 42}}', got "
+            f"Position in a transaction must be a non-empty string, such as '{{\"offset\": 42}}', got "
             f"{printable(position)}.",
             option="transaction",
         )
     if len(position.encode()) > _POSITION_BYTES_MAX:
         raise OptionError(
-            f"The position of an application must have at most {_POSITION_BYTES_MAX >> 10} KiB, got "
-            f"{len(position):,} characters. Write larger content to a file, and store the file name as the "
-            "position.",
+            f"Position in a transaction is too long: expected at most {_POSITION_BYTES_MAX >> 10} KiB, got "
+            f"{len(position):,} characters. Write the content to a file, and pass the file name.",
             option="transaction",
         )
 

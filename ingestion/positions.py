@@ -52,8 +52,8 @@ def whole(store: Store, position: str) -> str:
         data = b""
     if _NAMED + hashlib.sha256(data).hexdigest() != position:
         raise CorruptTable(
-            f"File {key} with the position of a source is missing or damaged. Restore it from a backup "
-            "of the table, or give the job another name, so that it reads the source from the beginning.",
+            f"Position file {key} of a job is missing or damaged. Restore the file from a backup. To read the source "
+            "from the beginning, give the job another name.",
             file=key,
         )
     return data.decode()

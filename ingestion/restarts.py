@@ -41,7 +41,7 @@ def continue_from(source: Source, table: Table, name: str, other: str) -> Applic
     if not other_state.position:
         candidates = [one.name for one in table.inspect.applications() if one.position]
         raise OptionError(
-            f"No commit contains a position of {printable(other)}. Use an application with a position: "
+            f"Application {printable(other)} has no stored position. Use an application with a position: "
             f"{printable(candidates)}.",
             option="other",
         )

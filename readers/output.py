@@ -190,7 +190,7 @@ class Rows(ABC):
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise OptionError(
-                f"Option rows is invalid: expected an integer from 1, got {printable(rows)}.", option="rows"
+                f"Option rows is invalid: expected an integer of at least 1, got {printable(rows)}.", option="rows"
             )
         return pa.RecordBatchReader.from_batches(
             self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows))

@@ -317,7 +317,7 @@ class Verifier:
                 self._report_problem(
                     "DAMAGED_FILE",
                     entry.path,
-                    f"it is {size} bytes long, but the slot recorded {entry.size}; {readers}",
+                    f"it is {size} bytes long, but the commit recorded {entry.size}; {readers}",
                 )
 
     def _check_partition(self, partition: str, groups: list[FileGroup]) -> None:
@@ -437,7 +437,9 @@ class Verifier:
         file = group.base.file
         keys = slices.read_base(self.store, self.config, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
         if len(keys) != file.rows:
-            self._report_problem("ROWS", file.path, f"it contains {len(keys)} rows, but the slot recorded {file.rows}")
+            self._report_problem(
+                "ROWS", file.path, f"it contains {len(keys)} rows, but the commit recorded {file.rows}"
+            )
         self._check_index_entry(file, keys)
         return keys
 

@@ -128,7 +128,7 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
         )
     if pa.types.is_string(kind) and said is not None and said.type == "bytes":
         if said.meaning != DECIMAL and values.null_count < len(values):
-            raise pa.ArrowInvalid("Values are sent as bytes, which need a binary column")
+            raise pa.ArrowInvalid("the event contains bytes, but the column is not binary")
         return pa.array(
             [None if text is None else _decimal_text(text, said.scale) for text in values.to_pylist()], kind
         )
@@ -167,7 +167,7 @@ def _convert_avro_values(values: pa.Array, field: pa.Field, said: ConnectColumn 
             parts = [_convert_struct_field(values, inner, fields.get(inner.name), field.name) for inner in kind]
             mask = values.is_null() if values.null_count else None
             return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
-    raise pa.ArrowInvalid(f"Values are sent as {value_type}, which does not match the column")
+    raise pa.ArrowInvalid(f"the event contains values of type {value_type}, which does not match the column")
 
 
 def _convert_struct_field(values: pa.Array, inner: pa.Field, index: int | None, name: str) -> pa.Array:

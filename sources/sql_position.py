@@ -84,8 +84,8 @@ def _encode_value(value: Any) -> list[str]:
         if isinstance(value, kind) and not isinstance(value, bool):
             return [name, text(value)]
     raise DataError(
-        f"{printable(value)} of type {type(value).__name__} cannot be stored as a position. Choose a column of "
-        "numbers or times, and a key of numbers or strings."
+        f"Value {printable(value)} of type {type(value).__name__} is not supported in the position of a job. Choose a "
+        "growing column of numbers or times, and a key of numbers or strings."
     )
 
 

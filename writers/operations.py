@@ -104,7 +104,7 @@ def _attempt_commit(
         raise Conflict("A compaction plan stayed open.") from None
     except CorruptTable:
         if _is_view_outdated(context, state):
-            raise Conflict("Cleaning deleted files of the snapshot that the write read.") from None
+            raise Conflict("Cleaning deleted files that the write needs.") from None
         raise
 
 
@@ -112,8 +112,8 @@ def _require_no_rows_after(context: Context, head: int, newest: int) -> None:
     for slot in context.timeline.history.slots(head, newest):
         if slot.writes_rows:
             raise CommitConflict(
-                f"Rows were written after slot {head} of if_head: {slot.operation} in slot {slot.seq}, instant "
-                f"{slot.instant}. Nothing was written. Read the new rows, and write with the new cursor.",
+                f"Option if_head is outdated: expected no new rows after slot {head}, got the {slot.operation} of "
+                f"instant {slot.instant}. Nothing was written. Read the new rows, and pass the new cursor.",
                 slot=slot.seq,
                 instant=slot.instant,
             )

@@ -91,7 +91,8 @@ class Strategy:
             )
         if self.io_bytes < 1:
             raise OptionError(
-                f"Option io_bytes is invalid: expected an integer from 1, got {self.io_bytes!r}.", option="io_bytes"
+                f"Option io_bytes is invalid: expected an integer of at least 1, got {self.io_bytes!r}.",
+                option="io_bytes",
             )
 
     def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:

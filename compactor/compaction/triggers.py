@@ -45,7 +45,7 @@ class Triggers:
     def __post_init__(self) -> None:
         if self.logs is not None and self.logs < 1:
             raise OptionError(
-                f"Option logs_min is invalid: expected an integer from 1, got {self.logs!r}.", option="logs_min"
+                f"Option logs_min is invalid: expected an integer of at least 1, got {self.logs!r}.", option="logs_min"
             )
 
     @staticmethod

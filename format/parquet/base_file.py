@@ -224,7 +224,7 @@ class Footer:
         """
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
-            raise pa.ArrowInvalid(f"the footer has {rows} rows, but the slot recorded {self.rows}")
+            raise pa.ArrowInvalid(f"the footer has {rows} rows, but the commit recorded {self.rows}")
         if not self.columns <= there:
             raise pa.ArrowInvalid(f"the footer lacks the column {min(self.columns - there)!r}")
         for field in self.schema or ():

@@ -76,8 +76,8 @@ def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
         ) from None
     if stream.tell() != len(datum) or not isinstance(record, dict):
         raise CorruptTable(
-            f"Timeline file with {name} is damaged: {len(datum) - stream.tell()} bytes follow the record. Restore the "
-            "file from a backup.",
+            f"Timeline file with {name} is damaged: it has {len(datum) - stream.tell()} bytes after its record. "
+            "Restore the file from a backup.",
             kind=name,
         )
     return record
@@ -200,7 +200,7 @@ class _ContainerReader:
                 return (value >> 1) ^ -(value & 1)
             shift += 7
             if shift > 63:
-                raise CorruptTable("Timeline file has an integer of more than 64 bits. Restore the file from a backup.")
+                raise CorruptTable("Timeline file is damaged: an integer is too large. Restore the file from a backup.")
 
     def _take(self, size: int) -> bytes:
         end = self._at + size

@@ -89,7 +89,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
-        raise OptionError(f"Option {name} must be an integer from 1, got {printable(text)}.", option=name)
+        raise OptionError(f"Option {name} must be an integer of at least 1, got {printable(text)}.", option=name)
     return int(text)
 
 

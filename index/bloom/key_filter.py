@@ -122,7 +122,7 @@ def from_bytes(data: bytes | memoryview) -> KeyBloomFilter:
         or _DIGEST.pack(xxhash.xxh64_intdigest(body)) != digest
     ):
         raise CorruptTable(
-            f"Bloom filter of {len(data)} bytes is damaged: its magic or its digest is wrong. {_REBUILD}"
+            f"Bloom filter of {len(data)} bytes is damaged: its first bytes or its digest are wrong. {_REBUILD}"
         )
     start = len(_MAGIC) + 1
     name, rest = body[start : start + body[len(_MAGIC)]], body[start + body[len(_MAGIC)] :]

@@ -190,7 +190,9 @@ def _parse_as_sql(
         if "\0" in where:
             raise PredicateError(refused.message, where=printable(where, 1000)) from None
         reason = refused.message.splitlines()[0].removeprefix(f"Cannot read {_OPTION}: ")
-        raise PredicateError(f"{problem.message}\nAs an expression for DuckDB: {reason}", **problem.details) from None
+        raise PredicateError(
+            f"{problem.message}\nDuckDB cannot parse the condition either: {reason}", **problem.details
+        ) from None
     trees: list[Predicate] = []
     others = []
     for part in parts:

@@ -121,7 +121,7 @@ def _parse_condition(text: str, schema: pa.Schema, params: Mapping[str, Any]) ->
             )
         raise _error_at_position(text, len(text), why) from None
     except RecursionError:
-        raise _error_at_position(text, 0, "It has too many nested levels") from None
+        raise _error_at_position(text, 0, "The condition has too many nested levels") from None
 
 
 def find_column_spans(text: str, column: str) -> list[tuple[int, int]]:

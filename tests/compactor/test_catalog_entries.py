@@ -205,8 +205,8 @@ def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
         ({"register": "lake.a", "register_hudi": "lake.a"}, "both name 'lake.a'"),
         ({"register_hudi": "lake.a", "catalog_properties": {"type": "sql"}}, "hive or glue, got 'sql'"),
         ({"register": 7}, "a list with one name per table"),
-        ({"catalog": "prod"}, "but no table name"),
-        ({"catalog_properties": {"type": "sql"}}, "but no table name"),
+        ({"catalog": "prod"}, "needs the name of an entry"),
+        ({"catalog_properties": {"type": "sql"}}, "needs the name of an entry"),
         ({"register": "lake.a", "services": ["compact"]}, "updated by the service 'export'"),
     ],
 )

@@ -278,8 +278,8 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) ->
         ({"iceberg": True, "register": "a.b", "catalog": 7}, "expected a pyiceberg catalog"),
         ({"iceberg": True, "register": "a.b", "catalog": "unknown to pyiceberg"}, "cannot open the catalog"),
         ({"iceberg": True, "register": "a.b", "catalog_properties": "type=sql"}, "names and values"),
-        ({"iceberg": True, "catalog": "default"}, "but no table name"),
-        ({"iceberg": True, "catalog_properties": {"type": "sql"}}, "but no table name"),
+        ({"iceberg": True, "catalog": "default"}, "needs the name of an entry"),
+        ({"iceberg": True, "catalog_properties": {"type": "sql"}}, "needs the name of an entry"),
     ):
         with pytest.raises(hoodoo.OptionError, match=said):
             table.export(**how)

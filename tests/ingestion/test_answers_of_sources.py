@@ -151,6 +151,6 @@ def test_a_source_may_give_its_parts_as_a_list_and_have_no_name(table: hoodoo.Ta
         plan, read, lag = Numbers(2).plan, Numbers(2).read, Numbers(2).lag
 
     nameless: Any = Nameless()
-    with pytest.raises(OptionError, match="The name of an application must be"):
+    with pytest.raises(OptionError, match="Application name must be"):
         hoodoo.ingest(nameless, table)
     assert hoodoo.ingest(nameless, table, name="given").run().rows == 2

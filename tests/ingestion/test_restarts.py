@@ -136,7 +136,7 @@ def test_a_job_begins_where_another_one_has_read_to(landing: Path, table: hoodoo
     assert job.run().rows == 1
     with pytest.raises(OptionError, match="already has a position"):
         job.continue_from("old")
-    with pytest.raises(OptionError, match="No commit contains a position of 'nobody'"):
+    with pytest.raises(OptionError, match="Application 'nobody' has no stored position"):
         hoodoo.ingest(source, table, name="third").continue_from("nobody")
     with pytest.raises(SourceLost):
         hoodoo.ingest(TableChanges(hoodoo.create(f"{table.path}-other", COLUMNS, key="id")), table).continue_from("old")

@@ -166,7 +166,7 @@ def test_the_instant_says_what_the_position_is(table: hoodoo.Table) -> None:
 )
 def test_a_position_is_a_text_of_at_most_64_kib(table: hoodoo.Table, position: Any) -> None:
     for given in (lambda: ("orders", 0, position), lambda: table.inspect.application("orders").next(position)):
-        with pytest.raises(hoodoo.OptionError, match="position of an application must"):
+        with pytest.raises(hoodoo.OptionError, match="Position in a transaction"):
             table.upsert(row(1), transaction=given())
     assert ids(table) == []
 

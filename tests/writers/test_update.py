@@ -278,7 +278,7 @@ def test_a_write_on_a_head_is_refused_once_a_row_was_written(tmp_path: Path, kin
         lambda: table.delete(where="id = 1", if_head=head),
         lambda: table.update({"n": "n + 1"}, if_head=head),
     ):
-        with pytest.raises(hoodoo.CommitConflict, match="Rows were written after slot"):
+        with pytest.raises(hoodoo.CommitConflict, match="expected no new rows after slot"):
             write()
     assert 30 not in rows(table, "n")
     assert table.upsert(batch, if_head=table.scan().cursor).inserted == 1

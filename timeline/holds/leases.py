@@ -61,8 +61,7 @@ class Lease:
     def require(self) -> None:
         if self.expired:
             raise SnapshotExpired(
-                f"Pin of the snapshot at slot {self.seq} has expired. Pin the snapshot again, and call renew() in "
-                "time.",
+                f"The pin of slot {self.seq} has expired. Pin the snapshot again, and call renew() before it ends.",
                 position=self.seq,
             )
 

@@ -73,10 +73,10 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
         why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         most = f"{limits.rows:,} rows, {limits.share:.4g} of a batch and {BYTES_MAX >> 20} MiB"
         raise TooManyBadRows(
-            f"{'More than ' if bad.partial else ''}{len(bad.found):,} of {bad.rows:,} rows are bad ({why}). "
-            f"The limit is {most}. Only the first {len(kept)} bad rows were written, to {beside.uri}. Inspect "
-            "them and correct the batch, or raise the limits: on_bad_rows=hoodoo.BadRowLimits(...) (--max-bad-rows, "
-            "--max-bad-share).",
+            f"The batch has too many bad rows: expected at most {most}, got {'more than ' if bad.partial else ''}"
+            f"{len(bad.found):,} of {bad.rows:,} rows ({why}). Nothing was written to the table. Inspect the first "
+            f"{len(kept)} bad rows in {beside.uri}. Correct the batch, or raise the limits with "
+            "on_bad_rows=hoodoo.BadRowLimits(...) (--max-bad-rows, --max-bad-share).",
             bad=bad.count,
             rows=bad.rows,
             quarantine=beside.uri,

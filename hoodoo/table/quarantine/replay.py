@@ -192,7 +192,7 @@ class Replay(Generic[T]):
         same &= ~wanted.delete[found]
         if not same.all():
             key = take(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
-            raise _refused(f"{int((~same).sum())} of the quarantined keys exist (the first: {printable(key)})")
+            raise _refused(f"{int((~same).sum())} keys are already in the table, such as {printable(key)}")
         rest = np.setdiff1d(np.arange(len(wanted)), found)
         return rows.slice(0, 0) if not len(rest) else take(wanted.rows, rest).drop_columns([RECORD_KEY])
 
@@ -204,7 +204,7 @@ class Replay(Generic[T]):
             if len(rest := self._absent(rows, self.missing)):
                 self.target.insert(rest, missing=self.missing)
         except KeyExists as problem:
-            raise _refused(f"one of the quarantined keys was written meanwhile: {problem.message}") from None
+            raise _refused(f"another writer inserted a key during the replay: {problem.message}") from None
 
     def _mark_replayed(self, rows: pa.Table) -> None:
         try:
@@ -231,7 +231,7 @@ def set_row_state(table: T, rows: pa.Table, state: str) -> None:
 
 def _refused(why: str) -> OptionError:
     return OptionError(
-        f"The table has no order_by, so a quarantined row could overwrite a newer row with its key: {why}. "
+        f"The table has no order_by, so a quarantined row could overwrite a newer row: {why}. "
         "Pass overwrite=True to prefer the quarantined rows, or drop() them.",
         option="overwrite",
     )

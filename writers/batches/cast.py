@@ -240,7 +240,8 @@ def _family(kind: pa.DataType) -> int:
 def _cast_advice(kind: pa.DataType, target: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(target):
         return (
-            "Add the time zone of the values: pyarrow.compute.assume_timezone(column, 'UTC')."
+            "Add a time zone to the values, such as value.replace(tzinfo=datetime.timezone.utc) in Python or "
+            "pyarrow.compute.assume_timezone(column, 'UTC') in Arrow."
             if target.tz
             else (
                 "The values have a time zone, but the column of the table does not. Convert them: "

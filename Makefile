@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java kafka test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats engines spark-kafka golden bench clean
+.PHONY: help venv java kafka test test-deep test-sample reliability lint docs simulate simulation-page kill-loop wheel demo interop interop-env formats engines spark-kafka golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
@@ -17,6 +17,7 @@ help:
 	@echo '               RESUME=1 goes on where a stopped run was, for the same tree; DRAW=anew draws other examples'
 	@echo 'make test-sample   a fixed sample of the deep tier, 90 seconds'
 	@echo 'make lint      ruff, plain English, mypy and the import rules'
+	@echo 'make docs      the documentation site in site/, to open in a browser'
 	@echo 'make reliability   both tiers, and docs/reliability.md from what they measured'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
 	@echo 'make simulation-page   write the tables of docs/simulation.md anew'
@@ -102,6 +103,17 @@ wheel: venv
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
+# The documentation site. Its API reference comes from the docstrings of the installed package.
+.venv-docs/stamp: pyproject.toml requirements-docs.txt
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-docs.txt .
+	touch $@
+
+docs: .venv-docs/stamp
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	rm -rf build
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true .venv-docs/bin/mkdocs build --strict --quiet
+
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo
 
@@ -134,5 +146,5 @@ bench: venv
 	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py && $(BIN)/python bench/read.py && $(BIN)/python bench/store.py && $(BIN)/python bench/many_writers.py --writers 1,3,10,30,100
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log demo-table bench/results
+	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log demo-table bench/results
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

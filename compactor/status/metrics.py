@@ -25,7 +25,7 @@ from hoodoo.redact import redact
 
 _LOGS = (0, 1, 2, 5, 10, 20, 50, 100)
 
-_GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
+GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "hoodoo_head_slot": ("Newest slot of the commit sequence", lambda f: f.head),
     "hoodoo_min_readable_slot": ("Oldest snapshot that can be read", lambda f: f.min_readable),
     "hoodoo_file_groups": ("File groups of the newest snapshot", lambda f: f.groups),
@@ -45,11 +45,11 @@ _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "hoodoo_cleanable_bytes": ("Bytes that a clean would delete", lambda f: f.cleanable_bytes),
     "hoodoo_backpressure": ("1 while logs make writers wait", lambda f: float(f.backpressure)),
 }
-_EXPORT_GAUGES: dict[str, tuple[str, Callable[[ExportLag], float]]] = {
+EXPORT_GAUGES: dict[str, tuple[str, Callable[[ExportLag], float]]] = {
     "hoodoo_export_lag_slots": ("Slots that readers of an exported format do not see", lambda lag: lag.slots),
     "hoodoo_export_lag_seconds": ("Age of the oldest of these slots", lambda lag: lag.seconds),
 }
-_COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
+COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
     "hoodoo_service_runs": ("Runs of a service that did something", lambda w: w.runs),
     "hoodoo_service_file_groups": ("File groups a service rewrote", lambda w: w.groups),
     "hoodoo_service_read_bytes": ("Bytes a service read", lambda w: w.bytes_read),
@@ -88,19 +88,19 @@ class TableCollector(Collector):
                 buckets = [(str(float(bound)), float(sum(count <= bound for count in figures.logs))) for bound in _LOGS]
                 logs.add_metric([path], [*buckets, ("+Inf", float(len(figures.logs)))], sum(figures.logs))
         yield from (up, plans, logs)
-        for name, (text, value) in _GAUGES.items():
+        for name, (text, value) in GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["table"])
             for path, figures, _ in measured:
                 if figures:
                     gauge.add_metric([path], value(figures))
             yield gauge
-        for name, (text, lag_value) in _EXPORT_GAUGES.items():
+        for name, (text, lag_value) in EXPORT_GAUGES.items():
             gauge = GaugeMetricFamily(name, text, labels=["table", "format"])
             for path, figures, _ in measured:
                 for format, lag in figures.exports.items() if figures else ():
                     gauge.add_metric([path, format], lag_value(lag))
             yield gauge
-        for name, (text, amount) in _COUNTERS.items():
+        for name, (text, amount) in COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=["table", "service"])
             for loop in self._loops:
                 for service, work in loop.work.items():

@@ -1,0 +1,115 @@
+"""Pages of the documentation site that are generated from the code.
+
+MkDocs runs this module by its plugin gen-files. `pages()` returns the pages, so that tests can check them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import hoodoo
+from hoodoo import errors
+from hoodoo.cli.main import parser
+from hoodoo.cli.overview import GROUPS
+from hoodoo.compactor.status import metrics
+
+ROOT = Path(__file__).parents[1]
+NAMESPACES = {
+    "table.alter": "hoodoo.table.altering.Alter",
+    "table.inspect": "hoodoo.table.inspecting.Inspect",
+    "table.maintenance": "hoodoo.table.maintenance.Maintenance",
+    "table.savepoints": "hoodoo.table.savepoints.Savepoints",
+    "table.quarantine()": "hoodoo.table.quarantine.quarantine.Quarantine",
+}
+"""Namespaces of a table, by the expression that returns the namespace."""
+RESULTS = ("Changes", "IncrementalRows", "Merge", "Pin", "Consumer", "Sink", "Job", "IngestReport", "Services")
+"""Types of `hoodoo.types` whose methods users call."""
+
+
+def pages() -> dict[str, str]:
+    """Return the generated pages by path."""
+    return {
+        "index.md": _home(),
+        **{f"reference/{name}.md": text for name, text in _python().items()},
+        "reference/command-line.md": _command_line(),
+        "reference/options.md": "# Table options\n\n::: hoodoo.Options\n",
+        "reference/metrics.md": _metrics(),
+        "reference/changelog.md": _changelog(),
+    }
+
+
+def _home() -> str:
+    # Links to files outside of docs/ have no page on the site.
+    text = (ROOT / "README.md").read_text().replace("](docs/", "](")
+    return re.sub(r"\[([^]]+)\]\((?:examples/[^)]+|[A-Z]+\.md)\)", r"\1", text)
+
+
+def _python() -> dict[str, str]:
+    names = [name for name in hoodoo.__all__ if not hasattr(errors, name) and name != "sources"]
+    functions = sorted(name for name in names if name[0].islower())
+    classes = sorted(name for name in names if name[0].isupper() and name not in ("Table", "Options"))
+    sources = sorted(name for name in hoodoo.sources.__all__ if name[0].isupper())
+    return {
+        "functions": _members("Functions", [f"hoodoo.{name}" for name in functions]),
+        "table": _members("Table", ["hoodoo.Table"]),
+        "table-namespaces": _members("Table namespaces", list(NAMESPACES.values()), list(NAMESPACES)),
+        "results": _members(
+            "Readers and results", [f"hoodoo.types.{name}" for name in RESULTS] + [f"hoodoo.{name}" for name in classes]
+        ),
+        "sources": _members("Sources", [f"hoodoo.sources.{name}" for name in sources]),
+        "errors": _members("Errors", [f"hoodoo.errors.{name}" for name in _errors()]),
+    }
+
+
+def _members(title: str, paths: list[str], headings: list[str] | None = None) -> str:
+    level = 2 if headings is None else 3
+    parts = [f"::: {path}\n    options:\n      heading_level: {level}" for path in paths]
+    if headings is not None:
+        parts = [f"## `{heading}`\n\n{part}" for heading, part in zip(headings, parts, strict=True)]
+    return "\n\n".join([f"# {title}", *parts]) + "\n"
+
+
+def _errors() -> list[str]:
+    return [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+
+
+def _command_line() -> str:
+    [commands] = (one for one in parser()._actions if isinstance(one, argparse._SubParsersAction))
+    parts = ["# Command line", "Every command accepts `--help` and `--json`."]
+    for group, names in GROUPS.items():
+        parts.append(f"## {group}")
+        for name in names:
+            parts += [f"### hoodoo {name}", f"```text\n{commands.choices[name].format_help().rstrip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _metrics() -> str:
+    lines = [
+        "# Metrics",
+        "",
+        "A worker with `--metrics-port` serves these metrics in the text format of Prometheus.",
+        "",
+    ]
+    lines += ["| Metric | Kind | Meaning |", "| --- | --- | --- |"]
+    for kind, metric_texts in (
+        ("gauge", metrics.GAUGES),
+        ("gauge", metrics.EXPORT_GAUGES),
+        ("counter", metrics.COUNTERS),
+    ):
+        suffix = "_total" if kind == "counter" else ""
+        lines += [f"| `{name}{suffix}` | {kind} | {text} |" for name, (text, _) in metric_texts.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _changelog() -> str:
+    return (ROOT / "CHANGELOG.md").read_text()
+
+
+if __name__ == "<run_path>":  # gen-files runs this module
+    import mkdocs_gen_files
+
+    for path, text in pages().items():
+        with mkdocs_gen_files.open(path, "w") as file:
+            file.write(text)

@@ -18,6 +18,7 @@ from hoodoo.cli.overview import GROUPS
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+import pictures  # noqa: E402
 import reference_pages  # noqa: E402
 
 PAGES = reference_pages.pages()
@@ -56,3 +57,10 @@ def test_troubleshooting_has_the_cause_and_the_remedy_of_every_error_code(code: 
     page = (ROOT / "docs/troubleshooting.md").read_text()
     [section] = re.findall(rf"^### {code}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     assert re.search(r"\*\*Cause\.\*\* \S+.*\n\*\*Remedy\.\*\* \S+", section)
+
+
+def test_the_pictures_are_those_that_the_code_draws_and_a_page_shows_each() -> None:
+    files = {path.name: path.read_text() for path in pictures.IMAGES.iterdir()}
+    assert files == {name: draw() for name, draw in pictures.PICTURES.items()}
+    pages = "".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    assert all(f"images/{name})" in pages for name in files)

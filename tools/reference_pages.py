@@ -13,7 +13,8 @@ import hoodoo
 from hoodoo import errors
 from hoodoo.cli.main import parser
 from hoodoo.cli.overview import GROUPS
-from hoodoo.compactor.status import metrics
+from hoodoo.compactor.status.metrics import TableCollector
+from hoodoo.ingestion.metrics import JobCollector
 
 ROOT = Path(__file__).parents[1]
 NAMESPACES = {
@@ -89,18 +90,16 @@ def _metrics() -> str:
     lines = [
         "# Metrics",
         "",
-        "A worker with `--metrics-port` serves these metrics in the text format of Prometheus.",
-        "",
+        "`--metrics-port` of `hoodoo worker` and `hoodoo ingest` serves these metrics to Prometheus.",
     ]
-    lines += ["| Metric | Kind | Meaning |", "| --- | --- | --- |"]
-    for kind, metric_texts in (
-        ("gauge", metrics.GAUGES),
-        ("gauge", metrics.EXPORT_GAUGES),
-        ("counter", metrics.COUNTERS),
-    ):
-        suffix = "_total" if kind == "counter" else ""
-        lines += [f"| `{name}{suffix}` | {kind} | {text} |" for name, (text, _) in metric_texts.items()]
-    return "\n".join(lines) + "\n"
+    lines += ["`examples/monitoring/` has alert rules and a Grafana dashboard.", ""]
+    for title, collector in (("Worker", TableCollector([])), ("Ingestion jobs", JobCollector([]))):
+        lines += [f"## {title}", "", "| Metric | Kind | Meaning |", "| --- | --- | --- |"]
+        for family in collector.collect():
+            suffix = "_total" if family.type == "counter" else ""
+            lines.append(f"| `{family.name}{suffix}` | {family.type} | {family.documentation} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _changelog() -> str:

@@ -5,6 +5,7 @@ ours.
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shlex
 from pathlib import Path
@@ -15,7 +16,9 @@ import yaml
 from hoodoo.cli.main import parser
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_list import SERVICES
+from hoodoo.compactor.status.metrics import TableCollector
 from hoodoo.compactor.worker import _GRACE_S
+from hoodoo.ingestion.metrics import JobCollector
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _UNITS = {"G": 1 << 30, "Gi": 1 << 30, "M": 1 << 20, "Mi": 1 << 20}
@@ -81,3 +84,24 @@ def test_the_kubernetes_deployment_runs_workers_within_their_memory_and_asks_whe
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
     assert deployment["spec"]["selector"]["matchLabels"] == deployment["spec"]["template"]["metadata"]["labels"]
+
+
+# ---- monitoring
+def _metric_names() -> set[str]:
+    families = [*TableCollector([]).collect(), *JobCollector([]).collect()]
+    return {family.name + ("_total" if family.type == "counter" else "") for family in families}
+
+
+def test_alert_rules_use_metrics_that_exist() -> None:
+    rules = yaml.safe_load((EXAMPLES / "monitoring/alerts.yaml").read_text())["groups"][0]["rules"]
+    used = [re.findall(r"hoodoo_\w+", rule["expr"]) for rule in rules]
+    assert len(rules) == 9 and all(len(names) == 1 for names in used)
+    assert {name for [name] in used} <= _metric_names()
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
+
+
+def test_the_dashboard_shows_metrics_that_exist_in_panels_that_do_not_overlap() -> None:
+    panels = json.loads((EXAMPLES / "monitoring/dashboard.json").read_text())["panels"]
+    used = {name for panel in panels for name in re.findall(r"hoodoo_\w+", panel["targets"][0]["expr"])}
+    assert len(panels) == 12 and used <= _metric_names()
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)

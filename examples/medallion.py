@@ -1,5 +1,6 @@
-"""Bronze to silver: a stream keeps a cleaned copy of a table, deletes included. Run it again and again (or drop
-availableNow): it goes on where it was.
+"""Keep a cleaned copy of a table with a Spark stream, deletes included.
+
+Run the program again to continue where it stopped, or remove `availableNow` to let it run forever.
 
     python medallion.py /data/trips /data/trips_clean /data/checkpoints/trips_clean
 """

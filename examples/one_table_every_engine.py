@@ -1,9 +1,9 @@
-"""One table, written once and read by every engine that is installed: none of them gets a copy of a row.
+"""Write a table once, and read it with every installed engine, without a copy of a row.
+
+pyarrow, pandas, polars, DuckDB and Spark read through hoodoo. deltalake, polars' Delta reader and pyiceberg read the
+metadata that `export` wrote. The `hudi` package reads the folder as it is.
 
     python one_table_every_engine.py FOLDER
-
-pyarrow, pandas, polars, DuckDB and Spark read through hoodoo; deltalake, polars' Delta reader and pyiceberg read the
-metadata that `export` wrote; the `hudi` package reads the folder as it is.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A small shop's orders from one day to the next: load them, change them every day, look back, and take a mistake back.
-orders.sh does the same on the command line.
+"""Load the orders of a shop, change them every day, read an earlier day, and undo a mistake.
+
+orders.sh does this on the command line.
 
     python orders.py FOLDER [ORDERS]
 """

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What orders.py does, on the command line: load a shop's orders, change them every day, look back, take a mistake back.
+# Load the orders of a shop, change them every day, read an earlier day, and undo a mistake.
+# orders.py does this in Python.
 #
 #     orders.sh FOLDER [ORDERS]
 set -euo pipefail

@@ -1,12 +1,13 @@
-"""A topic of Kafka into a table by Structured Streaming, for topics that one process cannot take in.
+"""Write a Kafka topic to a table with Structured Streaming, for topics that are too large for one process.
 
-The messages are JSON objects with the fields id, city, fare and at. Each micro-batch is one commit, whatever dies and
-is tried again, and says how far it read the topic: `hoodoo ingest ... --continue topic-on-spark` goes on without Spark.
+The messages are JSON objects with the fields id, city, fare and at. Each micro-batch is committed exactly once, and
+stores how far it has read the topic. `hoodoo ingest ... --continue topic-on-spark` continues without Spark. Other
+messages are counted and left out. `hoodoo ingest` stores them in the quarantine.
 
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \\
         topic_on_spark.py BROKER:9092 TOPIC TABLE CHECKPOINT
 
-The package has the version of your Spark. What is no such object is counted and left out; `hoodoo ingest` keeps it.
+The package has the version of your Spark.
 """
 
 from __future__ import annotations

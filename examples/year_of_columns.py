@@ -1,5 +1,6 @@
-"""A year of real flights in a table whose columns change under everybody: they are added, renamed, widened and dropped,
-by calls and by batches, while a consumer follows the table and keeps a copy of it, columns and all.
+"""Change the columns of a table during a year of real flights, while a consumer keeps a copy of the table.
+
+Columns are added, renamed, widened and dropped, by calls and by batches. The copy follows all changes.
 
     python year_of_columns.py /tmp/flights 20000
 """

@@ -6,6 +6,7 @@ MkDocs runs this module by its plugin gen-files. `pages()` returns the pages, so
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 from pathlib import Path
 
@@ -29,6 +30,21 @@ RESULTS = ("Changes", "IncrementalRows", "Merge", "Pin", "Consumer", "Sink", "Jo
 """Types of `hoodoo.types` whose methods users call."""
 
 
+EXAMPLES = {
+    "orders.py": "Orders of a shop",
+    "orders.sh": "Orders on the command line",
+    "postgres_to_lake/recorded.py": "Change data capture from PostgreSQL",
+    "medallion.py": "A cleaned copy with Spark streaming",
+    "year_of_columns.py": "A year of schema changes",
+    "one_table_every_engine.py": "One table for every engine",
+    "topic_on_spark.py": "A Kafka topic with Spark",
+    "hoodoo-worker.service": "Workers on systemd",
+    "kubernetes-worker.yaml": "Workers on Kubernetes",
+    "monitoring/alerts.yaml": "Alert rules",
+}
+"""Titles of the example pages, by file."""
+
+
 def pages() -> dict[str, str]:
     """Return the generated pages by path."""
     return {
@@ -38,6 +54,7 @@ def pages() -> dict[str, str]:
         "reference/options.md": "# Table options\n\n::: hoodoo.Options\n",
         "reference/metrics.md": _metrics(),
         "reference/changelog.md": _changelog(),
+        **{f"examples/{Path(file).stem}-{Path(file).suffix[1:]}.md": _example(file) for file in EXAMPLES},
     }
 
 
@@ -104,6 +121,16 @@ def _metrics() -> str:
 
 def _changelog() -> str:
     return (ROOT / "CHANGELOG.md").read_text()
+
+
+def _example(file: str) -> str:
+    text = (ROOT / "examples" / file).read_text()
+    language = {".py": "python", ".sh": "bash", ".yaml": "yaml"}.get(Path(file).suffix, "ini")
+    about, code = "", text
+    if language == "python":
+        about = ast.get_docstring(ast.parse(text)) or ""
+        code = text.split('"""', 2)[2].lstrip()
+    return f"# {EXAMPLES[file]}\n\nThe file is `examples/{file}`. {about}\n\n```{language}\n{code.rstrip()}\n```\n"
 
 
 if __name__ == "<run_path>":  # gen-files runs this module

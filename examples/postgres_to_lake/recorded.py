@@ -1,6 +1,7 @@
-"""A table follows a table of PostgreSQL, by change events that Debezium wrote once: recorded.jsonl has them, and
-recorded.csv the rows that the database ended with. It needs nothing but hoodoo. pipeline.py does the same with real
-servers, and recorded these.
+"""Follow a table of PostgreSQL by recorded change events of Debezium.
+
+recorded.jsonl has the events, and recorded.csv has the final rows of the database. The program needs only hoodoo.
+pipeline.py does this with real servers.
 
     python recorded.py [FOLDER]
 """

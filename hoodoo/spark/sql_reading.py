@@ -44,6 +44,9 @@ def known_names(spark: SparkSession, statement: Statement) -> dict[str, str]:
     Tables and views of Spark hide tables in the folder of `hoodoo.use`.
     """
     named, words = names_of(spark), {token.text.lower() for token in statement.tokens}
+    if isinstance(statement.tree, exp.Create):  # a table that Spark creates may have the name of a folder
+        created = statement.tree.this.this if isinstance(statement.tree.this, exp.Schema) else statement.tree.this
+        words.discard(created.name.lower())
     found = {name: path for name, path in tables_in_folder().items() if name in words - named.keys()}
     return {name: path for name, path in found.items() if not spark.catalog.tableExists(name)} | named
 

@@ -552,12 +552,14 @@ def test_after_use_statements_find_tables_of_the_folder_by_name(session: Any, ta
         assert said(hoodoo.sql(session, "SELECT g.id FROM GOLD g JOIN t ON g.id = t.id WHERE g.n > 1")) == [(2,), (3,)]
         hoodoo.sql(session, "DELETE FROM t WHERE id = 1")
         assert said(hoodoo.sql(session, "SELECT id FROM t")) == [(2,), (3,)]
-        session.range(7, 8).createOrReplaceTempView("t")
+        hoodoo.sql(session, "CREATE TEMPORARY VIEW t2 AS SELECT id FROM t")
+        assert said(session.table("t2")) == [(2,), (3,)]
+        hoodoo.sql(session, "CREATE TEMPORARY VIEW t AS SELECT 7 AS id")
         assert said(hoodoo.sql(session, "SELECT id FROM t")) == [(7,)], "a view of the session hides the table"
     finally:
         hoodoo.use(None)
-        session.catalog.dropTempView("t")
-        session.catalog.dropTempView("gold")
+        for name in ("t", "t2", "gold"):
+            session.catalog.dropTempView(name)
 
 
 @pytest.mark.parametrize(

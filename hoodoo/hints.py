@@ -258,7 +258,7 @@ def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> st
         what: The noun for the object in the message, such as 'table'.
         instead: Suggested calls by unknown name.
     """
-    said = f"A {what} has no {name!r}"
+    said = f"{what if '.' in what else f'A {what}'} has no {name!r}"
     if name.startswith("_"):
         return f"{said}."
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -307,8 +307,15 @@ def explained(kind: C) -> C:
     """Decorate the public methods of a class with `takes`.
 
     A class whose objects are a namespace of a table, such as `table.alter`, has its name in the attribute `NAMESPACE`.
+    An unknown attribute of a namespace leads to an error that suggests a similar method.
     """
     namespace = vars(kind).get("NAMESPACE", "")
+    if namespace:
+
+        def suggest(_: object, name: str) -> None:
+            raise AttributeError(hint_for(name, kind, f"table.{namespace}", TABLE))
+
+        setattr(kind, "__getattr__", suggest)  # noqa: B010 hidden from type checkers
     for name, member in list(vars(kind).items()):
         if not inspect.isfunction(member):
             continue

@@ -69,7 +69,7 @@ def test_too_many_values_that_do_not_fit_stop_the_job(folder: Path, table: hoodo
     pa.parquet.write_table(
         pa.table({"id": range(200), "part": ["a"] * 200, "ts": [1.5] * 200, "v": ["x"] * 200}), folder / "b.parquet"
     )
-    with pytest.raises(TooManyBadRows, match="200 of 200 rows are bad|of 200 rows are bad"):
+    with pytest.raises(TooManyBadRows, match="of 200 rows"):
         hoodoo.ingest(files(folder), table).run()
     assert len(table.quarantine().rows()) == 100 and table.inspect.application(f"files:{folder}").version == -1
 

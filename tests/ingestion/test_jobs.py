@@ -335,7 +335,7 @@ def test_a_source_that_changes_meanwhile_is_looked_at_again(folder: Path, table:
 def test_a_wrong_argument_is_named_before_anything_is_read(
     table: hoodoo.Table, wrong: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(OptionError, match=named if named != "name" else "application") as refused:
+    with pytest.raises(OptionError, match=named if named != "name" else "Application") as refused:
         hoodoo.ingest(**{"source": Numbers(1), "table": table, **wrong})
     assert refused.value.details["option"] == named
 

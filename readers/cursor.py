@@ -19,7 +19,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.external_history import ExternalHistory, Overlay
+from hoodoo.timeline.hudi.external_history import ExternalHistory, MergedHistory
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slots.slot import COMPLETED
@@ -249,11 +249,13 @@ def _slot_of_digits(history: History, digits: str, exclusive: bool) -> int:
     if len(digits) == 17:
         for key, _ in history.store.list(f"{TIMELINE}{digits}_"):
             completed = key[len(TIMELINE) + 18 :].partition(".")[0]
-            seq = history.last_completed_by(ms_of_instant(completed))
+            seq = history.find_last_completed_by(ms_of_instant(completed))
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
         archived = digits <= archived_timeline.newest(history.store)
-        if (archived or isinstance(history, (ExternalHistory, Overlay))) and (seq := _slot_of_instant(history, digits)):
+        if (archived or isinstance(history, (ExternalHistory, MergedHistory))) and (
+            seq := _slot_of_instant(history, digits)
+        ):
             return seq
         if history.store.exists(CLAIMS + digits):
             if seq := _slot_of_instant(history, digits):
@@ -280,7 +282,7 @@ def _slot_of_instant(history: History, instant: str) -> int:
         began = ms_of_instant(instant)
     except ValueError:
         return 0
-    for seq in range(history.last_completed_by(began), history.known_head().seq + 1):
+    for seq in range(history.find_last_completed_by(began), history.known_head().seq + 1):
         slot = history.slot(seq)
         if slot.instant == instant and slot.outcome == COMPLETED:
             return seq
@@ -306,4 +308,4 @@ def _slot_at_time(history: History, ms: int, exclusive: bool) -> int:
             f"The table did not exist at that time: its first instant is {oldest.instant}. Pass a later time.",
             earliest=1,
         )
-    return history.last_completed_by(ms)
+    return history.find_last_completed_by(ms)

@@ -25,8 +25,8 @@ from hoodoo.redact import printable
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.commit_metadata import commit_metadata
-from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
+from hoodoo.timeline.hudi.commit_metadata import encode_commit_metadata
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, find_publication_file, instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, TURN_REQUESTS, checkpoint_key, slot_key
 from hoodoo.timeline.properties import hoodie_properties
@@ -217,7 +217,7 @@ class Verifier:
                 return None
             self.report.slots += 1
             if not self._is_published(slot, view) and slot.instant > long_ago:
-                unpublished[seq] = final_key(slot)
+                unpublished[seq] = find_publication_file(slot)
             view = apply(view, slot, sha)
             self._check_key_sets(slot, view)
             if (key := checkpoint_key(seq)) in checkpoints:
@@ -237,7 +237,7 @@ class Verifier:
         if not archived:
             return View()
         keys = [key for key, _ in self.store.list(CHECKPOINTS) if key >= checkpoint_key(archived)]
-        return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
+        return checkpoint.read_checkpoint(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _report_slots_after_gap(self, head: int) -> None:
         # These files exist although the slot before them is missing.
@@ -255,7 +255,7 @@ class Verifier:
 
     def _is_published(self, slot: Slot, before: View) -> bool:
         # An instant that differs from the slot is reported.
-        key = final_key(slot)
+        key = find_publication_file(slot)
         try:
             published = self.store.get(key)
         except FileNotFoundError:
@@ -290,7 +290,7 @@ class Verifier:
 
     def _check_checkpoint(self, key: str, view: View) -> None:
         try:
-            if checkpoint.read(self.store, key, heal=False) != view:
+            if checkpoint.read_checkpoint(self.store, key, heal=False) != view:
                 self._report_problem(
                     "CHECKPOINT", key, "the checkpoint differs from the slots. Delete it: the slots are authoritative"
                 )
@@ -481,8 +481,8 @@ def _matches_slot(published: bytes, slot: Slot, before: View) -> bool:
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
         return isinstance(schema, str) and published in (
-            commit_metadata(slot, schema),
-            commit_metadata(slot, schema, before=before),
+            encode_commit_metadata(slot, schema),
+            encode_commit_metadata(slot, schema, before=before),
         )
     except (HoodooError, KeyError, TypeError):
         return False

@@ -26,7 +26,7 @@ def sink_of(application: str) -> str:
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Check that no other Spark query wrote this batch.
+    """Check that the same Spark query wrote earlier batches.
 
     Raises OptionError if another query committed a batch of this number or a later one to the sink.
     """

@@ -1,6 +1,6 @@
 """State of a table at one moment.
 
-`look` is the only function that reads this state from the store. All other code receives the state as a value.
+`read_table_state` is the only function that reads this state from the store. All other code receives it as a value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TableState:
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
-def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
+def read_table_state(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
     """Read the current state of a table.
 
     Sends the requests for Hudi's timeline, the slots and the properties concurrently.
@@ -67,10 +67,10 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     loaded = Deferred(lambda: kept or hoodie_properties.load(history.store))
     history.together([names, head, loaded])
     view = head.result
-    since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
+    since = external_history.list_completed_commits(names.result, instant_of_ms(view.completed_at))
     if since:  # look for slots again, because hoodoo's writers may have published these instants in the meantime
         view = history.head()
-        since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
+        since = external_history.list_completed_commits(names.result, instant_of_ms(view.completed_at))
     config = loaded.result
     if kept and history.backup_restores != backup_restores:
         config = hoodie_properties.load(history.store)

@@ -132,7 +132,7 @@ def _entry(slot: Slot) -> Entry:
     )
 
 
-def listing(history: History, newest: int | None = None) -> Timeline:
+def list_actions(history: History, newest: int | None = None) -> Timeline:
     """List the completed and pending actions of a table.
 
     Args:
@@ -271,7 +271,7 @@ class Commits(list[Commit]):
         return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
 
 
-def commits(history: History, newest: int | None = None) -> Commits:
+def list_commits(history: History, newest: int | None = None) -> Commits:
     """List the commits that changed rows, newest first.
 
     Args:

@@ -27,7 +27,7 @@ from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import external_history
-from hoodoo.timeline.hudi.external_columns import ExternalColumns
+from hoodoo.timeline.hudi.external_columns import ExternalColumnHistory
 from hoodoo.timeline.hudi.external_history import CompletedInstant, ExistingSlots, ExternalHistory
 from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import instants
@@ -36,7 +36,7 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.schema_history import SchemaHistory
-from hoodoo.timeline.slots.slot import BASE, PLACED, DataFile, Slot, encode, features
+from hoodoo.timeline.slots.slot import BASE, PLACED, DataFile, Slot, encode_commit_file, list_reader_features
 from hoodoo.timeline.views.view import FileGroup, View, apply
 from hoodoo.writers.batches.generated_columns import wrongly_placed
 
@@ -263,7 +263,7 @@ class Adopter:
         self._adopt(view, self._complete_slot(slot, view, found, hudi_history), live)
 
     def _complete_slot(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
-        columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
+        columns = ExternalColumnHistory(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
             return ExternalPositions(view).add_commit(columns.add_commit(slot, record), record)
@@ -370,17 +370,17 @@ class Adopter:
 
     def _write_slot(self, view: View, slot: Slot) -> View:
         slot = replace(slot, prev=view.sha)
-        if used := features(slot.files):
+        if used := list_reader_features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
         try:
-            self.store.write_once(slot_key(slot.seq), encode(slot))
+            self.store.write_once(slot_key(slot.seq), encode_commit_file(slot))
         except FileExistsError:
             return View()  # another process was faster
         return self.history.head()
 
     def _slot_from_instant(self, view: View, found: CompletedInstant) -> Slot:
         record = found.record(self.store)
-        return external_history.slot_of(
+        return external_history.convert_to_slot(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, ExistingSlots(self.history)
         )
 
@@ -426,7 +426,7 @@ class Adopter:
 
     def _slot_that_completed(self, instant: str) -> int:
         head = self.history.known_head().seq
-        start = self.history.last_completed_by(ms_of_instant(instant))
+        start = self.history.find_last_completed_by(ms_of_instant(instant))
         return next(
             (
                 seq

@@ -15,10 +15,10 @@ from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import cursor_of, cursor_of_commit_number
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.applications import is_committed, require_not_overtaken
+from hoodoo.timeline.applications import is_committed, require_streamer_not_ahead
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
-from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.retry import RetrySettings
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
@@ -61,12 +61,12 @@ def commit(
     Raises CommitConflict if the retries are exhausted, and CommitUnknown or Fenced. Raises OptionError if the sink
     already has the batch `transaction` from another query. Also raises errors of the data or the store.
     """
-    state, retries = context.begun or context.timeline.ready(), 0
+    state, retries = context.begun or context.timeline.prepare_for_write(), 0
     while True:
         if transaction and is_committed(transaction, state.view.transactions, state.view.reached):
             return Committed(cursor_of(state.view), skipped=True, retries=retries)
         if transaction:
-            require_not_overtaken(transaction, state.view.streamed)
+            require_streamer_not_ahead(transaction, state.view.streamed)
         try:
             result = _attempt_commit(context, state, operation, propose, transaction)
         except _MistakenKeys:
@@ -74,13 +74,13 @@ def commit(
             propose = comparing
         except Conflict as conflict:
             log.info("%s retries: %s", operation, conflict)
-            retry = Retry(state.config.options.max_retries, spent=_SPENT)
+            retry = RetrySettings(state.config.options.max_retries, spent=_SPENT)
             retry.wait(context.timeline.environment, retries, conflict)
             retries += 1
         else:
             result.retries = retries
             return result
-        state = context.timeline.ready()
+        state = context.timeline.prepare_for_write()
 
 
 def _attempt_commit(
@@ -124,11 +124,11 @@ def _config_with_batch_columns(context: Context, state: TableState) -> TableConf
     if context.evolution is None or not (alterations := context.evolution.alterations(state.config)):
         return state.config
     from hoodoo.timeline.columns.alterations import altered
-    from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
+    from hoodoo.timeline.columns.rewrites import rewrite_needed, select_files_to_rewrite
 
     after = altered(state.config, alterations)
     checks.altered(state.config, alterations)
-    needed_rewrites = rewrites(state.config, state.view, after)
+    needed_rewrites = select_files_to_rewrite(state.config, state.view, after)
     if needed_rewrites.wrong:
         raise rewrite_needed(
             needed_rewrites.wrong,
@@ -158,7 +158,7 @@ class _Attempt:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replacecommit(self.operation) if replaces else b""
-        inflight = commit_metadata.inflight(self.operation, _inflight_entries(proposal.assignments))
+        inflight = commit_metadata.encode_inflight_file(self.operation, _inflight_entries(proposal.assignments))
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             proposal, written = self._run_write_tasks(attempt, proposal)
             if proposal.derived and not proposal.writes and not self.transaction:
@@ -171,11 +171,11 @@ class _Attempt:
 
     def _require_compatible_columns(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
         # A commit of another writer may have changed columns, or written files that would have to be rewritten first.
-        from hoodoo.timeline.columns.rewrites import rewrites
+        from hoodoo.timeline.columns.rewrites import select_files_to_rewrite
 
         if view.schemas != self.state.view.schemas:
             raise Conflict("The table's columns changed.")
-        if not drafted.position and rewrites(self.state.config, view, columns).groups:
+        if not drafted.position and select_files_to_rewrite(self.state.config, view, columns).groups:
             # protocol rule S5
             raise Conflict("Another write changed file groups that the column change has to rewrite.")
         return drafted

@@ -58,7 +58,7 @@ def restore(context: Context, seq: int) -> Committed:
     The checks of the table stay, with the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and
     SchemaError if a check uses a column that was added later.
     """
-    lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
+    lease, then = leases.take_lease(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         config = config.knowing(then.schemas)

@@ -153,7 +153,7 @@ class _Purge:
 
         oldest = max(last for _, last in needed)  # the oldest slot that can stay readable
         savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
-        leased = sorted(seq for seq in leases.held(self.context.store) if held(seq))
+        leased = sorted(seq for seq in leases.list_protected_commits(self.context.store) if held(seq))
         waiting = consumers_with_kept_files(self.context.timeline, view, retention(self.config.options))
         readers = sorted(consumer.name for consumer in waiting if consumer.position < oldest)
         if savepoints or leased or readers:
@@ -240,7 +240,7 @@ class _Purge:
             self.require_free(view, live=False)
             sizes.update({entry.path: entry.size for entry in view.superseded})
             oldest = max(view.min_readable, *(entry.dropped for entry in view.superseded if entry.path in held_files))
-            return draft_of(view, oldest, leases.held(self.context.store))
+            return draft_of(view, oldest, leases.list_protected_commits(self.context.store))
 
         try:
             with timeline.attempt(CLEAN) as attempt:

@@ -242,7 +242,7 @@ class _UnitAttempt:
         )
         self._unit = Unit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
         rows = sum(group.base.file.rows for group in groups if group.base)
-        return commit_metadata.inflight(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
+        return commit_metadata.encode_inflight_file(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
 
     def task(self, memory: int, pace: Pace) -> ClusterTask:
         attempt = self._transaction

@@ -156,7 +156,9 @@ def compact_logs(
 
     def inflight(base: View) -> bytes:
         groups.extend(chosen(base))
-        return commit_metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups])
+        return commit_metadata.encode_inflight_file(
+            LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups]
+        )
 
     try:
         with context.timeline.attempt(DELTA_COMMIT, inflight=inflight) as attempt:

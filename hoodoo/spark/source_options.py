@@ -19,7 +19,7 @@ from hoodoo.readers.progress import StreamLimits
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
-from hoodoo.timeline.properties.synonyms import meant
+from hoodoo.timeline.properties.synonyms import translate_option_name
 from hoodoo.timeline.properties.table_options import ARGUMENTS
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, limits_of
 
@@ -69,10 +69,10 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
                 option=name,
             )
         if name.lower() not in names:
-            ours = meant(name, names.values())
+            ours = translate_option_name(name, names.values())
             near = [ours.lower()] if ours else difflib.get_close_matches(name.lower()[:100], names, 1, 0.5)
             hint = f"Did you mean {names[near[0]]!r}?" if near else f"Valid options: {', '.join(names.values())}."
-            if (argument := meant(name, ARGUMENTS[1:])) and not ours:
+            if (argument := translate_option_name(name, ARGUMENTS[1:])) and not ours:
                 hint = f"The {argument} of a table is set by hoodoo.create({argument}=...). Leave the option out."
             raise OptionError(f"Unknown option {printable(name)}. {hint}", option=name)
     return {names[name.lower()]: value for name, value in given.items()}

@@ -290,7 +290,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SnapshotExpired: The snapshot is neither readable nor protected.
         """
         history = self._table.handle.history
-        held = not history.head().readable(seq) and seq in leases.held(self._table.handle.store)
+        held = not history.head().readable(seq) and seq in leases.list_protected_commits(self._table.handle.store)
         view: View = history.state(seq) if held else history.view(seq)
         return view
 

@@ -28,7 +28,7 @@ from hoodoo.timeline.properties import hoodie_properties, original_names, table_
 from hoodoo.timeline.properties.check_properties import to_properties
 from hoodoo.timeline.properties.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.hoodie_properties import CHANGE_LOGS
-from hoodoo.timeline.properties.nesting import require_no_outer_table, require_no_table_inside
+from hoodoo.timeline.properties.nesting import require_no_inner_table, require_no_outer_table
 
 if TYPE_CHECKING:
     from hoodoo.table.partitioning import PartitionBy
@@ -141,10 +141,10 @@ def create(
     partitioning.require_partition_not_ordered(orders, flag("allow_moving_keys", allow_moving_keys))
     for text in partitioning.folder_count_warnings(fitted, lambda name: _values(rows, given, declared, name)):
         warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
-    chosen = retention.check(table_options.with_options(options), partitions)
+    chosen = retention.check(table_options.validate_new_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
-    properties = hoodie_properties.new_properties(
+    properties = hoodie_properties.create_properties(
         _table_name(name, store),
         fitted,
         keys,
@@ -161,10 +161,10 @@ def create(
     if if_exists == "open" and create_table.exists(store):
         return _opened(store, properties)
     require_no_outer_table(store)
-    require_no_table_inside(store)
+    require_no_inner_table(store)
     require_conforming(store)
     try:
-        create_table.create(store, properties, SYSTEM)
+        create_table.create_table(store, properties, SYSTEM)
     except TableExists:
         if if_exists == "open" and create_table.exists(store):  # another process created it at the same time
             return _opened(store, properties)
@@ -180,7 +180,7 @@ def _opened(store: Store, properties: Mapping[str, str]) -> Table:
     Raises:
         TableExists: The key, partitions, order or type of the table differ from those in `properties`.
     """
-    table, wanted = Table(store), hoodie_properties.parse(properties)
+    table, wanted = Table(store), hoodie_properties.parse_config(properties)
     there = table.handle.config
     for name in ("key", "partition_by", "order_by", "type"):
         found, expected = getattr(there, name), getattr(wanted, name)

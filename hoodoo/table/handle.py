@@ -27,7 +27,12 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHistory, Overlay, unfinished_adoptions
+from hoodoo.timeline.hudi.external_history import (
+    CompletedInstant,
+    ExternalHistory,
+    MergedHistory,
+    list_unimported_commits,
+)
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import hoodie_properties
@@ -117,7 +122,7 @@ class TableHandle:
                 raise
             self.seen = seen = self._unadopted(self.seen.config, self.seen.history)  # not adopted yet
             return seen
-        found = state.external and (unfinished_adoptions(ours) or state.external)
+        found = state.external and (list_unimported_commits(ours) or state.external)
         self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
         return seen
 
@@ -170,7 +175,7 @@ class TableHandle:
             return self._unadopted(hoodie_properties.load(self.store))
         except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
-        found = unfinished_adoptions(ours, archived.result) or state.external
+        found = list_unimported_commits(ours, archived.result) or state.external
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
@@ -202,7 +207,7 @@ class TableHandle:
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._unadopted(state.config)
-        overlay = Overlay(self.timeline.history, state.config.created)
+        overlay = MergedHistory(self.timeline.history, state.config.created)
         view = overlay.head()
         return Seen(state.config.with_schemas(view.schemas), overlay, view)
 
@@ -230,9 +235,9 @@ class TableHandle:
                 self._begin()
             elif not ours.has_commits():
                 Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_all_commits()
-            while ours.has_commits() and (found := unfinished_adoptions(ours)):
+            while ours.has_commits() and (found := list_unimported_commits(ours)):
                 self._adopt(found[0])
-            self.timeline.ready()
+            self.timeline.prepare_for_write()
         self.seen = self._known()
 
         def run_plans(view: View) -> None:
@@ -306,7 +311,7 @@ class TableHandle:
         created = self.store.modified_ms(PROPERTIES)
         now = self.environment.now_ms()
         seen, at = self.seen, now if created is None else min(created, now)
-        create_table.begin(self.store, seen.config, seen.view.table, at, self.environment)
+        create_table.write_first_commit(self.store, seen.config, seen.view.table, at, self.environment)
         self.timeline.history.head()
 
     def _adopt(self, found: CompletedInstant) -> None:

@@ -115,7 +115,7 @@ class Inspect:
         from hoodoo.timeline import timeline_listing
 
         number_from("newest", newest, 1, whole=True)
-        return timeline_listing.listing(self._handle.look().history, newest)
+        return timeline_listing.list_actions(self._handle.look().history, newest)
 
     def application(self, name: str) -> Application:
         """Return the progress of an application.

@@ -105,11 +105,11 @@ class Maintained:
             SnapshotExpired: Other processes deleted files of the table during every check.
         """
         from hoodoo.readers.verify import verified
-        from hoodoo.timeline.hudi.external_history import Overlay
+        from hoodoo.timeline.hudi.external_history import MergedHistory
 
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
             seen = self.handle.heal()
-            if not (isinstance(seen.history, Overlay) and seen.history.lost()):
+            if not (isinstance(seen.history, MergedHistory) and seen.history.lost()):
                 self.handle.require_adopted(
                     seen, "Verification is possible after the next write by hoodoo adopts those commits."
                 )

@@ -238,7 +238,7 @@ class Merge:
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._handle.context()
         context = context.on_head(None if if_head is None else self._handle.slot_of(context.timeline.history, if_head))
-        config = self._handle.timeline.ready().config
+        config = self._handle.timeline.prepare_for_write().config
 
         def clauses(schema: pa.Schema, config: TableConfig) -> list[Clause]:
             return [_clause(said, schema, config, now, parameters) for said in self._said]

@@ -426,7 +426,7 @@ class Readable:
         from hoodoo.timeline import timeline_listing
 
         number_from("newest", newest, 1, whole=True)
-        return timeline_listing.commits(self.handle.look().history, newest)
+        return timeline_listing.list_commits(self.handle.look().history, newest)
 
 
 def rows_changed(

@@ -67,4 +67,4 @@ class Savepoints:
         """
         from hoodoo.timeline import savepoints
 
-        savepoints.give_up(self._handle.context().timeline, name)
+        savepoints.delete_savepoint(self._handle.context().timeline, name)

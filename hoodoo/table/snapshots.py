@@ -47,7 +47,7 @@ class Restorable:
         from hoodoo.timeline.holds import leases
 
         _, (config, history, view) = self.handle.context_at(as_of)
-        return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
+        return Pin(history, config, *leases.take_lease(history, self.handle.environment, view.seq, hours))
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
         """Open a consumer by name.
@@ -73,7 +73,7 @@ class Restorable:
         from hoodoo.timeline.holds import consumers
 
         _, (_, history, _) = self.handle.context_at(None)
-        consumers.register(history, name, self.handle.slot_of(history, start, exclusive=True))
+        consumers.register_consumer(history, name, self.handle.slot_of(history, start, exclusive=True))
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:

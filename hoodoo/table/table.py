@@ -228,9 +228,9 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
         from hoodoo.compactor.cleaning import retention
         from hoodoo.timeline import settings
 
-        table_options.with_options(options)
+        table_options.validate_new_options(options)
         partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
-        settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
+        settings.change_options(timeline, options, lambda changed: retention.check(changed, partition_by))
         self.handle.look()
 
     @property
@@ -264,7 +264,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
             said = config.name_mapping.checks(checks)
             return {check.name: check.text for check in row_checks.parsed(said, config.schema)}
 
-        settings.change_checks(self.handle.context().timeline, held)
+        settings.replace_checks(self.handle.context().timeline, held)
         self.handle.look()
 
     @property

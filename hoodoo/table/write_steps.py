@@ -93,7 +93,7 @@ def delete(
     staged = is_spark_dataframe(data) and not is_without_partition(data, handle.config)
     if staged or isinstance(data, Prepared):
         return _write(handle, data, options, write)
-    context, state = handle.context(), handle.timeline.ready()
+    context, state = handle.context(), handle.timeline.prepare_for_write()
     if is_spark_dataframe(data):
         data = data.select(*state.config.key).toArrow()
     given = keys_given(data, state.config)
@@ -126,7 +126,7 @@ def _write(handle: TableHandle, data: ArrowLike, options: WriteOptions, write: W
 def _write_prepared(handle: TableHandle, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
     # Spark tasks of `df.write` have already prepared the rows.
     context = handle.context()
-    begun = handle.timeline.ready()  # before bad rows are stored
+    begun = handle.timeline.prepare_for_write()  # before bad rows are stored
     context = replace(context, evolution=rows.evolution, begun=begun)
     return _commit(handle, context, rows.source, rows.bad, options, write)
 
@@ -137,7 +137,7 @@ def _write_frame(handle: TableHandle, frame: Any, options: WriteOptions, write: 
     from hoodoo.writers.staging.staged import staged
 
     context = handle.context()
-    config = handle.timeline.ready().config  # newest columns, because staging is expensive
+    config = handle.timeline.prepare_for_write().config  # newest columns, because staging is expensive
     frame, options = by_table_names(frame, config.name_mapping), with_current_names(options, config)
     with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
         return _commit(handle, context, source, bad, options, write)
@@ -147,7 +147,7 @@ def _write_arrow(handle: TableHandle, data: ArrowLike, options: WriteOptions, wr
     context = handle.context()
     given: pa.Table | None = None
     while True:
-        state = handle.timeline.ready()  # names in the batch are the current column names
+        state = handle.timeline.prepare_for_write()  # names in the batch are the current column names
         given = as_arrow(data, state.config, options) if given is None else given
         batch, bad = prepared(given, state.config, options)
         try:

@@ -36,7 +36,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import Slot
-from hoodoo.timeline.views.pages import differing_partitions
+from hoodoo.timeline.views.pages import find_differing_partitions
 from hoodoo.timeline.views.view import FileGroup, View, apply
 
 _WINDOW = 32  # with versions='all': number of slots whose changes are sorted together
@@ -426,7 +426,7 @@ def _select_groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup
 
 
 def _pairs_by_partition(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
-    for partition in differing_partitions(before.partitions, after.partitions):
+    for partition in find_differing_partitions(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
         if steps := pair_up(list(old.values()), list(new.values())):
             yield partition, steps

@@ -21,9 +21,9 @@ from hoodoo.readers.slices import slices
 from hoodoo.readers.verify import CODES, Verifier
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.hudi.publish import final_key
+from hoodoo.timeline.hudi.publish import find_publication_file
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.slots.slot import DataFile, Slot, encode
+from hoodoo.timeline.slots.slot import DataFile, Slot, encode_commit_file
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import log_file, tasks
@@ -107,7 +107,7 @@ def slot_file(seq: int) -> Callable[[Table], str]:
 
 def rewritten(table: Table, seq: int, change: Callable[[Slot], Slot]) -> str:
     """Replace slot `seq` by a valid one that says something else."""
-    table.handle.store.put(layout.slot_key(seq), encode(change(table.handle.history.slot(seq))))
+    table.handle.store.put(layout.slot_key(seq), encode_commit_file(change(table.handle.history.slot(seq))))
     return layout.slot_key(seq)
 
 
@@ -118,7 +118,7 @@ def fork(table: Table) -> str:
 
 def planted_ahead(table: Table) -> str:
     key = layout.slot_key(table.cursor.seq + 3)
-    table.handle.store.put(key, encode(replace(table.handle.history.slot(4), seq=table.cursor.seq + 3)))
+    table.handle.store.put(key, encode_commit_file(replace(table.handle.history.slot(4), seq=table.cursor.seq + 3)))
     return key
 
 
@@ -126,7 +126,7 @@ def of_another_table(table: Table) -> str:
     seq, view = table.cursor.seq + 1, table.handle.history.head()
     table.handle.store.put(
         layout.slot_key(seq),
-        encode(replace(table.handle.history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)),
+        encode_commit_file(replace(table.handle.history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)),
     )
     return layout.slot_key(seq)
 
@@ -156,18 +156,18 @@ def lying_checkpoint(table: Table) -> str:
 
 def shortened(table: Table) -> str:
     seq = table.cursor.seq
-    key = final_key(table.handle.history.slot(seq))
+    key = find_publication_file(table.handle.history.slot(seq))
     file_of(table, layout.slot_key(seq)).unlink()
     return key
 
 
 def published(table: Table) -> str:
-    return final_key(table.handle.history.slot(table.cursor.seq))
+    return find_publication_file(table.handle.history.slot(table.cursor.seq))
 
 
 def altered_instant(table: Table) -> str:
     newest = table.handle.history.slot(table.cursor.seq - 1)
-    table.handle.store.put(published(table), table.handle.store.get(final_key(newest)))
+    table.handle.store.put(published(table), table.handle.store.get(find_publication_file(newest)))
     return published(table)
 
 
@@ -185,7 +185,7 @@ def wrong_index(table: Table) -> str:
 def add(table: Table, slot: Slot) -> None:
     """Take the next slot, and have it published."""
     table.handle.store.put(Instant(slot.instant, slot.action, State.INFLIGHT).key, b"")
-    table.handle.store.put(layout.slot_key(slot.seq), encode(slot))
+    table.handle.store.put(layout.slot_key(slot.seq), encode_commit_file(slot))
     hoodoo.open(table.path)
 
 
@@ -247,7 +247,7 @@ def wrong_row_count(table: Table) -> str:
     replaced_base(table, "q", lambda stored: stored)
     seq = table.cursor.seq
     rewritten(table, seq, lambda slot: replace(slot, files=(replace(slot.files[0], rows=3, origin="hudi"),)))
-    file_of(table, final_key(table.handle.history.slot(seq))).unlink()
+    file_of(table, find_publication_file(table.handle.history.slot(seq))).unlink()
     hoodoo.open(table.path)
     return table.handle.history.slot(seq).files[0].path
 
@@ -408,7 +408,7 @@ def test_what_is_said_of_a_damaged_published_instant_heals_it(tmp_path: Path) ->
     """It was to be restored from a backup, for ever; but the slot knows what it said."""
     table = make(tmp_path / "t")
     seq = table.cursor.seq
-    file = file_of(table, final_key(table.handle.history.slot(seq)))
+    file = file_of(table, find_publication_file(table.handle.history.slot(seq)))
     file.write_bytes(file.read_bytes()[:20])
     [problem] = table.verify().problems
     assert problem.code == "PUBLISHED" and "Delete it" in problem.text

@@ -22,7 +22,7 @@ from hoodoo.timeline.commits import conflicts, transaction
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds import leases
-from hoodoo.timeline.hudi.publish import data_files_of
+from hoodoo.timeline.hudi.publish import list_data_files
 from hoodoo.timeline.slots import watermark
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
@@ -43,7 +43,7 @@ def instants_unclaimed(patch: Patch) -> None:
 def rollback_without_a_slot(patch: Patch) -> None:
     def delete_at_once(self: TableTimeline, instant: str, action: str) -> None:
         self.heal()
-        for _, path in list(data_files_of(self.store, instant)):
+        for _, path in list(list_data_files(self.store, instant)):
             self.store.delete(path)
 
     patch(TableTimeline, "_fence", delete_at_once)
@@ -82,9 +82,9 @@ def rollback_reads_keys(patch: Patch) -> None:
     def eager(mine: Any, instant: str, slot: Any, keys_of: Any) -> str:
         if slot.outcome == COMPLETED and slot.inserted:
             keys_of(slot, "inserted")
-        return conflicts.conflict(mine, instant, slot, keys_of)
+        return conflicts.explain_conflict(mine, instant, slot, keys_of)
 
-    patch(transaction, "conflict", eager)
+    patch(transaction, "explain_conflict", eager)
 
 
 # ---- compaction and readers
@@ -145,12 +145,12 @@ def lease_after_the_look(patch: Patch) -> None:
         found = history.view(seq)
         return leases.Lease(history.store, environment, seq, hours), found
 
-    patch(leases, "take", late)
+    patch(leases, "take_lease", late)
 
 
 @bug("H16, clean", "a clean does not look at leases")
 def leases_ignored(patch: Patch) -> None:
-    patch(leases, "held", lambda store: set())
+    patch(leases, "list_protected_commits", lambda store: set())
 
 
 @bug("H16, clean", "a clean takes files of the oldest snapshot that stays readable")
@@ -220,7 +220,7 @@ def late_request_left(patch: Patch) -> None:
 # ---- archiving
 @bug("archive", "slots are deleted before the watermark says so")
 def no_watermark(patch: Patch) -> None:
-    patch(watermark, "record_archived_up_to", lambda store, seq, state: None)
+    patch(watermark, "record_archived_commits", lambda store, seq, state: None)
 
 
 @bug(
@@ -229,7 +229,7 @@ def no_watermark(patch: Patch) -> None:
     story=a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back,
 )
 def oldest_slot_overlooked(patch: Patch) -> None:
-    patch(History, "newest_before", History.last_completed_by)
+    patch(History, "newest_before", History.find_last_completed_by)
 
 
 @bug(

@@ -22,7 +22,7 @@ from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.readers.slices import slices
 from hoodoo.table import Table
-from hoodoo.timeline.hudi.publish import final_key
+from hoodoo.timeline.hudi.publish import find_publication_file
 from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import tasks
@@ -182,7 +182,11 @@ def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one
 
 
 def stats_of(table: Table) -> list[dict[str, Any]]:
-    records = [timeline_avro.decode(table.handle.store.get(final_key(one))) for one in history(table) if one.commits]
+    records = [
+        timeline_avro.decode(table.handle.store.get(find_publication_file(one)))
+        for one in history(table)
+        if one.commits
+    ]
     return [stat for record in records for stats in (record["partitionToWriteStats"] or {}).values() for stat in stats]
 
 

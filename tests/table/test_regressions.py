@@ -303,15 +303,15 @@ def test_a_create_that_loses_a_race_does_not_change_the_winners_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loser replaced the winner's properties, so the winner got a table with the other's key."""
-    real = create_table.encode
+    real = create_table.encode_commit_file
 
     def slower(slot: Any) -> bytes:
-        monkeypatch.setattr(create_table, "encode", real)
+        monkeypatch.setattr(create_table, "encode_commit_file", real)
         with pytest.raises(hoodoo.TableExists):
             hoodoo.create(tmp_path / "t", pa.schema([("k", pa.string())]), key="k")
         return real(slot)
 
-    monkeypatch.setattr(create_table, "encode", slower)
+    monkeypatch.setattr(create_table, "encode_commit_file", slower)
     assert make(tmp_path / "t").key == ("id",)
     assert hoodoo.open(tmp_path / "t").key == ("id",)
 

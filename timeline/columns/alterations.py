@@ -152,7 +152,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
     return schema if work.columns == schema.columns else schema.with_columns(work.columns, work.last)
 
 
-def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
+def translate_column_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
     """Translate original column names to current column names.
 
     An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change.
@@ -526,6 +526,6 @@ __all__ = [
     "RetypeColumn",
     "WidenColumn",
     "altered",
-    "by_table_names",
+    "translate_column_names",
     "require_name",
 ]

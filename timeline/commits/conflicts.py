@@ -102,8 +102,8 @@ class WriteSet:
 KeysOf = Callable[[Slot, str], np.ndarray]
 
 
-def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Explain why a commit conflicts with a newer commit.
+def explain_conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
+    """Explain the conflict of a commit with a newer commit.
 
     Args:
         mine: The changes and reads of the write.
@@ -166,8 +166,8 @@ def _derived_conflict(derived: Derived, slot: Slot) -> str:
     return ""
 
 
-def conflict_with_pending_compaction(mine: WriteSet, view: View) -> str:
-    """Explain why a commit conflicts with a pending compaction.
+def explain_compaction_conflict(mine: WriteSet, view: View) -> str:
+    """Explain the conflict of a commit with a pending compaction.
 
     Returns '' if there is no conflict. Protocol rule 6: a file group in an open plan is neither rewritten nor planned
     again. This is also checked when the write completes.

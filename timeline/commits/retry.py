@@ -16,7 +16,7 @@ _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8
 
 
 @dataclass(frozen=True)
-class Retry:
+class RetrySettings:
     """Settings for the retries of a commit.
 
     Attributes:
@@ -48,4 +48,4 @@ class Retry:
         environment.sleep(longest * environment.fraction())
 
 
-HOUSEKEEPING = Retry()
+HOUSEKEEPING = RetrySettings()

@@ -70,7 +70,7 @@ class TableConfig:
 
     @cached_property
     def columns(self) -> TableSchema:
-        return self.schemas.newest_of(self.created)
+        return self.schemas.get_current_schema(self.created)
 
     @property
     def schema(self) -> pa.Schema:
@@ -119,7 +119,7 @@ class TableConfig:
 
     @cached_property
     def transforms(self) -> Mapping[str, Transform]:
-        found = transform_properties.stored(self.raw, self.created, self.columns)
+        found = transform_properties.read_transforms(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
 
     @cached_property

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.columns.alterations import Alteration, altered
-from hoodoo.timeline.columns.batch_columns import by_batch
+from hoodoo.timeline.columns.batch_columns import find_column_changes
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.value_validation import sound_columns
@@ -44,7 +44,7 @@ class Evolution:
         """
         batch_columns = self._columns_by_current_name(config.columns)
         table_columns = set(config.schema.names)
-        return by_batch(
+        return find_column_changes(
             config,
             pa.schema([field.with_name(name) for name, (_, field) in batch_columns.items()]),
             lambda name: name in table_columns and self.fits(batch_columns[name][0], config.schema.field(name)),

@@ -164,7 +164,7 @@ def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
 
 
 def _save_keys(task: WriteTask, suffix: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
-    return keyset.save(task.store, f"{task.instant}-{task.number}-{suffix}", hashes)
+    return keyset.save_key_hashes(task.store, f"{task.instant}-{task.number}-{suffix}", hashes)
 
 
 def _write_new_group(task: WriteTask, changes: KeyedChanges) -> Written:

@@ -131,8 +131,8 @@ def run_merge(task: MergeTask) -> MergeRouted:
         _staged(task, routing.met, keyed_source),
         _staged(task, pieces, new_rows),
         stale,
-        keyset.save(task.store, f"{name}.in", source.keys.hashes, task.folder),
-        keyset.save(task.store, f"{name}.up", source.keys.hashes[routing.there], task.folder),
+        keyset.save_key_hashes(task.store, f"{name}.in", source.keys.hashes, task.folder),
+        keyset.save_key_hashes(task.store, f"{name}.up", source.keys.hashes[routing.there], task.folder),
         routing.reads,
         routing.searched,
     )

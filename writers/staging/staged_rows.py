@@ -173,7 +173,7 @@ def max_rows_per_piece(table: pa.Table, target: int) -> int:
 
 
 def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
-    return keyset.save(task.store, name, hashes, task.folder)
+    return keyset.save_key_hashes(task.store, name, hashes, task.folder)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import MERGE_ON_READ, TableConfig
-from hoodoo.timeline.properties.nesting import require_no_outer_table, require_no_table_inside
+from hoodoo.timeline.properties.nesting import require_no_inner_table, require_no_outer_table
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BYTES_MAX, KEPT, PAYLOAD_CUT, PAYLOAD_MAX, BadRows
@@ -196,8 +196,10 @@ def _open_or_create(beside: Store, target: TableHandle) -> TableHandle:
 
 def _make(beside: Store, config: TableConfig, environment: Environment) -> None:
     require_no_outer_table(beside)
-    require_no_table_inside(beside)
+    require_no_inner_table(beside)
     require_conforming(beside)
     name = re.sub(r"[^A-Za-z0-9_]", "_", config.name) + SUFFIX
-    properties = hoodie_properties.new_properties(name, normalize_schema(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
-    create_table.create(beside, properties, environment)
+    properties = hoodie_properties.create_properties(
+        name, normalize_schema(SCHEMA), KEY, (), (), MERGE_ON_READ, Options()
+    )
+    create_table.create_table(beside, properties, environment)

@@ -98,7 +98,7 @@ def alter(
             if not (needs_repair or find_outdated_names(state.config, state.view)):
                 return Altered(state.view.seq)
             after = after.with_columns(after.columns)
-        settings = checks.altered(state.config, changes)
+        settings = checks.update_checks(state.config, changes)
         attempt = _AlterAttempt(context, state, after, settings, limits or Limits())
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)

@@ -43,7 +43,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.files.base_sink import put_base
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.routing.route import new_file_id
+from hoodoo.writers.routing.route import generate_file_id
 
 _GHOST = "#damaged"  # extra column: the index of the damage that makes a row unreadable, or -1 for a readable row
 _NAMED = 10
@@ -366,7 +366,7 @@ def _copy_damaged_files(store: Store, paths: set[str]) -> Iterator[str]:
 
 def _replace_damaged_groups(context: Context, groups: Sequence[FileGroup]) -> str:
     # Returns the instant. Raises Conflict if another process wrote to one of the groups.
-    ids = [new_file_id(context.timeline.environment.token) for _ in groups]
+    ids = [generate_file_id(context.timeline.environment.token) for _ in groups]
 
     def inflight(base: View) -> bytes:
         if any(base.group(group.partition, group.file_id) != group for group in groups):

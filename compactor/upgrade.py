@@ -37,7 +37,7 @@ from hoodoo.timeline.properties import hoodie_properties, metadata_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.views.view import FileGroup, PendingCompaction, View
-from hoodoo.writers.adopt import Adopter
+from hoodoo.writers.adopt import CommitImporter
 
 _PRECOMBINE, _PAYLOAD = "hoodie.table.precombine.field", "hoodie.compaction.payload.class"
 _GENERATOR = "hoodie.table.keygenerator.class"
@@ -125,7 +125,7 @@ class _Upgrade:
                 file=shared,
             )
         upgrade_timeline(self.history)  # raises if version 9 cannot express the history
-        Adopter(self.history, self.engine, self.environment.now_ms()).require_adoptable(self._seen(view), view)
+        CommitImporter(self.history, self.engine, self.environment.now_ms()).require_adoptable(self._seen(view), view)
 
     def _seen(self, view: View) -> TableConfig:
         return replace(self.config, created=self.history.created()).with_schemas(view.schemas)
@@ -198,7 +198,7 @@ class _Upgrade:
         # A merge needs the origin and the row counts of the files.
         base = group.base and group.base._replace(file=self._counted(group.base.file))
         schema = slices.schema_of(config, slices.columns_to_decode(config, [RECORD_KEY], merging=True))
-        rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
+        rows = sum(len(part) for part in slices.read_log_blocks(self.store, config, group, schema))
         logs = [log._replace(file=replace(log.file, origin="hudi", rows=0)) for log in group.logs]
         if logs:
             logs[-1] = logs[-1]._replace(file=replace(logs[-1].file, rows=rows))

@@ -12,7 +12,9 @@ ROWS_SHOWN = 60
 _CELL = 200  # maximum number of characters
 
 
-def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
+def format_html_table(
+    title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN
+) -> str:
     """Format rows as an HTML table."""
     left = iter(rows)
     shown = list(islice(left, rows_max))
@@ -23,7 +25,7 @@ def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]
     return f"<p>{_text(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
-def cut(text: str, characters: int) -> str:
+def truncate_text(text: str, characters: int) -> str:
     """Truncate text with an ellipsis."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
@@ -31,4 +33,4 @@ def cut(text: str, characters: int) -> str:
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return html.escape(cut(redact("" if value is None else str(value)), _CELL))
+    return html.escape(truncate_text(redact("" if value is None else str(value)), _CELL))

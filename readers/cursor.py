@@ -1,6 +1,7 @@
-"""Conversion of positions to commit numbers.
+"""Cursor, which is a position in a table's history.
 
-A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` returns its slot.
+A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve_position` returns its
+slot.
 docs/semantics.md contains the rules.
 """
 
@@ -76,10 +77,10 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 """
 
 
-def resolve(
+def resolve_position(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """Convert a position to a commit number.
+    """Resolve a position to a commit number.
 
     Args:
         history: The slots of the table.
@@ -91,7 +92,7 @@ def resolve(
         PositionError: `position` is not a valid position of this table.
         SnapshotExpired: The time is before the first slot.
     """
-    from hoodoo.readers.moments import ms_of
+    from hoodoo.readers.moments import convert_to_milliseconds
 
     head = history.head()
     target = _parse_position(position, head)
@@ -101,7 +102,7 @@ def resolve(
         return 0 if exclusive else max(1, head.min_readable)
     if isinstance(target, str):
         return _slot_of_digits(history, target, exclusive)
-    return _slot_at_time(history, ms_of(target, now_ms()), exclusive)
+    return _slot_at_time(history, convert_to_milliseconds(target, now_ms()), exclusive)
 
 
 def _parse_position(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:

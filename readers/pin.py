@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from hoodoo.readers.cursor import cursor_of
-from hoodoo.readers.output import CURRENT, named
+from hoodoo.readers.output import CURRENT, choose_column_names
 from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.history import History
@@ -72,7 +72,7 @@ class Pin:
         """
         self._lease.require()
         rows = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized, params=params)
-        return named(rows, names, self._config.name_mapping)
+        return choose_column_names(rows, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
         """Extend the pin of the snapshot.

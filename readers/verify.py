@@ -101,7 +101,7 @@ class Report:
         return not self.problems
 
 
-def verified(store: Store, config: TableConfig) -> Report:
+def verify_table(store: Store, config: TableConfig) -> Report:
     """Verify a whole table.
 
     Other processes may write to it. If the table changed during the check, a problem may only be an effect of a newer
@@ -114,7 +114,7 @@ def verified(store: Store, config: TableConfig) -> Report:
     for _ in range(_CHECKS):
         before = _newest_slots(store)
         try:
-            report = Verifier(store, config).run()
+            report = TableVerifier(store, config).run()
         except FileNotFoundError:
             continue  # cleaning or archiving deleted the file after it was listed
         if report.ok or _newest_slots(store) == before:
@@ -137,7 +137,7 @@ def _newest_slots(store: Store) -> tuple[int, int]:
         return 0, 0
 
 
-class Verifier:
+class TableVerifier:
     """Verification of one table.
 
     Args:
@@ -341,7 +341,7 @@ class Verifier:
         schema, keys = slices.schema_of(self.config, [RECORD_KEY]), list[pa.Array]()
         for group, group_hashes in seen:
             if len(twice) and (suspects := np.isin(group_hashes, twice)).any():
-                rows = slices.read_slice(self.store, self.config, group, schema)[RECORD_KEY]
+                rows = slices.read_file_slice(self.store, self.config, group, schema)[RECORD_KEY]
                 keys += rows.filter(pa.array(suspects)).chunks
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
@@ -384,7 +384,7 @@ class Verifier:
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_sources, *checked]))
             if not self._has_valid_positions(group, self._check_base_file(group)):
                 return None
-            rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
+            rows = slices.read_file_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
         except HoodooError as problem:
             self._report_problem("DAMAGED_FILE", str(problem.details.get("file", "")), problem.message)
             return None
@@ -425,7 +425,7 @@ class Verifier:
 
     def _load_checks(self) -> tuple[checks.Check, ...]:
         try:
-            return checks.of(self.config)
+            return checks.load_checks(self.config)
         except HoodooError as problem:
             self._report_problem("CHECK", PROPERTIES, problem.message)
             return ()
@@ -462,7 +462,7 @@ class Verifier:
         before = len(self.report.problems)
         schema, parsed = slices.schema_of(self.config, [RECORD_KEY]), parse_data_file(group.base.file.name)
         for log in (placed.file for placed in group.logs):
-            named = set(base_instants_of_blocks(slices.read_verified(self.store, log)))
+            named = set(base_instants_of_blocks(slices.read_verified_file(self.store, log)))
             trusted = log.order and log.order == group.base.file.order
             if not trusted and (parsed is None or named != {parsed.instant}):
                 continue  # no reader uses these positions

@@ -29,7 +29,7 @@ from hoodoo.errors import (
     TableNotFound,
 )
 from hoodoo.redact import printable
-from hoodoo.storage.mounts import network_file_system
+from hoodoo.storage.mounts import detect_network_file_system
 from hoodoo.storage.store import SCRATCH, BytesLike, Store
 
 _FOLDER_ATTEMPTS = 20
@@ -154,7 +154,7 @@ class LocalStore(Store):
         self.root = _absolute_root(os.fspath(uri))
         self.uri = self.root
         self._was_there = os.path.isdir(self.root)
-        if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
+        if not self._options.get(_ALLOW_NETWORK) and (kind := detect_network_file_system(self.root)):
             raise StoreRefused(
                 f"Path {self.root} is on a network file system ({kind}), where two machines may both create the same "
                 "file. Use a local disk or S3. If this mount has an atomic link() and shows new files to all machines "

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hoodoo.arguments import ApplicationVersion, flag, require_position
+from hoodoo.arguments import ApplicationVersion, check_flag, require_position
 from hoodoo.errors import CommitConflict, Overtaken
 from hoodoo.redact import printable
 from hoodoo.timeline.sinks import require_same_query
@@ -58,7 +58,7 @@ class Application:
         if streamer != "":
             require_position(streamer)
         return ApplicationVersion(
-            self.name, self.version + 1, position, self.position, streamer, flag("overtake", overtake)
+            self.name, self.version + 1, position, self.position, streamer, check_flag("overtake", overtake)
         )
 
 

@@ -1,4 +1,4 @@
-"""Result of a committed write."""
+"""Committed write: its commit and row counts."""
 
 from __future__ import annotations
 

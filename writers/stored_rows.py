@@ -18,7 +18,7 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.readers.predicate.filter import Filter
-from hoodoo.readers.pruning import Pruning
+from hoodoo.readers.pruning import FilePruning
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.timeline.commits.conflicts import Derived
 from hoodoo.timeline.properties.config import TableConfig
@@ -26,15 +26,15 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.computed import NewValues
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import commit
-from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.operations import commit_write
+from hoodoo.writers.routing.route import GroupAssignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _AT = "#at"
 """Column of positions in the base file, with a name that tables cannot have."""
 
 
-def update(
+def update_where(
     context: Context,
     condition: Callable[[TableConfig], Filter | None],
     new_values: Callable[[TableConfig], NewValues],
@@ -58,10 +58,10 @@ def update(
             lambda group: _UpdateMatchingRows(_read_task(context, config, group, columns, filter_), values, narrow),
         )
 
-    return commit(context, "UPSERT", propose, transaction)
+    return commit_write(context, "UPSERT", propose, transaction)
 
 
-def delete(
+def delete_where(
     context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
     """Delete the rows that match a condition.
@@ -80,7 +80,7 @@ def delete(
             drops=filter_ is not None and filter_.is_decided_by_syntax_tree,
         )
 
-    return commit(context, "DELETE", propose, transaction)
+    return commit_write(context, "DELETE", propose, transaction)
 
 
 def _read_task(
@@ -97,14 +97,14 @@ def _plan_group_changes(
     drops: bool = False,
 ) -> WritePlan:
     # If `drops` is True, file groups whose rows all match are dropped without reading them.
-    pruning = Pruning(config, condition.tree if condition else None, own=not view.foreign_rows)
+    pruning = FilePruning(config, condition.tree if condition else None, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     read = [group for group in view.groups(partitions) if pruning.may_match(group)]
     dropped = [group for group in read if drops and pruning.all_match(group)]
     dropped_ids = {group.file_id for group in dropped}
     mode = Mode.APPEND if config.merge_on_read else Mode.REWRITE
     assignments = [
-        Assignment(mode, group.partition, group.file_id, group, changes(group), 0, 0, from_stored=True)
+        GroupAssignment(mode, group.partition, group.file_id, group, changes(group), 0, 0, from_stored=True)
         for group in read
         if group.file_id not in dropped_ids
     ]

@@ -41,9 +41,9 @@ from hoodoo.writers import operations
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.context import Context
 from hoodoo.writers.routing.locate import locate_by_key
-from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.routing.route import GroupAssignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
-from hoodoo.writers.sources import InProcess, rows_that_exist
+from hoodoo.writers.sources import InMemoryBatch, rows_that_exist
 
 _ROUNDS = 5  # the purge gives up after this many rounds if a writer keeps writing the keys again
 _NAMED = 10
@@ -92,7 +92,7 @@ def purge(
 
 
 @dataclass(frozen=True)
-class _LiveRows(InProcess):
+class _LiveRows(InMemoryBatch):
     # Deletes only existing keys, because a delete of a missing key would write the key into a log.
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
@@ -204,13 +204,13 @@ class _Purge:
             live = self.live_holders(view)
             groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
             assignments = [
-                Assignment(Mode.REWRITE, group.partition, group.file_id, group, _NoChanges(config), 0, 0)
+                GroupAssignment(Mode.REWRITE, group.partition, group.file_id, group, _NoChanges(config), 0, 0)
                 for group in groups
             ]
             require_no_plan(assignments, view.planned_ids())
             return WritePlan(assignments, silent=True)
 
-        result = operations.commit(self.context, "UPSERT", propose)
+        result = operations.commit_write(self.context, "UPSERT", propose)
         self.removed.rewritten += result.files
         self._did(result.instant)
         return bool(result.instant)

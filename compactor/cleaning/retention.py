@@ -23,7 +23,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import AddedFile, View
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import commit
+from hoodoo.writers.operations import commit_write
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _HOUR_MS = 3_600_000
@@ -194,7 +194,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
             exact=not any(group.logs for group in groups),
         )
 
-    result = commit(context, "DELETE_PARTITION", propose)
+    result = commit_write(context, "DELETE_PARTITION", propose)
     return (Expired(tuple(dropped), result.deleted, result.instant) if result.instant else Expired()), result
 
 

@@ -69,13 +69,13 @@ def source_bytes() -> bytes:
         return opened.read("flights.csv")
 
 
-def sampled(total: int, rows: int | None) -> np.ndarray:
+def select_random_flights(total: int, rows: int | None) -> np.ndarray:
     """Select flights at random from the whole year."""
     return np.arange(0, total, 1 if rows is None else max(1, total // max(1, rows)))
 
 
 @dataclass(frozen=True)
-class Feed:
+class MessageBatch:
     """Batch of departure or arrival messages for half a month.
 
     Attributes:
@@ -105,7 +105,7 @@ class Flights:
         table = pa.csv.read_csv(
             io.BytesIO(data), convert_options=pa.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
         )
-        table = table.take(pa.array(sampled(len(table), rows))).combine_chunks()
+        table = table.take(pa.array(select_random_flights(len(table), rows))).combine_chunks()
         self.source = table
         self.number = np.arange(len(table))
         self.half = (table["month"].to_numpy() - 1) * 2 + (table["day"].to_numpy() > 15)
@@ -128,7 +128,7 @@ class Flights:
         """Return the schedule messages of all flights."""
         return self._messages("scheduled", np.ones(len(self), bool))
 
-    def feeds(self) -> Iterator[Feed]:
+    def feeds(self) -> Iterator[MessageBatch]:
         """Yield the departures and arrivals of each half month.
 
         Late messages are repeated departures, and corrections of estimated arrivals.
@@ -145,7 +145,7 @@ class Flights:
             for kind, parts in (("departures", departures), ("arrivals", arrivals)):
                 rows = pa.concat_tables(parts).combine_chunks()
                 if len(rows):
-                    yield Feed(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
+                    yield MessageBatch(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
 
     def not_departed(self) -> pa.Table:
         """Return the keys of the flights that never departed."""
@@ -187,7 +187,7 @@ class Expectation:
         import pandas as pd
 
         frame = pd.read_csv(io.BytesIO(data), dtype_backend="numpy_nullable")
-        self.all = frame.iloc[sampled(len(frame), rows)].reset_index(drop=True)
+        self.all = frame.iloc[select_random_flights(len(frame), rows)].reset_index(drop=True)
         self.half = (self.all["month"] - 1) * 2 + (self.all["day"] > 15).astype(int)
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoodoo.arguments import ApplicationVersion, one_of
+from hoodoo.arguments import ApplicationVersion, check_allowed_value
 from hoodoo.errors import OptionError
 from hoodoo.readers.progress import StreamLimits
 from hoodoo.redact import printable
@@ -80,7 +80,7 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
     value = options.get(name, "false").lower()
-    one_of(name, value, ("true", "false"))
+    check_allowed_value(name, value, ("true", "false"))
     return value == "true"
 
 
@@ -93,7 +93,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def names_in(text: str | None) -> list[str] | None:
+def parse_column_names(text: str | None) -> list[str] | None:
     """Parse a list of column names.
 
     Args:
@@ -189,7 +189,7 @@ class ReadOptions:
         maybe_stream = stream is None and not {"as_of", "until"} & options.keys()
         guess = INCREMENTAL if stream or stream is None and "deletes" in options else SNAPSHOT
         mode = options.get("mode", guess).lower()
-        one_of("mode", mode, (INCREMENTAL, CHANGES) if stream else tuple(_OF_MODE))
+        check_allowed_value("mode", mode, (INCREMENTAL, CHANGES) if stream else tuple(_OF_MODE))
         allowed = {*_COMMON, *_OF_MODE[mode]}
         if stream or maybe_stream:
             allowed |= {*_OF_STREAM, "since", "deletes"} if "mode" not in options else set(_OF_STREAM)
@@ -208,8 +208,8 @@ class ReadOptions:
                 "Options since and startingPosition have the same meaning. Pass only one of them.", option="since"
             )
         versions = options.get("versions", "net").lower()
-        one_of("versions", versions, ("net", "all"))
-        columns = names_in(options.get("columns"))
+        check_allowed_value("versions", versions, ("net", "all"))
+        columns = parse_column_names(options.get("columns"))
         return ReadOptions(
             _path(options),
             _storage(options),
@@ -276,10 +276,10 @@ class SparkWriteOptions:
         """
         options = _checked(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
         operation = options.get("operation", "insert").lower()
-        one_of("operation", operation, OPERATIONS)
+        check_allowed_value("operation", operation, OPERATIONS)
         duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")
-        one_of("duplicates", duplicates, ("newest", "fail"))
-        one_of("existing", existing, ("fail", "keep"))
+        check_allowed_value("duplicates", duplicates, ("newest", "fail"))
+        check_allowed_value("existing", existing, ("fail", "keep"))
         if "existing" in options and operation not in ("insert", "bulk_insert"):
             raise OptionError("Option 'existing' needs operation 'insert' or 'bulk_insert'.", option="existing")
         if "duplicates" in options and operation == "delete":
@@ -291,8 +291,8 @@ class SparkWriteOptions:
                 f"Option {named[0]!r} has no effect on operation 'delete'. Leave it out.", option=named[0]
             )
         evolve, missing = options.get("evolve", "false").lower(), options.get("missing", "fail")
-        one_of("evolve", evolve, ("true", "false"))
-        one_of("missing", missing, ("fail", "null"))
+        check_allowed_value("evolve", evolve, ("true", "false"))
+        check_allowed_value("missing", missing, ("fail", "null"))
         return SparkWriteOptions(
             _path(options),
             _storage(options),

@@ -114,7 +114,7 @@ class Scope:
         raise ExpressionError(f"Column {printable(text)} does not exist; {hint}", expression=text)
 
 
-def duckdb_text(node: Node, scope: Scope) -> str:
+def translate_expression(node: Node, scope: Scope) -> str:
     """Translate a Spark SQL expression to DuckDB SQL.
 
     Args:

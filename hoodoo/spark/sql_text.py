@@ -103,7 +103,7 @@ class Reference:
     alias: str = ""
 
 
-def read(text: str) -> Statement:
+def parse_statement(text: str) -> Statement:
     """Parse a Spark SQL statement.
 
     Args:
@@ -175,7 +175,7 @@ def unparsable_sql(statement: Statement) -> ExpressionError:
     return ExpressionError(f"Cannot parse the statement: {why}", expression=statement.text[:1000])
 
 
-def with_placeholders(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
+def insert_placeholders(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
     """Replace hoodoo tables in a statement by placeholders.
 
     Args:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
-from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
-from hoodoo.spark.sql_reading import frame_of, zone_of
+from hoodoo.spark.sql_expressions import Scope, Side, schema_of_frame, translate_expression
+from hoodoo.spark.sql_reading import create_dataframe, zone_of
 from hoodoo.spark.sql_text import Node, Statement, TokenType, unsupported_sql
 from hoodoo.table import Table
 from hoodoo.table.merging import Merge
@@ -49,13 +49,13 @@ class Target:
         return str(self.node.alias or ("" if self.node.db else self.node.name)).lower()
 
 
-def counts_of(result: WriteResult) -> pa.Table:
+def convert_result(result: WriteResult) -> pa.Table:
     """Convert the result of a write to a row."""
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 
 
-def update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run an UPDATE statement on a hoodoo table.
 
     Args:
@@ -77,7 +77,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     return target.table.update(_assignments(tree.expressions, row, (row,), scope), where=_where(tree, scope))
 
 
-def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run a DELETE statement on a hoodoo table.
 
     Args:
@@ -112,7 +112,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
         )
 
 
-def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run an INSERT statement on a hoodoo table.
 
     Args:
@@ -136,7 +136,7 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         raise unsupported_sql("INSERT ... PARTITION", "Write partition columns as ordinary columns with values.")
     listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
     by_name = bool(tree.args.get("by_name"))
-    frame = frame_of(
+    frame = create_dataframe(
         spark, _with_clause(statement, "INSERT") + statement.after(_last_token_before_query(statement, target, listed))
     )
     given = listed if listed is not None else list(frame.columns) if by_name else table.schema.names
@@ -165,7 +165,7 @@ def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     return frame
 
 
-def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run a MERGE statement into a hoodoo table.
 
     Args:
@@ -184,7 +184,7 @@ def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteRes
     begin = statement.tokens[using].end + 1
     end = statement.tokens[next(index for index in on if index > using)].start
     frame = _renamed_in_table_case(
-        frame_of(spark, f"{_with_clause(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
+        create_dataframe(spark, f"{_with_clause(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
     )
     alias = str(tree.args["using"].alias_or_name).lower()
     if getattr(tree.args["using"], "db", "") and not tree.args["using"].alias and "/" in alias:
@@ -207,7 +207,7 @@ class _Clause:
 
     def add_to(self, merging: Merge) -> None:
         then, condition = self.when.args["then"], self.when.args.get("condition")
-        where = None if condition is None else duckdb_text(condition, self._scope)
+        where = None if condition is None else translate_expression(condition, self._scope)
         if isinstance(then, exp.Insert):
             if then.this is None or isinstance(then.this, exp.Star):
                 merging.when_not_matched_insert_all(where)
@@ -266,7 +266,7 @@ class _Clause:
             raise OptionError(
                 "INSERT of a MERGE needs at least one column that is not a key or partition column.", option="text"
             )
-        return {name: duckdb_text(node, self._scope) for name, node in found.items()}
+        return {name: translate_expression(node, self._scope) for name, node in found.items()}
 
 
 def _listed(node: Node | None) -> list[Node]:
@@ -311,13 +311,13 @@ def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope:
         name = _column(names[0], row.schema)
         if name in found:
             raise ColumnError(f"SET names column {name!r} more than once.", column=name)
-        found[name] = duckdb_text(part.expression, scope)
+        found[name] = translate_expression(part.expression, scope)
     return found
 
 
 def _where(tree: Node, scope: Scope) -> str | None:
     where = tree.args.get("where")
-    return None if where is None else duckdb_text(where.this, scope)
+    return None if where is None else translate_expression(where.this, scope)
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
@@ -364,7 +364,9 @@ def _renamed_in_table_case(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 def _column(name: str, schema: pa.Schema) -> str:
     found = Side("", "", schema).column(name)
     if found is None:
-        raise ColumnError(f"Column {printable(name)} is not in the table; {hint(name, schema.names)}", column=name)
+        raise ColumnError(
+            f"Column {printable(name)} is not in the table; {suggest_name(name, schema.names)}", column=name
+        )
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import consumers_with_kept_files, retention
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.history import History
@@ -15,7 +15,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
 
-@explained
+@suggest_for_methods
 class Consumer:
     """Named reader of a table.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, names, one_of
+from hoodoo.arguments import check_allowed_value, check_flag, convert_names
 from hoodoo.errors import OptionError, TableExists
 from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.keys import check_key_columns
@@ -21,7 +21,7 @@ from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
-from hoodoo.table.given_schema import SchemaLike, columns_of
+from hoodoo.table.given_schema import SchemaLike, convert_schema
 from hoodoo.table.table import Table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.properties import hoodie_properties, original_names, table_options, transform_properties
@@ -114,23 +114,23 @@ def create(
         CredentialsError: The store rejects the credentials, or no credentials are available.
     """
     from hoodoo.compactor.cleaning import retention
-    from hoodoo.storage.probe import require_conforming
+    from hoodoo.storage.probe import require_safe_store
     from hoodoo.table.partitioning import Partitioning
     from hoodoo.timeline import create_table
 
-    one_of("type", type, _TYPES)
-    one_of("if_exists", if_exists, _IF_EXISTS)
+    check_allowed_value("type", type, _TYPES)
+    check_allowed_value("if_exists", if_exists, _IF_EXISTS)
     if change_log is not None:
-        one_of("change_log", change_log, tuple(CHANGE_LOGS))
-    keys, partitioning = names("key", key), Partitioning.of(partition_by)
+        check_allowed_value("change_log", change_log, tuple(CHANGE_LOGS))
+    keys, partitioning = convert_names("key", key), Partitioning.of(partition_by)
     partitions = partitioning.columns
-    orders = names("order_by", order_by)
+    orders = convert_names("order_by", order_by)
     if not keys:
         raise OptionError("Option key must contain at least one column.", option="key")
-    given, rows = columns_of(schema, key)
+    given, rows = convert_schema(schema, key)
     declared = given
     if rename is not None:
-        one_of("rename", rename, _RENAMES)
+        check_allowed_value("rename", rename, _RENAMES)
         declared = pa.schema(replace_invalid_names(given))
         said = _name_mapping(given, normalize_schema(declared))
         keys, orders, partitioning = said.names(keys), said.names(orders), partitioning.with_names(said.names)
@@ -138,11 +138,11 @@ def create(
         checks = said.checks(checks)
     fitted = normalize_schema(partitioning.with_columns(normalize_schema(declared)))
     check_key_columns(fitted, keys, partitions, orders)
-    partitioning.require_partition_not_ordered(orders, flag("allow_moving_keys", allow_moving_keys))
+    partitioning.require_partition_not_ordered(orders, check_flag("allow_moving_keys", allow_moving_keys))
     for text in partitioning.folder_count_warnings(fitted, lambda name: _values(rows, given, declared, name)):
         warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
     chosen = retention.check(table_options.validate_new_options(options), partitions)
-    held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
+    held = {check.name: check.text for check in row_checks.parse_checks({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
     properties = hoodie_properties.create_properties(
         _table_name(name, store),
@@ -162,7 +162,7 @@ def create(
         return _opened(store, properties)
     require_no_outer_table(store)
     require_no_inner_table(store)
-    require_conforming(store)
+    require_safe_store(store)
     try:
         create_table.create_table(store, properties, SYSTEM)
     except TableExists:

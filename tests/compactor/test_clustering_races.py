@@ -32,8 +32,8 @@ from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import CLUSTER
 from hoodoo.writers import operations
-from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.sources import InProcess
+from hoodoo.writers.batches.batch import prepare_batch
+from hoodoo.writers.sources import InMemoryBatch
 
 CHOSEN = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 16 << 10}
 HOWS = [{}, {"by": ["ts", "id"], "order": "zorder"}]
@@ -293,7 +293,7 @@ def test_a_writer_that_meets_a_clustering_rebases_by_itself(kind: str) -> None:
     store, clock = in_memory(kind)
     table, service = opened(store, clock), opened(store, clock)
     context = replace(table.handle.context(), engine=Between(lambda: clustered(service)))
-    result = operations.upsert(context, InProcess(prepare(ids(0, 30, 20), table.handle.config)))
+    result = operations.upsert(context, InMemoryBatch(prepare_batch(ids(0, 30, 20), table.handle.config)))
     assert (result.retries, result.updated, result.inserted) == (1, 30, 0)
     assert {ts for key, (ts, _) in content(table).items() if int(key[1:]) < 30} == {20}
     assert len(content(table)) == 200

@@ -18,7 +18,7 @@ from hoodoo.index.bloom import entry
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
-from hoodoo.readers.verify import CODES, Verifier
+from hoodoo.readers.verify import CODES, TableVerifier
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.hudi.publish import find_publication_file
@@ -29,7 +29,7 @@ from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import log_file, tasks
 from hoodoo.writers.files.base_sink import put_base
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import with_row_positions
+from hoodoo.writers.files.log_file import add_row_positions
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 Plant = Callable[[Table], str]
@@ -193,7 +193,7 @@ def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table
     """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
     view, config = table.handle.history.head(), table.handle.newest_config()
     old = group(table, city)
-    stored = slices.read_slice(table.handle.store, config, old, config.stored_schema)
+    stored = slices.read_file_slice(table.handle.store, config, old, config.stored_schema)
     target = FileTarget(old.partition, old.file_id, "20991231235959000")
     file = put_base(table.handle.store, config, table.handle.index, target, change(stored))
     newest = table.handle.history.slot(view.seq)
@@ -293,12 +293,12 @@ def with_positions(change: Callable[[np.ndarray], np.ndarray]) -> Plant:
 
     def plant(table: Table) -> str:
         def faulty(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-            found = with_row_positions(index, base, changes)
+            found = add_row_positions(index, base, changes)
             assert found.at is not None
             return replace(found, at=change(found.at))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tasks, "with_row_positions", faulty)
+            patch.setattr(tasks, "add_row_positions", faulty)
             table.upsert(rows(range(2, 5), "p", 9))
         return log(table)
 
@@ -312,7 +312,7 @@ def stale_base_instant(table: Table) -> str:
     newest = group(table, "p").base
     assert newest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "with_row_positions", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
+        patch.setattr(tasks, "add_row_positions", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
         patch.setattr(
             log_file, "_instant_of", lambda base: newest.file.name.rpartition("_")[2].removesuffix(".parquet")
         )
@@ -438,16 +438,16 @@ def test_a_table_that_changes_during_the_check_is_not_called_damaged(
         "_check_superseded_files",
         "_check_partition",
     ):
-        before, turns = getattr(Verifier, step), [2]
+        before, turns = getattr(TableVerifier, step), [2]
 
-        def meanwhile(self: Verifier, *given: Any, before: Any = before, turns: list[int] = turns) -> Any:
+        def meanwhile(self: TableVerifier, *given: Any, before: Any = before, turns: list[int] = turns) -> Any:
             if turns[0]:
                 turns[0] -= 1
                 work(10)
             return before(self, *given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Verifier, step, meanwhile)
+            patch.setattr(TableVerifier, step, meanwhile)
             report = table.verify()
         assert report.ok and not turns[0], (step, report)
 
@@ -459,11 +459,11 @@ def test_damage_is_reported_although_the_table_changes_during_the_check(
     table.insert([{"id": 1, "n": 1}])
     [file] = tmp_path.glob("t/*.parquet")
     file.write_bytes(file.read_bytes()[:-8] + b"damaged!")
-    before = Verifier._check_superseded_files
+    before = TableVerifier._check_superseded_files
 
-    def meanwhile(self: Verifier, view: Any) -> None:
+    def meanwhile(self: TableVerifier, view: Any) -> None:
         hoodoo.open(tmp_path / "t").set_options(clean_every=view.seq + 1)
         before(self, view)
 
-    monkeypatch.setattr(Verifier, "_check_superseded_files", meanwhile)
+    monkeypatch.setattr(TableVerifier, "_check_superseded_files", meanwhile)
     assert {one.code for one in table.verify().problems} == {"DAMAGED_FILE"}

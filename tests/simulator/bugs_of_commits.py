@@ -217,7 +217,7 @@ def begins_before_the_head(patch: Patch) -> None:
 
 @bug("3", "a rebase keeps its instant")
 def rebase_keeps_the_instant(patch: Patch) -> None:
-    claim, commit, kept = TableTimeline._claim, operations.commit, {}
+    claim, commit, kept = TableTimeline._claim, operations.commit_write, {}
 
     def claim_once(self: TableTimeline, action: str, nonce: str, view_: Any) -> str:
         known = kept.get(self)
@@ -235,7 +235,7 @@ def rebase_keeps_the_instant(patch: Patch) -> None:
             del kept[context.timeline]
 
     patch(TableTimeline, "_claim", claim_once)
-    patch(operations, "commit", with_one_instant)
+    patch(operations, "commit_write", with_one_instant)
 
 
 @bug("4", "a delta completes after one with a larger instant on its file group")
@@ -291,7 +291,7 @@ def no_first_commit(patch: Patch) -> None:
 
 @bug("8", "a deleted key comes back in a log")
 def reinserted_in_a_log(patch: Patch) -> None:
-    patch(split, "needs_base", lambda batch, located, places, config: False)
+    patch(split, "needs_rewrite", lambda batch, located, places, config: False)
 
 
 @bug("9", "an update completes although its key was deleted since", Scene(("reader",), SLOW))
@@ -301,13 +301,13 @@ def update_after_delete(patch: Patch) -> None:
 
 @bug("10, 14", "each attempt at a file gives it a name of its own")
 def names_by_attempt(patch: Patch) -> None:
-    numbers, store_base = count(1), base_sink.store_base
+    numbers, store_base = count(1), base_sink.store_base_file
 
     def under_a_new_name(store: Any, config: Any, target: FileTarget, *rest: Any) -> Any:
         mine = _OfAttempt(target.partition, target.file_id, target.instant, f"0-0-{next(numbers)}")
         return store_base(store, config, mine, *rest)
 
-    patch(base_sink, "store_base", under_a_new_name)
+    patch(base_sink, "store_base_file", under_a_new_name)
 
 
 @dataclass(frozen=True)

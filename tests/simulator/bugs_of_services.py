@@ -14,9 +14,9 @@ from stories import a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back
 from hoodoo.compactor.cleaning import clean, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
-from hoodoo.readers.cursor import resolve
+from hoodoo.readers.cursor import resolve_position
 from hoodoo.readers.scan import Scan
-from hoodoo.readers.slices.slice_task import Range
+from hoodoo.readers.slices.slice_task import CommitRange
 from hoodoo.table.reading import Readable
 from hoodoo.timeline.commits import conflicts, transaction
 from hoodoo.timeline.commits.transaction import Transaction
@@ -122,13 +122,15 @@ def incremental_by_instant(patch: Patch) -> None:
     def by_instant(
         self: Readable, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False
     ) -> Scan:
-        after = resolve(self.handle.history, since, exclusive=True)
+        after = resolve_position(self.handle.history, since, exclusive=True)
         head = self.handle.history.head()
         bound = self.handle.history.slot(after).instant
         instants = frozenset(
             slot.instant for slot in self.handle.history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound
         )
-        return Scan(self.handle.history, self.handle.config, head, columns, where, meta, changed=Range(0, instants))
+        return Scan(
+            self.handle.history, self.handle.config, head, columns, where, meta, changed=CommitRange(0, instants)
+        )
 
     patch(Readable, "incremental", by_instant)
 

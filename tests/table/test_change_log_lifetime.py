@@ -92,7 +92,7 @@ def test_a_task_that_runs_twice_writes_one_change_log(tmp_path: Path, monkeypatc
     table.upsert(batch((1, "a", 1, "x")))
     ran: list[tuple[Any, Any]] = []
 
-    def twice(task: tasks.WriteTask) -> tasks.Written:
+    def twice(task: tasks.WriteTask) -> tasks.WriteTaskResult:
         ran.append((tasks.run(pickle.loads(pickle.dumps(task))), tasks.run(task)))
         return ran[-1][1]
 
@@ -107,7 +107,7 @@ def test_a_write_that_is_given_up_takes_its_change_log_along(tmp_path: Path, mon
     table = make(tmp_path / "t")
     table.upsert(batch((1, "a", 1, "x")))
 
-    def fails(task: tasks.WriteTask) -> tasks.Written:
+    def fails(task: tasks.WriteTask) -> tasks.WriteTaskResult:
         tasks.run(task)
         raise OSError("after the files")
 

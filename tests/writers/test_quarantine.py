@@ -20,8 +20,8 @@ from hoodoo.table.quarantine import Replayed
 from hoodoo.table.quarantine import replay as replaying
 from hoodoo.writers import sources
 from hoodoo.writers.batches import bad_rows
-from hoodoo.writers.batches.bad_rows import deserialize_row, row_bytes
-from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.bad_rows import deserialize_row, serialize_row
+from hoodoo.writers.batches.batch import prepare_batch
 
 SCHEMA = pa.schema(
     [
@@ -137,13 +137,13 @@ def test_bytes_of_a_row_do_not_depend_on_how_arrow_holds_it() -> None:
     hidden = pa.StringArray.from_buffers(2, pa.array([0, 40, 44], pa.int32()).buffers()[1], pa.py_buffer(b"x" * 44))
     below = pa.Array.from_buffers(pa.string(), 2, [pa.py_buffer(b"\x01"), *hidden.buffers()[1:]])
     for other in (views, ends, plain.set_column(0, "a", below), pa.concat_tables([plain, plain]).slice(2)):
-        assert [row_bytes(other, row) for row in (0, 1)] == [row_bytes(plain, row) for row in (0, 1)]
+        assert [serialize_row(other, row) for row in (0, 1)] == [serialize_row(plain, row) for row in (0, 1)]
 
 
 def test_a_position_does_not_change_with_releases() -> None:
     """It is the key of rows in tables that are there: other bytes would keep each row a second time."""
     table = pa.table({"id": pa.array([None], pa.string()), "n": pa.array([1], pa.int64())})
-    assert xxhash.xxh3_128_hexdigest(row_bytes(table, 0)) == "5d2479dc8a722a288c3f4e7b0355cb0b"
+    assert xxhash.xxh3_128_hexdigest(serialize_row(table, 0)) == "5d2479dc8a722a288c3f4e7b0355cb0b"
 
 
 def test_an_application_is_the_source_of_its_rows(table: hoodoo.Table) -> None:
@@ -387,7 +387,7 @@ def test_random_batches_and_retries_agree_with_a_dict(tmp_path: Path, seed: int)
                 for change, *_ in BAD.values()
             )
             if faulty:
-                bytes_ = (row_bytes(rows(one), 0),)
+                bytes_ = (serialize_row(rows(one), 0),)
                 seen[bytes_] = seen.get(bytes_, 0) + 1
                 bad[bytes_] = max(bad.get(bytes_, 0), seen[bytes_])
             elif good.get(whole["id"], (0.0, 0))[0] <= whole["ts"]:
@@ -413,11 +413,11 @@ def test_a_row_is_bad_among_others_exactly_if_it_is_refused_alone(table: hoodoo.
     ]
     found = [one | (rng.choice(changes) if rng.random() < 0.1 else {}) for one in found]
     config = table.handle.config
-    held = checks.of(config)
+    held = checks.load_checks(config)
     alone = set()
     for number, one in enumerate(found):
         try:
-            prepare(rows(one), config, checks=held)
+            prepare_batch(rows(one), config, checks=held)
         except hoodoo.DataError:
             alone.add(number)
     assert set(bad_rows.faults(rows(*found), config, held, 1_000)) == alone

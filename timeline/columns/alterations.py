@@ -25,7 +25,7 @@ from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.format.retype import is_retype
 from hoodoo.format.table_schema import Column, TableSchema, numbered
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
 from hoodoo.timeline.columns.no_default import NO_DEFAULT
 from hoodoo.timeline.properties.config import TableConfig
@@ -439,7 +439,8 @@ def _index_of(beside: Siblings, name: str, path: str) -> int:
         if column.name == name:
             return at
     raise SchemaError(
-        f"Column {printable(path)} does not exist; {hint(name, [column.name for column in beside])}", column=path
+        f"Column {printable(path)} does not exist; {suggest_name(name, [column.name for column in beside])}",
+        column=path,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
-from hoodoo.sizes import LARGEST, size_from
+from hoodoo.sizes import LARGEST, convert_size_argument
 from hoodoo.timeline.properties.synonyms import translate_option_name
 
 PREFIX = "hoodoo."
@@ -190,7 +190,7 @@ def _typed(name: str, value: Any) -> Any:
             return None
         raise OptionError(f"Option {name} must not be None. Pass a value, or omit the option.", option=name)
     if name in _SIZES:
-        return size_from(name, value)
+        return convert_size_argument(name, value)
     default = getattr(Options, name)
     if isinstance(default, bool):
         if str(value).lower() not in ("true", "false"):

@@ -15,12 +15,12 @@ from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.columns.alterations import Alteration, altered
 from hoodoo.timeline.columns.batch_columns import find_column_changes
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.value_validation import validate_columns
 
 
 @dataclass(frozen=True)
-class Evolution:
+class ColumnEvolution:
     """Column changes that a batch requires.
 
     They are new columns, new struct fields and wider types.
@@ -81,22 +81,22 @@ class Evolution:
         return config.with_columns(altered(config, alterations)) if alterations else config
 
 
-def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
+def find_changes_for_rows(data: pa.Table, config: TableConfig) -> ColumnEvolution:
     """Find the column changes that a batch requires."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
-            cast(sound_columns(data, [name], config.key)[name], field)
+            cast_column(validate_columns(data, [name], config.key)[name], field)
         except ColumnError:
             return False
         return True
 
-    return Evolution(data.schema, config.columns, fits)
+    return ColumnEvolution(data.schema, config.columns, fits)
 
 
-def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
+def find_changes_for_schema(schema: pa.Schema, known: TableSchema) -> ColumnEvolution:
     """Find the column changes that a DataFrame requires."""
-    return Evolution(schema, known, lambda name, field: False)
+    return ColumnEvolution(schema, known, lambda name, field: False)
 
 
 def _rename_struct_fields(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
@@ -123,4 +123,4 @@ def _rename_struct_fields(kind: pa.DataType, was: Column, now: Column) -> pa.Dat
     return kind
 
 
-__all__ = ["Evolution", "of_rows", "of_schema"]
+__all__ = ["ColumnEvolution", "find_changes_for_rows", "find_changes_for_schema"]

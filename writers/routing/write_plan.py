@@ -10,7 +10,7 @@ import numpy as np
 
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.timeline.commits.conflicts import Derived, no_key_hashes
-from hoodoo.writers.routing.route import Assignment
+from hoodoo.writers.routing.route import GroupAssignment
 
 if TYPE_CHECKING:
     from hoodoo.readers.exact_counts import RowCounts
@@ -23,7 +23,7 @@ class WritePlan:
     `inserted` and `updated` return sorted key hashes for the conflict check.
     """
 
-    assignments: list[Assignment] = field(default_factory=list)
+    assignments: list[GroupAssignment] = field(default_factory=list)
     inserted: Callable[[], np.ndarray] = no_key_hashes
     updated: Callable[[], np.ndarray] = no_key_hashes
     replaced: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""Checks of argument types and bounds."""
+"""Checks of the types and bounds of arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suggestions for names that other libraries use.
+"""Hints for names that other libraries use.
 
 These names are never accepted as aliases, because their meanings differ in details.
 """

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names."""
+"""Search for the nearest known name to a misspelled name."""
 
 from __future__ import annotations
 
@@ -45,8 +45,6 @@ def join_names(known: Iterable[str]) -> str:
 
 
 def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
-    """Sort names by their similarity to another name."""
-
     def unlike(one: str) -> float:
         return -difflib.SequenceMatcher(None, name[:_READ].lower(), one.lower()).ratio()
 

@@ -1,4 +1,4 @@
-"""HTML output for notebooks."""
+"""Tables in HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _CELL = 200  # maximum number of characters
 def format_html_table(
     title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN
 ) -> str:
-    """Format rows as an HTML table."""
     left = iter(rows)
     shown = list(islice(left, rows_max))
     more = sum(1 for _ in left)
@@ -26,7 +25,6 @@ def format_html_table(
 
 
 def truncate_text(text: str, characters: int) -> str:
-    """Truncate text with an ellipsis."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

@@ -1,4 +1,4 @@
-"""Sizes in bytes, such as '2GB'."""
+"""Sizes in bytes, parsed from text such as '2GB'."""
 
 from __future__ import annotations
 

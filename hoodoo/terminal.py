@@ -1,4 +1,4 @@
-"""Formatting of values for a terminal.
+"""Text formatting for a terminal.
 
 This module is independent of commands.
 """
@@ -48,7 +48,6 @@ def format_cell(value: object) -> str:
 
 
 def create_console(error: bool = False) -> Console:
-    """Create a rich console for standard output or error."""
     stream = sys.stderr if error else sys.stdout
     wide = None if stream.isatty() else 1 << 16  # a file has unlimited width
     return Console(file=stream, highlight=False, width=wide, soft_wrap=False)

@@ -1,4 +1,4 @@
-"""Dry run of an ingestion job."""
+"""Check of an ingestion job, without writes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, has
 
 @dataclass(frozen=True)
 class JobQuarantine:
-    """Quarantine of the bad rows of a batch.
+    """Quarantine for the bad rows of an ingestion job.
 
     Attributes:
         reading: The reader of the batch.

@@ -1,4 +1,4 @@
-"""Limits on the speed of an ingestion job.
+"""Pace of an ingestion job, with its limits.
 
 A batch never waits for more rows. A source that receives a few rows every second would therefore cause a commit every
 second; a minimum time between commits prevents this.

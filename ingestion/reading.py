@@ -1,4 +1,4 @@
-"""Reader for the batches of a source."""
+"""Reader for batches of an ingestion source."""
 
 from __future__ import annotations
 

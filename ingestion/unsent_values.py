@@ -20,7 +20,7 @@ from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast_column
-from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of, require_column_may_lack
+from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of, require_optional_column
 
 
 def has_unsent_placeholder(rows: pa.Table, mode: MergeMode) -> bool:
@@ -117,7 +117,7 @@ def fill_from_stored_rows(rows: pa.Table, transformed: pa.Table, table: Table, m
     for name, mask in masks.items():
         if name in config.schema.names:
             if missing == FAIL and (mask & new).any():
-                require_column_may_lack(config.columns.by_name[name], name, config, missing)
+                require_optional_column(config.columns.by_name[name], name, config, missing)
             named = _set_default(_cast_or_add_column(named, name, config), name, mask, config)
     if missing != KEEP:
         masks = {name: mask & ~new for name, mask in masks.items() if (mask & ~new).any()}

@@ -14,7 +14,7 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class ValidatedSource(Source):
-    """Source whose results are validated.
+    """Source whose results are validated by type.
 
     Attributes:
         name: Name of the source, or the name of its class if it lacks a name.

@@ -39,7 +39,7 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position of a reader in a table's history.
+    """Cursor, which is a reader's position in a table's history.
 
     Every method that takes a cursor also takes `str(cursor)`.
 

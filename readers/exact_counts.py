@@ -1,4 +1,4 @@
-"""Exact row counts of a commit.
+"""Exact counts of the rows that a commit changed.
 
 A write that appends to logs does not read the stored rows, so it can only record bounds for these counts. This module
 reads the keys and ordering values of the file groups that the commit wrote to, and compares them with the commit's

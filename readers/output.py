@@ -1,4 +1,4 @@
-"""Output formats of a read.
+"""Output of a read as Arrow, pandas, polars or Spark.
 
 They include Arrow, pandas, polars, DuckDB and Spark. Every class with tasks and a schema supports all formats. A task
 is a callable that returns a table.

@@ -1,4 +1,4 @@
-"""Pinned snapshots of a table."""
+"""Pins, which keep snapshots readable for some time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Pin:
-    """Pinned snapshot of a table.
+    """Pin, which keeps a snapshot readable for some time.
 
     Cleaning keeps its files until the pin is released. Returned by `Table.pin`. Use it in a `with` statement, or call
     `release` at the end. A scan that was created before the pin ended, and is read afterwards, returns all rows or

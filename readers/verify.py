@@ -79,7 +79,7 @@ CODES = {
 
 @dataclass
 class Report:
-    """Result of the verification of a table.
+    """Report on the verification of a table.
 
     Attributes:
         slots: The number of checked slots.

@@ -1,4 +1,4 @@
-"""Storage in a local folder.
+"""Store in a local folder.
 
 To create a file atomically and durably, it is written under a temporary name, synced, and hard-linked to its final
 name. Then the folder is synced. No other method is atomic and durable: rename overwrites silently, and O_EXCL followed
@@ -139,7 +139,7 @@ def _require_folder(root: str) -> None:
 
 
 class LocalStore(Store):
-    """Storage in a local folder.
+    """Store in a local folder.
 
     `root` may begin with `~`. Symbolic links in the last segment of a key are not followed.
     """

@@ -25,8 +25,8 @@ def _writer() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-class Deferred(Generic[T]):
-    """Function that stores its return value."""
+class ResultHolder(Generic[T]):
+    """Holder of a function's result, for use as a thread task."""
 
     result: T
 

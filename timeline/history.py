@@ -16,7 +16,7 @@ from functools import partial
 
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import Deferred, Together, in_order
+from hoodoo.timeline.environment import ResultHolder, Together, in_order
 from hoodoo.timeline.instant import Instant, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, TIMELINE, TURN_REQUESTS, checkpoint_key, slot_key
 from hoodoo.timeline.slots import watermark
@@ -230,8 +230,8 @@ class History:
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:
-        newest = Deferred(lambda: next(checkpoint.newest_first(self.store, up_to), None))
-        watermark_read = Deferred(lambda: watermark.deleted_up_to(self.store))
+        newest = ResultHolder(lambda: next(checkpoint.newest_first(self.store, up_to), None))
+        watermark_read = ResultHolder(lambda: watermark.deleted_up_to(self.store))
         self.together([newest, watermark_read])
         latest, mark = newest.result, watermark_read.result
         while mark and (latest is None or latest.seq < mark) and (up_to is None or mark <= up_to):

@@ -1,4 +1,4 @@
-"""Application names of Spark streams.
+"""Spark sinks, identified by application names.
 
 Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. A batch with a number that
 the sink has already received from another query is therefore a different batch. It is an error instead of being skipped

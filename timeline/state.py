@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.format.names import instant_of_ms
-from hoodoo.timeline.environment import Deferred
+from hoodoo.timeline.environment import ResultHolder
 from hoodoo.timeline.history import History, replaced
 from hoodoo.timeline.hudi import external_history
 from hoodoo.timeline.hudi.external_history import CompletedInstant
@@ -21,7 +21,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class TableState:
-    """State of a table at one moment.
+    """State of a table: configuration, commits and files.
 
     Attributes:
         config: The properties, including changes by slots.
@@ -62,9 +62,9 @@ def read_table_state(history: History, known: TableState | None = None, properti
     backup_restores = history.backup_restores  # read before the view, because an outdated value only costs a retry
     first, before = not history.has_loaded_state(), history.known_head()
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
-    names = Deferred(lambda: external_history.names_since(history.store, before))
-    head = Deferred(lambda: before if first else history.head())
-    loaded = Deferred(lambda: kept or hoodie_properties.load(history.store))
+    names = ResultHolder(lambda: external_history.names_since(history.store, before))
+    head = ResultHolder(lambda: before if first else history.head())
+    loaded = ResultHolder(lambda: kept or hoodie_properties.load(history.store))
     history.together([names, head, loaded])
     view = head.result
     since = external_history.list_completed_commits(names.result, instant_of_ms(view.completed_at))

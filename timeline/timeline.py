@@ -23,7 +23,7 @@ from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.external_history import CompletedInstant, list_unimported_commits, unknown_plans
 from hoodoo.timeline.hudi.hudi_lock import hudi_lock
-from hoodoo.timeline.hudi.publish import NOTHING, Publisher, RolledBackExternally, was_published
+from hoodoo.timeline.hudi.publish import NOTHING, ExternalRollback, Publisher, was_published
 from hoodoo.timeline.hudi.undo import undo_rolled_back_commits
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
@@ -229,7 +229,7 @@ class TableTimeline:
         try:
             with shared:
                 self.publisher.publish_through(state.view.seq, config, names=state.names)
-        except RolledBackExternally as gone:
+        except ExternalRollback as gone:
             if not any(instant.action == RESTORE for instant in state.external):
                 undo_rolled_back_commits(self.history, gone.slot)
                 return False  # but a restore, which the next write adopts as a whole

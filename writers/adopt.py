@@ -1,4 +1,4 @@
-"""Import of Apache Hudi's commits.
+"""Import of commits by Apache Hudi, to adopt a table.
 
 Each file of the new snapshot is inspected once, to compute its digest and the index entry that writes need. If hoodoo
 and Hudi could see different rows afterwards, the adoption is refused with a reason before anything is written.
@@ -45,7 +45,7 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Data file that Apache Hudi wrote.
+    """Data file by Apache Hudi, after its inspection.
 
     Attributes:
         file: The file, completed with its digest, row count, index entry and statistics.

@@ -42,7 +42,7 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Error for a new key mistaken for a stored key."""
+    """Error for new keys that were mistaken for stored keys."""
 
 
 def commit_write(

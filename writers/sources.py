@@ -1,4 +1,4 @@
-"""Input rows of a write.
+"""Sources of rows for a write.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
 """
@@ -26,7 +26,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows
 from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, require_checks, smallest_keys
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.locate import find_files_by_key
 from hoodoo.writers.routing.route import assign_rows
 from hoodoo.writers.routing.split import BatchRows, sort_rows, split_by_file
 from hoodoo.writers.routing.write_plan import WritePlan
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Interface for the input rows of a write."""
+    """Source of rows for a write."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan an upsert of the rows."""
@@ -94,7 +94,7 @@ class InMemoryBatch:
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.fitted(config)
-        located = locate_by_key(context.store, config, context.index, view, batch)
+        located = find_files_by_key(context.store, config, context.index, view, batch)
         return self._plan_located_rows(context, batch, located, view, config)
 
     def insert(
@@ -107,7 +107,7 @@ class InMemoryBatch:
         sort: Sequence[str] = (),
     ) -> WritePlan | None:
         batch = self.fitted(config)
-        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
+        located = find_files_by_key(context.store, config, context.index, view, batch, compare_all=True)
         exists = rows_that_exist(context.store, config, batch, located)
         if exists.any():
             if existing == "fail":

@@ -1,9 +1,9 @@
-"""Updates and deletes by condition.
+"""Updates and deletes of stored rows by condition.
 
 Each file group is one task. The task reads the rows, computes the changes and writes them to the file group: into a log
 (merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.
-The conflict check covers the rows that were read (`Derived`). After a conflict, the attempt is repeated on the new
-rows.
+The conflict check covers the rows that were read (`RowDependencies`). After a conflict, the attempt is repeated on the
+new rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.readers.predicate.filter import Filter
 from hoodoo.readers.pruning import FilePruning
 from hoodoo.readers.slices.slice_task import SliceTask
-from hoodoo.timeline.commits.conflicts import Derived
+from hoodoo.timeline.commits.conflicts import RowDependencies
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.computed import NewValues
@@ -114,7 +114,7 @@ def _plan_group_changes(
         replaced=tuple((group.partition, group.file_id) for group in dropped),
         removed_rows=sum(group.base.file.rows for group in dropped if group.base),
         exact=not any(group.logs for group in dropped),
-        derived=Derived(frozenset(group.file_id for group in read), pruning.file_may_match),
+        derived=RowDependencies(frozenset(group.file_id for group in read), pruning.file_may_match),
     )
 
 

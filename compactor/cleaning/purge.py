@@ -40,7 +40,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.locate import find_files_by_key
 from hoodoo.writers.routing.route import GroupAssignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import InMemoryBatch, rows_that_exist
@@ -96,7 +96,7 @@ class _LiveRows(InMemoryBatch):
     # Deletes only existing keys, because a delete of a missing key would write the key into a log.
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
-        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
+        located = find_files_by_key(context.store, config, context.index, view, batch, compare_all=True)
         exists = rows_that_exist(context.store, config, batch, located)
         if not exists.any():
             return None

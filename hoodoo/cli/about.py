@@ -1,4 +1,4 @@
-"""Commands `hoodoo info` and `hoodoo options`."""
+"""Commands `hoodoo info` and `hoodoo options`, which describe a table."""
 
 from __future__ import annotations
 

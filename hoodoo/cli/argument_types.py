@@ -62,7 +62,6 @@ def count(text: str) -> int:
 
 
 def parse_port(text: str) -> int:
-    """Parse the port number of a server."""
     if (found := amount(text)) >= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected an integer from 0 to 65535")
     return found

@@ -245,7 +245,6 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Format a number for plain output."""
     return (
         str(value)
         if name in ("slot", "min_readable")

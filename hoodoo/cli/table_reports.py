@@ -21,7 +21,7 @@ _NOTHING = "Nothing is due."
 
 @dataclass(frozen=True)
 class _Report:
-    """Report on one table.
+    """Report of a command about one table.
 
     Attributes:
         code: The exit code.

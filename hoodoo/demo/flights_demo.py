@@ -26,7 +26,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 import hoodoo
-from hoodoo.demo.engine import DemoEngine, Groups, choose
+from hoodoo.demo.engine import DemoEngine, Groups, choose_engine
 from hoodoo.demo.flights import HALVES, KEY, SCHEMA, Expectation, Flights, source_bytes
 from hoodoo.errors import CallError, HoodooError
 from hoodoo.terminal import format_cell, format_value
@@ -74,7 +74,7 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
     data = source_bytes()
     folder = _prepare_folder(path, keep)
     with to.status("starting"):
-        chosen, why_not = choose(engine)
+        chosen, why_not = choose_engine(engine)
     try:
         if why_not:
             to.print(

@@ -1,4 +1,4 @@
-"""Division of reads into Spark tasks."""
+"""Parts of a read, one per Spark task."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class Side:
-    """Row that an SQL expression can refer to.
+    """Side of a join or merge, whose columns an expression can use.
 
     Attributes:
         alias: The name of the row in the statement, in lower case, or '' without a name.
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scope:
-    """Columns that an SQL expression can use.
+    """Scope with the columns that an SQL expression can use.
 
     Attributes:
         sides: The rows that the expression can refer to.

@@ -31,7 +31,7 @@ _COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "bytes_w
 
 @dataclass(frozen=True)
 class Target:
-    """Table that an SQL statement writes to.
+    """Target table of an SQL statement.
 
     Attributes:
         table: The table.
@@ -50,7 +50,6 @@ class Target:
 
 
 def convert_result(result: WriteResult) -> pa.Table:
-    """Convert the result of a write to a row."""
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 

@@ -1,4 +1,4 @@
-"""SQL table functions `hoodoo_timeline` and `hoodoo_changes`.
+"""Table functions for SQL: `hoodoo_timeline` and `hoodoo_changes`.
 
 Each function runs as one task, so read large ranges through the data source instead. The timeline always has the same
 columns, so `hoodoo_timeline` is an Arrow table function. The columns of changes depend on the table, and Spark only

@@ -1,4 +1,4 @@
-"""Arguments and input rows of writes.
+"""Rows and arguments given by callers of a write.
 
 This module does not commit anything.
 """

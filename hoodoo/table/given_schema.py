@@ -1,4 +1,4 @@
-"""Conversion of schemas to pyarrow."""
+"""Schemas given by callers, and their conversion."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from hoodoo.errors import (
 )
 from hoodoo.readers.cursor import PositionLike, resolve_position
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
+from hoodoo.timeline.environment import SYSTEM, Environment, ResultHolder, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.external_history import (
@@ -65,8 +65,8 @@ def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
     return lag.measure(timeline, view, config)
 
 
-class TableMoment(NamedTuple):
-    """State of a table at one moment.
+class TableSnapshot(NamedTuple):
+    """Snapshot of a table's state at one moment.
 
     Keeping them in one object ensures that threads never mix two states.
 
@@ -112,7 +112,7 @@ class TableHandle:
         return self.seen.history
 
     # ---- looking
-    def look(self) -> TableMoment:
+    def look(self) -> TableSnapshot:
         """Read the newest state of the table."""
         ours = self.timeline.history
         try:
@@ -123,16 +123,16 @@ class TableHandle:
             self.seen = seen = self._unadopted(self.seen.config, self.seen.history)  # not adopted yet
             return seen
         found = state.external and (list_unimported_commits(ours) or state.external)
-        self.seen = seen = self._overlaid(state, found) if found else TableMoment(state.config, ours, state.view)
+        self.seen = seen = self._overlaid(state, found) if found else TableSnapshot(state.config, ours, state.view)
         return seen
 
-    def heal(self) -> TableMoment:
+    def heal(self) -> TableSnapshot:
         """Complete the commits of crashed writers."""
         with suppress(TableNotFound, *_MAY_NOT_WRITE):
             self.timeline.heal()
         return self.look()
 
-    def at(self, position: PositionLike | None) -> TableMoment:
+    def at(self, position: PositionLike | None) -> TableSnapshot:
         """Return the table state at a position."""
         newest = self.look()
         if position is None:
@@ -147,7 +147,7 @@ class TableHandle:
         """
         return resolve_position(history, position, exclusive, self.environment.now_ms)
 
-    def require_adopted(self, seen: TableMoment, what: str) -> None:
+    def require_adopted(self, seen: TableSnapshot, what: str) -> None:
         """Check that all commits of other engines are recorded.
 
         Args:
@@ -158,15 +158,15 @@ class TableHandle:
             seen.config.require_writable()
             raise UnsupportedTable(f"Another engine wrote to this table. {what}", path=self.store.uri)
 
-    def _opened(self) -> TableMoment:
+    def _opened(self) -> TableSnapshot:
         """Read the table state when the table is opened.
 
         If this process has write permission, this also publishes commits that crashed writers left unpublished.
         """
         ours = self.timeline.history
         healed, archived = (
-            Deferred(self.timeline.heal),
-            Deferred[str | None](lambda: archived_timeline.newest(self.store)),
+            ResultHolder(self.timeline.heal),
+            ResultHolder[str | None](lambda: archived_timeline.newest(self.store)),
         )
         try:
             self.timeline.history.together([healed, archived])
@@ -176,9 +176,9 @@ class TableHandle:
         except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
         found = list_unimported_commits(ours, archived.result) or state.external
-        return self._overlaid(state, found) if found else TableMoment(state.config, ours, state.view)
+        return self._overlaid(state, found) if found else TableSnapshot(state.config, ours, state.view)
 
-    def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> TableMoment:
+    def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> TableSnapshot:
         """Read a table that another engine created.
 
         Args:
@@ -190,26 +190,26 @@ class TableHandle:
         if config.is_timeline_v1 and not (now := hoodie_properties.load(self.store)).is_timeline_v1:
             return self._unadopted(now)  # Hudi upgraded the table, perhaps during this read
         if not view.seq and config.created.columns and not config.table_id and not config.is_timeline_v1:
-            return TableMoment(config, theirs, view)  # another engine created the table, and it has no writes yet
+            return TableSnapshot(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
             raise TableNotFound(
                 f"Path {self.store.uri} has properties but no commits. If its creation was interrupted, call create "
                 "again. If another engine truncated the table, its next write makes it a table again.",
                 path=self.store.uri,
             )
-        return TableMoment(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
+        return TableSnapshot(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
 
     def _history_of_hudi(self, config: TableConfig) -> ExternalHistory:
         from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 
         return TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
 
-    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> TableMoment:
+    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> TableSnapshot:
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
             return self._unadopted(state.config)
         overlay = MergedHistory(self.timeline.history, state.config.created)
         view = overlay.head()
-        return TableMoment(state.config.with_schemas(view.schemas), overlay, view)
+        return TableSnapshot(state.config.with_schemas(view.schemas), overlay, view)
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
@@ -253,7 +253,7 @@ class TableHandle:
         context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans, change)
         return context
 
-    def context_at(self, position: PositionLike | None) -> tuple[Context, TableMoment]:
+    def context_at(self, position: PositionLike | None) -> tuple[Context, TableSnapshot]:
         """Prepare a write, and read the table state at a position.
 
         The call first adopts commits of other engines. It raises the errors of `at` and `context`.
@@ -295,11 +295,11 @@ class TableHandle:
     def newest_config(self) -> TableConfig:
         return self.look().config
 
-    def _known(self) -> TableMoment:
+    def _known(self) -> TableSnapshot:
         history = self.timeline.history
         view = history.known_head()
         config = hoodie_properties.apply_settings(self.timeline.last_state().config, view.settings, view.schemas)
-        return TableMoment(config, history, view)
+        return TableSnapshot(config, history, view)
 
     def _begin(self) -> None:
         """Write the first commit of an empty table.

@@ -1,4 +1,4 @@
-"""Conversion of keys to rows.
+"""Keys given by callers, and their conversion to rows.
 
 Callers pass rows with the key columns, with or without partition columns, or bare key values. This module does not look
 at the partitions of the table.

@@ -44,7 +44,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class _UncheckedClause:
-    """Merge clause before its arguments are checked.
+    """Clause of a merge whose arguments are not checked yet.
 
     Attributes:
         kind: The rows that the clause applies to.
@@ -268,7 +268,7 @@ class Merge:
 
     @property
     def _is_upsert(self) -> bool:
-        """Return whether the merge is equivalent to an upsert."""
+        """True if the merge is equivalent to an upsert."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 

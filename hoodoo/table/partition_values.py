@@ -1,4 +1,4 @@
-"""Conversion of partition values to folder paths.
+"""Partition values, and their conversion to folder paths.
 
 This module does not access the store.
 """
@@ -92,7 +92,6 @@ def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
 def _convert_to_dicts(
     columns: Sequence[str], partitions: PartitionValues, name_mapping: NameMapping
 ) -> list[Mapping[str, Any]]:
-    """Convert partition values to dicts."""
     if not columns:
         raise PartitionValueError(
             "The table has no partitions. Use delete(where=...) to delete matching rows, or "

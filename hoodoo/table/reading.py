@@ -15,7 +15,7 @@ from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.table.handle import TableHandle, TableMoment
+from hoodoo.table.handle import TableHandle, TableSnapshot
 from hoodoo.timeline.history import History
 from hoodoo.timeline.views.view import View
 
@@ -98,7 +98,7 @@ class Readable:
         )
         return choose_column_names(found, names, seen.config.name_mapping)
 
-    def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, TableMoment]:
+    def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, TableSnapshot]:
         """Return the first and last commit of a range."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
@@ -430,7 +430,7 @@ class Readable:
 
 
 def read_changed_rows(
-    seen: TableMoment,
+    seen: TableSnapshot,
     after: int,
     columns: Sequence[str] | None,
     where: Where | None,

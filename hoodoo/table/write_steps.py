@@ -87,7 +87,6 @@ def replace_partitions(handle: TableHandle, data: ArrowLike, options: WriteOptio
 def delete_keys(
     handle: TableHandle, keys: KeysLike, version: ApplicationVersion | None, if_head: PositionLike | None
 ) -> WriteResult:
-    """Delete rows by key."""
     from hoodoo.readers.spark_names import by_table_names
     from hoodoo.table.keys_given import convert_keys
 

@@ -24,7 +24,7 @@ from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
-from hoodoo.readers.changes.row_diff import KEY, RowDiff, report_moves_as_updates
+from hoodoo.readers.changes.row_diff import KEY, SnapshotDiff, report_moves_as_updates
 from hoodoo.readers.changes.snapshot_pair import FilePair, pair_changed_files
 from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
@@ -99,9 +99,9 @@ class ChangesTask(Task):
         rows = report_moves_as_updates(pa.concat_tables(changes), True)
         return self._add_delete_instants(rows) if self.timed else rows
 
-    def _row_diff(self, columns: tuple[str, ...], where: Filter | None) -> RowDiff:
+    def _row_diff(self, columns: tuple[str, ...], where: Filter | None) -> SnapshotDiff:
         instants = None if self.instants is None else pa.array(self.instants, pa.string())
-        return RowDiff(
+        return SnapshotDiff(
             self.store,
             self.config,
             pa.schema([self.config.file_schema.field(name) for name in columns]),

@@ -1,4 +1,4 @@
-"""Polling of a table for new commits.
+"""Loop that follows a table and reads new commits.
 
 `readers/changes/changes.py` and `readers/scan.py` read the rows of a range.
 """

@@ -1,4 +1,4 @@
-"""Comparison of base files by row position.
+"""Difference between base files, compared row by row.
 
 If the key columns of both files consist of identical bytes, each row has the same position in both files. Otherwise
 this module returns None, and the caller compares the rows by key.

@@ -1,4 +1,4 @@
-"""Conditions that all rows of a table must satisfy.
+"""Checks, which are conditions that all rows must satisfy.
 
 A row fails a check if the condition is false. It passes if the condition is true or null.
 `timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
@@ -38,7 +38,7 @@ _ROW = "#row"  # an additional column; no table column can have this name, since
 
 @dataclass(frozen=True)
 class Check:
-    """Condition that all rows of a table must satisfy.
+    """Check, which is a condition that all rows must satisfy.
 
     It has a name and is already parsed. Tasks receive checks in parsed form, so that they need no parser.
     """

@@ -1,4 +1,4 @@
-"""Filters for files and rows.
+"""Filters, which select files and rows by a condition.
 
 If DuckDB is installed, a condition may be any boolean SQL expression over one row. hoodoo itself evaluates the parts
 that the grammar of `where` (text.py) supports, and uses them for pruning. DuckDB evaluates the remaining parts. A
@@ -44,7 +44,7 @@ _POSITION = "#position"  # no table column can have this name
 
 @dataclass(frozen=True)
 class Filter:
-    """Filter for files and rows.
+    """Filter, which selects files and rows by a condition.
 
     It is a parsed `where` condition. A row matches if all parts of the condition are true.
 

@@ -1,4 +1,4 @@
-"""Parser for conditions on rows.
+"""Parser for the text of a condition on rows.
 
 The syntax supports:
 

@@ -31,7 +31,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True, eq=False)  # instances are compared by identity
 class Damage:
-    """Damaged part of a file.
+    """Damage in one part of a file.
 
     Attributes:
         file: The file.

@@ -1,4 +1,4 @@
-"""Task that reads a base file and its logs.
+"""Task that reads one file slice.
 
 A file slice without logs is read as plain Parquet.
 """

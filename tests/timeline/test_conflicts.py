@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from slots import make_slot
 
-from hoodoo.timeline.commits.conflicts import Derived, WriteSet, explain_conflict
+from hoodoo.timeline.commits.conflicts import RowDependencies, WriteSet, explain_conflict
 from hoodoo.timeline.slots.slot import DataFile, Slot
 
 
@@ -57,7 +57,7 @@ def test_whatever_stands_on_rows_conflicts_with_another_engines_commit(mine: Wri
 def test_what_is_made_from_stored_rows_conflicts_with_whoever_changed_them(
     other: Slot, conflicts: bool, instant: str
 ) -> None:
-    derived = Derived(frozenset({"read"}), lambda file: file.file_id == "new")
+    derived = RowDependencies(frozenset({"read"}), lambda file: file.file_id == "new")
     found = explain_conflict(WriteSet(derived=derived), instant, other, lambda *_: np.empty(0, np.uint64))
     assert bool(found) == conflicts
 

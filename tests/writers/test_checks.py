@@ -116,14 +116,14 @@ def test_a_write_that_began_before_the_check_was_set_is_held_against_it(
 ) -> None:
     """The row was prepared, located and written to a file while there was no such check; the slot is not taken."""
     table.set_checks({})
-    other, locate = hoodoo.open(table.path), sources.locate_by_key
+    other, locate = hoodoo.open(table.path), sources.find_files_by_key
 
     def located(*arguments: Any, **named: Any) -> Any:
         if not other.checks:
             other.set_checks({"small": "fare < 100"})
         return locate(*arguments, **named)
 
-    monkeypatch.setattr(sources, "locate_by_key", located)
+    monkeypatch.setattr(sources, "find_files_by_key", located)
     with pytest.raises(hoodoo.CheckFailed, match="small") as refused:
         table.upsert(batch(row(1), row(1, ts=0), row(2, 500.0)))
     assert refused.value.details["row"] == 2, "as the batch was given, with its duplicates"
@@ -134,14 +134,14 @@ def test_a_write_that_began_before_the_check_was_set_is_held_against_it(
 def test_a_write_that_began_before_a_check_goes_on_where_its_rows_pass(
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, locate = hoodoo.open(table.path), sources.locate_by_key
+    other, locate = hoodoo.open(table.path), sources.find_files_by_key
 
     def located(*arguments: Any, **named: Any) -> Any:
         if other.checks == FARE:
             other.set_checks({"small": "fare < 100"})
         return locate(*arguments, **named)
 
-    monkeypatch.setattr(sources, "locate_by_key", located)
+    monkeypatch.setattr(sources, "find_files_by_key", located)
     assert table.upsert(batch(row(1))).retries == 1
     assert table.scan().count() == 1
 

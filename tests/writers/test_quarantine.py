@@ -215,7 +215,7 @@ def test_a_payload_of_more_than_a_mebibyte_is_cut(table: hoodoo.Table) -> None:
 
 def test_rows_are_kept_before_the_good_ones_are_committed(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies in between left bad rows that nobody would find again, had it been the other way."""
-    monkeypatch.setattr(sources, "locate_by_key", lambda *given, **named: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(sources, "find_files_by_key", lambda *given, **named: (_ for _ in ()).throw(KeyboardInterrupt))
     given = rows({"id": "g"}, {"id": None})
     with pytest.raises(KeyboardInterrupt):
         table.upsert(given, on_bad_rows="quarantine")
@@ -228,14 +228,14 @@ def test_rows_are_kept_before_the_good_ones_are_committed(table: hoodoo.Table, m
 def test_a_row_that_fails_a_check_set_meanwhile_is_set_aside_too(
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, locate = hoodoo.open(table.path), sources.locate_by_key
+    other, locate = hoodoo.open(table.path), sources.find_files_by_key
 
     def located(context: Any, *arguments: Any, **named: Any) -> Any:
         if other.checks == CHECKS:
             other.set_checks({"tiny": "n < 10"})
         return locate(context, *arguments, **named)
 
-    monkeypatch.setattr(sources, "locate_by_key", located)
+    monkeypatch.setattr(sources, "find_files_by_key", located)
     result = table.upsert(rows({"id": "g"}, {"id": "b", "n": 50}), on_bad_rows="quarantine")
     assert (result.inserted, result.quarantined) == (1, 1)
     assert "'tiny'" in told(table)[0]["detail"]

@@ -1,4 +1,4 @@
-"""Column changes of a table schema.
+"""Alterations, which are column changes of a schema.
 
 rewrites.py determines the files that a change must rewrite.
 """

@@ -1,4 +1,4 @@
-"""Selection of files that a column change must rewrite.
+"""Files with old column names or types, which need a rewrite.
 
 Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
 and types. A column change only rewrites the files that these engines would read incorrectly (docs/columns.md).
@@ -53,7 +53,7 @@ def select_files_to_rewrite(
         files = [entry.file for entry in group.files()]
         for file in files:
             if file.schema not in verdicts:
-                verdicts[file.schema] = is_misread(
+                verdicts[file.schema] = would_be_misread(
                     config.columns_of(file), None if everything else config.columns, after
                 )
         if any(verdicts[file.schema] for file in files):
@@ -63,7 +63,7 @@ def select_files_to_rewrite(
     return FilesToRewrite(tuple(wrong), tuple(logged))
 
 
-def is_misread(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
+def would_be_misread(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
     """Check whether other engines would misread a file.
 
     A column is read incorrectly if it has a different name in the file, if a different column has its name, or if such
@@ -211,7 +211,7 @@ __all__ = [
     "needs_log_rewrite",
     "describe",
     "has_outdated_names",
-    "is_misread",
+    "would_be_misread",
     "find_outdated_names",
     "path_of",
     "require_current_names",

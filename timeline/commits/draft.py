@@ -10,7 +10,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Conflict with a newer commit."""
+    """Conflict of a write with a newer commit."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8
 
 @dataclass(frozen=True)
 class RetrySettings:
-    """Settings for the retries of a commit.
+    """Settings for retries: their number and waiting times.
 
     Attributes:
         times: Maximum number of retries after the first attempt. Default 20.

@@ -38,14 +38,14 @@ from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline.commits.conflicts import explain_compaction_conflict, explain_conflict
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft, add_hudi_checkpoint
 from hoodoo.timeline.commits.turn_request import FairnessPauses, PauseRequest
-from hoodoo.timeline.environment import Deferred, Environment
+from hoodoo.timeline.environment import Environment, ResultHolder
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.hudi_lock import Heartbeat, hudi_lock
 from hoodoo.timeline.hudi.publish import (
     NOTHING,
     SLOW_WRITE_MS,
+    ExternalRollback,
     Publisher,
-    RolledBackExternally,
     is_rolled_back_externally,
     remove_markers,
 )
@@ -181,15 +181,15 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._write_slot(slot, deadline):
-            late = Deferred(lambda: self._was_archived(slot, deadline))
-            stands = Deferred(lambda: self._is_not_rolled_back(slot))
+            late = ResultHolder(lambda: self._was_archived(slot, deadline))
+            stands = ResultHolder(lambda: self._is_not_rolled_back(slot))
             self.timeline.history.together([late, stands, self._turn_request.withdraw])
             if late.result:
                 return None  # an earlier request may be among the archived slots, so the attempt stays sealed
             self._stands = stands.result
             self.timeline.history.add_written_slot(slot, encode_commit_file(slot), self._version)
             return slot
-        archived = Deferred(lambda: watermark.deleted_up_to(self.store))
+        archived = ResultHolder(lambda: watermark.deleted_up_to(self.store))
         self.timeline.history.together([archived, self._turn_request.record_lost_race])
         self._sealed = slot.seq <= archived.result  # an archived slot may have been the slot of this attempt
         return None
@@ -402,7 +402,7 @@ class Transaction:
                 self.timeline.publisher.publish_through(slot.seq, self._seen, new=slot.seq, stands=self._stands)
                 self._stop_beating()
                 break
-            except RolledBackExternally as gone:
+            except ExternalRollback as gone:
                 if gone.slot.seq != slot.seq:
                     log.warning(
                         "slot %d is committed, but another engine rolled back the earlier instant %s",

@@ -1,4 +1,4 @@
-"""Publication of commits in Hudi's timeline.
+"""Publication of commits for readers with Apache Hudi.
 
 All published content is derived from the slot. Any process may therefore publish a slot, even repeatedly. After a crash
 between a slot and its publication, the next process publishes it. A publication is never undone (protocol rule 11).
@@ -12,7 +12,7 @@ from functools import partial
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import Deferred
+from hoodoo.timeline.environment import ResultHolder
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata, metadata_table
@@ -45,7 +45,7 @@ def find_publication_file(slot: Slot) -> str:
     return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
 
 
-class RolledBackExternally(Exception):
+class ExternalRollback(Exception):
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
         self.slot = slot
@@ -126,7 +126,7 @@ class Publisher:
             if not stands and is_rolled_back_externally(self.store, slot):
                 if self._is_published(slot):
                     return  # another process published it, and it is archived now
-                raise RolledBackExternally(slot)
+                raise ExternalRollback(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             before = (
                 self.history.state(slot.seq - 1)
@@ -136,7 +136,7 @@ class Publisher:
             schema = self._config_at(slot, config).schema_text
             metadata = commit_metadata.encode_commit_metadata(slot, schema, planned, before)
             self._update_metadata_table(slot, config)
-            markers = Deferred(lambda: markers_of(self.store, slot.instant))
+            markers = ResultHolder(lambda: markers_of(self.store, slot.instant))
             self.history.together([lambda: self._create(find_publication_file(slot), metadata), markers])
             self.history.together([partial(remove_marker_and_empty_folders, self.store, key) for key in markers.result])
 

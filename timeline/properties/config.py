@@ -1,4 +1,4 @@
-"""Configuration of a table."""
+"""Configuration of a table, parsed from its properties."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 @dataclass(frozen=True)
 class TableConfig:
-    """Configuration of a table.
+    """Configuration of a table, parsed from its properties.
 
     Attributes:
         created: The columns that the table was created with.

@@ -1,4 +1,4 @@
-"""Reader and writer for the table properties file."""
+"""Properties file of a table, `hoodie.properties`."""
 
 from __future__ import annotations
 

@@ -74,7 +74,6 @@ _MEANINGS = {_remove_separators(word): ours for ours, words in _WORDS.items() fo
 
 
 def translate_option_name(name: str, known: Collection[str]) -> str:
-    """Translate another system's option name."""
     plain, same = _to_snake_case(name[:200]), {_remove_separators(one): one for one in known}
     while plain:
         joined = _remove_separators(plain)

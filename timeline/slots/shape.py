@@ -1,4 +1,4 @@
-"""Type checks for parsed JSON.
+"""Shapes of parsed JSON, which are checked by type.
 
 A shape is one of: a type, [shape of each item], (shapes of the items in order), {str: shape of each value}, or a dict
 with the shape of each name.

@@ -1,4 +1,4 @@
-"""Number of the newest archived commit.
+"""Watermark, which is the number of the newest archived commit.
 
 The watermark is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
 """

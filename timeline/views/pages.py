@@ -144,7 +144,6 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
 
 
 def find_differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Find the partitions that may differ between two snapshots."""
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))

@@ -85,7 +85,7 @@ class _MutableTotals:
 
 @dataclass(frozen=True, slots=True)
 class CountedFiles:
-    """Files of a table and their totals."""
+    """Files of a table, and their counts and sizes."""
 
     partitions: Partitions
     together: FileTotals

@@ -23,7 +23,7 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class PendingCompaction:
-    """Compaction that is planned but not completed.
+    """Pending compaction, which is planned but not completed.
 
     Attributes:
         seq: The slot that contains the plan.

@@ -35,7 +35,7 @@ from hoodoo.writers.batches.column_alignment import (
     align_columns,
     fill_missing_columns,
     fill_missing_fields,
-    require_column_may_lack,
+    require_optional_column,
 )
 from hoodoo.writers.batches.generated_columns import add_generated_columns, computable_partition_columns, to_check
 from hoodoo.writers.batches.value_validation import validate_columns
@@ -46,7 +46,7 @@ NAMED_KEYS = 10
 
 
 @dataclass(frozen=True)
-class BatchProperties:
+class BatchTerms:
     """Properties that apply to all rows of a batch.
 
     Attributes:
@@ -64,18 +64,18 @@ class BatchProperties:
     absent: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> BatchProperties:
+    def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> BatchTerms:
         columns, names = config.columns, set(schema.names)
         absent = frozenset(column.id for column in columns.columns if column.name not in names)
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
-    def fitted(self, config: TableConfig) -> BatchProperties:
+    def fitted(self, config: TableConfig) -> BatchTerms:
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Prepared rows of a write.
+    """Batch of prepared rows for a write.
 
     Attributes:
         rows: The record key column, followed by the table's columns.
@@ -92,7 +92,7 @@ class Batch:
     partitions: list[str]
     codes: np.ndarray
     delete: np.ndarray
-    terms: BatchProperties
+    terms: BatchTerms
     stale: int = 0
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ def prepare_batch(
     if not data.num_columns and not len(data):
         data = config.schema.empty_table()  # an empty list has no column names
     needed, flagged = check_column_names(data.schema, config, delete, missing)
-    terms = BatchProperties.of(data.schema, config, delete, settled)
+    terms = BatchTerms.of(data.schema, config, delete, settled)
     if not delete:
         data = fill_missing_columns(data, config, missing)
     data = validate_columns(data, with_delete_flag(needed, flagged), config.key)
@@ -248,7 +248,7 @@ def _require_fillable_column(
     name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool
 ) -> None:
     try:
-        require_column_may_lack(config.columns.by_name[name], name, config, missing, defaults)
+        require_optional_column(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
         candidate = find_nearest_name(name, extra, 0.75) or next(iter(extra), None)
         if candidate is None:

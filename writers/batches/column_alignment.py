@@ -40,7 +40,7 @@ def fill_missing_columns(data: pa.Table, config: TableConfig, missing: str) -> p
     generated = computable_partition_columns(names, config)
     for column in config.columns.columns:
         if column.name not in names and column.name not in generated:
-            require_column_may_lack(column, column.name, config, missing)
+            require_optional_column(column, column.name, config, missing)
             data = data.append_column(pa.field(column.name, column.arrow), _repeat_default(column, len(data)))
     return data
 
@@ -60,10 +60,10 @@ def fill_missing_fields(data: pa.Table, config: TableConfig, missing: str) -> pa
     return data
 
 
-def require_column_may_lack(
+def require_optional_column(
     column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True
 ) -> None:
-    """Check that a batch may lack a column.
+    """Check that a column is optional in a batch.
 
     Raises ColumnError if it may not. `defaults` is True if the default value of the column may be used.
     """
@@ -131,7 +131,7 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
                     parts[child.name], child, f"{path}.{child.name}", config, missing
                 )
             else:
-                require_column_may_lack(child, f"{path}.{child.name}", config, missing)
+                require_optional_column(child, f"{path}.{child.name}", config, missing)
                 parts[child.name] = pa.nulls(len(array), child.arrow)
         return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=nulls)
     if column.kind == "list":
@@ -243,5 +243,5 @@ __all__ = [
     "fill_missing_columns",
     "align_columns",
     "fill_missing_fields",
-    "require_column_may_lack",
+    "require_optional_column",
 ]

@@ -1,4 +1,4 @@
-"""New column values of an update or a merge.
+"""Computed column values of an update or a merge.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """

@@ -1,4 +1,4 @@
-"""Column changes that a batch requires.
+"""Evolution of a table's columns for a new batch.
 
 Evolution never drops, renames or narrows a column. It does not rewrite base files, except to compact their logs.
 """
@@ -21,7 +21,7 @@ from hoodoo.writers.batches.value_validation import validate_columns
 
 @dataclass(frozen=True)
 class ColumnEvolution:
-    """Column changes that a batch requires.
+    """Evolution of a table's columns for a new batch.
 
     They are new columns, new struct fields and wider types.
 

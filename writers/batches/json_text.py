@@ -42,7 +42,7 @@ def _line_bounds(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def require_shallow_values(text: pa.Buffer) -> None:
-    """Check that JSON values are not nested too deeply.
+    """Check that JSON values have at most the allowed nesting.
 
     If each line is an object, only lines with more than DEPTH_MAX opening brackets are checked in detail.
     """

@@ -18,7 +18,7 @@ from hoodoo.nearest import suggest_name
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import Batch, BatchProperties
+from hoodoo.writers.batches.batch import Batch, BatchTerms
 from hoodoo.writers.batches.write_options import WriteOptions
 
 GIVEN = "given"
@@ -127,7 +127,7 @@ def select_columns(
     return config, checks
 
 
-def names_of(terms: BatchProperties, config: TableConfig) -> list[str]:
+def names_of(terms: BatchTerms, config: TableConfig) -> list[str]:
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]

@@ -65,7 +65,7 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def find_bad_positions(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Find all bad positions in a range.
+    """Find all positions of bad values in a range.
 
     `is_good(begin, end)` returns whether all positions in a range are good.
     """

@@ -121,7 +121,7 @@ class WriteTaskResult:
 
 @dataclass(frozen=True)
 class NoFileResult:
-    """Result of a write task without a file.
+    """Result of a write task that wrote no file.
 
     `stale` is the number of changes that lost against stored rows.
     """

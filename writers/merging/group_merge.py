@@ -69,7 +69,7 @@ class UnreadPartialUpdate:
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """Merge into one file group.
+    """Merge of source rows into one file group.
 
     The changes come from matched pairs, from stored rows without a source row, and from new rows.
 

@@ -17,7 +17,7 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.timeline.commits.conflicts import Derived
+from hoodoo.timeline.commits.conflicts import RowDependencies
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.batch import Batch
@@ -164,7 +164,7 @@ def plan_merge(
         written,
         assignments=[_mark_from_stored(assignment) for assignment in assignments],
         exclusive=by_source,
-        derived=Derived(read, lambda file: False) if read else None,
+        derived=RowDependencies(read, lambda file: False) if read else None,
     )
 
 
@@ -174,7 +174,7 @@ def _mark_from_stored(assignment: GroupAssignment) -> GroupAssignment:
 
 @dataclass(frozen=True)
 class _GroupChunk(Generic[S]):
-    """Source rows and the file group that they match."""
+    """Chunk of source rows that match one file group."""
 
     rows: S | None
     group: FileGroup | None = None

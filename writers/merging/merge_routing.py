@@ -23,7 +23,7 @@ from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
 from hoodoo.writers.merging.clauses import Clause, Kind, both, first_true_clause
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.locate import find_files_by_key
 from hoodoo.writers.routing.route import RoutedChunk
 from hoodoo.writers.routing.split import Positions, split_by_file
 from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, file_groups_of_keys, rows_that_exist
@@ -31,7 +31,7 @@ from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, file_
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """Update of some columns in log files.
+    """Partial update, which logs only some columns.
 
     Attributes:
         sets: The columns of stored rows that the source sets.
@@ -44,7 +44,7 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class MergeRules:
-    """Rules of a merge.
+    """Rules that decide the changes of a merge.
 
     Attributes:
         config: The table's configuration at the view of the attempt.
@@ -108,7 +108,7 @@ def match_source_rows(
     keys, config = source.keys, rules.config
     meets = bool(rules.of_kind(Kind.MATCHED) or rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
     unread = not meets or (rules.partial is not None and not rules.partial.reads)
-    located = locate_by_key(store, config, index, view, keys, compare_all=rules.compares or unread)
+    located = find_files_by_key(store, config, index, view, keys, compare_all=rules.compares or unread)
     exists = rows_that_exist(store, config, keys, located)
     missing = ~exists & ~keys.delete
     if rules.new_keys is NewKeys.FAIL and missing.any():

@@ -63,7 +63,7 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Batch of an upsert of some columns.
+    """Rows of a partial upsert.
 
     The rows have the key, partition and ordering columns, and the columns that change.
     """

@@ -1,4 +1,4 @@
-"""Preparation of Spark DataFrames for a write.
+"""Staging of Spark DataFrames in temporary files.
 
 A job evaluates the DataFrame once, and its tasks prepare the rows. Small results are sent to the driver and written in
 this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then receives
@@ -24,7 +24,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows, separate_bad_rows, together
 from hoodoo.writers.batches.batch import (
     Batch,
-    BatchProperties,
+    BatchTerms,
     check_column_names,
     prepare_batch,
     remove_duplicate_keys,
@@ -87,7 +87,7 @@ def prepare_dataframe(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """Validate the columns of a merge source.
+    """Return the schema of a merge source, after validation.
 
     The source is a Spark DataFrame. Raises ColumnError for an invalid or missing column, before any task starts.
     """
@@ -122,7 +122,7 @@ def _frame_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 
 class TaskJob(Protocol):
-    """Spark job that prepares rows."""
+    """Job whose Spark tasks prepare rows."""
 
     @property
     def store(self) -> Store: ...
@@ -141,7 +141,7 @@ class TaskJob(Protocol):
 
 @dataclass(frozen=True)
 class MergeStagingJob:
-    """Spark job that prepares the rows of a merge.
+    """Spark job that stages the rows of a merge.
 
     Attributes:
         store: The store of the table.
@@ -168,7 +168,7 @@ class MergeStagingJob:
 
 @dataclass(frozen=True)
 class StagingJob:
-    """Spark job that prepares the rows of a write.
+    """Spark job that stages the rows of a write.
 
     Attributes:
         store: The store of the table.
@@ -186,7 +186,7 @@ class StagingJob:
     schema: pa.Schema
     options: WriteOptions
     checks: tuple[Check, ...]
-    terms: BatchProperties
+    terms: BatchTerms
 
     @classmethod
     def of(

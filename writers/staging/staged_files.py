@@ -18,7 +18,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import STAGING
-from hoodoo.writers.batches.batch import Batch, BatchProperties
+from hoodoo.writers.batches.batch import Batch, BatchTerms
 
 # larger partitions are staged in ranges of hashes, so that each routing task only reads its own range
 _CUT_BYTES = 32 << 20
@@ -85,7 +85,7 @@ def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
     return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
-def to_batch(table: pa.Table, terms: BatchProperties) -> Batch:
+def to_batch(table: pa.Table, terms: BatchTerms) -> Batch:
     codes, partitions = _partition_codes(table)
     rows = compact(without_staging_columns(table))
     return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)

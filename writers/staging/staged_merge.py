@@ -1,4 +1,4 @@
-"""Merge of rows in temporary Arrow files.
+"""Merge of staged rows, from temporary Arrow files.
 
 Each task routes the rows of one partition in one range of key hashes, and stages the routed rows again. The driver
 receives only names and counts.
@@ -23,7 +23,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.batches.batch import BatchProperties
+from hoodoo.writers.batches.batch import BatchTerms
 from hoodoo.writers.batches.partial_columns import names_of
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.group_merge import MatchedRows
@@ -147,7 +147,7 @@ def _staged(
 
 @dataclass(frozen=True)
 class StagedMerge:
-    """Source rows of a merge in temporary files.
+    """Merge of staged rows, from temporary Arrow files.
 
     Attributes:
         folder: The staging folder.
@@ -200,7 +200,7 @@ class _StagedMergeRows:
 
     @property
     def _new(self) -> StagedRows:
-        return StagedRows(self.store, BatchProperties.of(self.config.schema, self.config, delete=False))
+        return StagedRows(self.store, BatchTerms.of(self.config.schema, self.config, delete=False))
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class PartialRowsStaged:
 
 @dataclass(frozen=True)
 class _StagedPartialReading:
-    terms: BatchProperties
+    terms: BatchTerms
     mode: MergeMode
 
     def source(

@@ -1,4 +1,4 @@
-"""Write of rows in temporary Arrow files.
+"""Write of staged rows, from temporary Arrow files.
 
 Tasks locate the rows, split them by file group and stage them again. The planner uses the results in the same way as
 for a batch in memory.
@@ -24,9 +24,9 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset
 from hoodoo.timeline.views.view import FileGroup, View
-from hoodoo.writers.batches.batch import Batch, BatchProperties, remove_duplicate_keys, require_checks
+from hoodoo.writers.batches.batch import Batch, BatchTerms, remove_duplicate_keys, require_checks
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.locate import find_files_by_key
 from hoodoo.writers.routing.route import ChunkSlice, Mode, RoutedChunk, assign_rows
 from hoodoo.writers.routing.sorting import positions_in_order
 from hoodoo.writers.routing.split import split_by_file
@@ -55,7 +55,7 @@ _PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing ta
 
 
 class ExistingKeys(StrEnum):
-    """Handling of rows with existing keys.
+    """Handling of existing keys, such as replace or fail.
 
     An upsert replaces the stored rows. An insert raises an error, or keeps the stored rows. An overwrite does not
     search for keys, because it replaces all rows.
@@ -69,7 +69,7 @@ class ExistingKeys(StrEnum):
 
 @dataclass(frozen=True)
 class StagedPart:
-    """Staged rows that one task reads.
+    """Part of the staged rows, which one task reads.
 
     They belong to one partition and one range of key hashes.
 
@@ -97,13 +97,13 @@ class StagedPart:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Task that finds the files of staged rows."""
+    """Task that routes staged rows to file groups."""
 
     store: Store
     config: TableConfig
     folder: str
     part: StagedPart
-    terms: BatchProperties
+    terms: BatchTerms
     duplicates: str
     known: ExistingKeys
     checks: tuple[Check, ...] = ()  # checks that were set after the rows were prepared
@@ -111,7 +111,7 @@ class RouteTask:
 
 @dataclass
 class RouteResult:
-    """Staged rows by file group."""
+    """Result of a route task: staged rows by file group."""
 
     chunks: list[RoutedChunk[TemporaryRowFile]] = field(default_factory=list)
     stale: int = 0
@@ -127,7 +127,7 @@ def run_route(task: RouteTask) -> RouteResult:
     batch = remove_duplicate_keys(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
     inserts = task.known in (ExistingKeys.FAIL, ExistingKeys.KEEP)
-    located = locate_by_key(
+    located = find_files_by_key(
         task.store, task.config, index_of(task.store, shared=True), task.part.view, batch, compare_all=inserts
     )
     stale = batch.stale
@@ -188,7 +188,7 @@ def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Refere
 class LoadStagedChanges:
     store: Store
     parts: tuple[ChunkSlice[TemporaryRowFile], ...]
-    terms: BatchProperties
+    terms: BatchTerms
     sort: tuple[str, ...] = ()
 
     def __call__(self) -> KeyedChanges:
@@ -212,7 +212,7 @@ class StagedRows:
     """
 
     store: Store
-    terms: BatchProperties
+    terms: BatchTerms
     sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[RoutedChunk[TemporaryRowFile]], count: int) -> pa.Table:
@@ -231,7 +231,7 @@ class StagedRows:
 class StagedSource:
     folder: str
     pieces: list[TemporaryRowFile]
-    terms: BatchProperties
+    terms: BatchTerms
     duplicates: str
     stale: int
     checked: tuple[Check, ...] = ()  # checks that the rows have already passed

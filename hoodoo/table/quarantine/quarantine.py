@@ -1,4 +1,4 @@
-"""Public class `Quarantine`."""
+"""Public class `Quarantine`, the bad rows of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage of the bad rows of a write.
+"""Writer for the quarantine of a table.
 
 The first bad row creates this table. Bad rows are detected in writers/batches/bad_rows.py.
 """

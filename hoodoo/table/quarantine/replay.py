@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay(Generic[T]):
-    """Replay of a quarantine.
+    """Replay of quarantined rows into their table.
 
     Attributes:
         target: The table that owns the quarantine.

@@ -29,7 +29,7 @@ def find_nearest_name(name: str, known: Iterable[str], likeness: float = 0.6) ->
 
 
 def suggest_name(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return a hint for an unknown name."""
+    """Suggest the most similar name for an unknown name."""
     there = list(known)
     near = find_nearest_name(name, there, likeness)
     if near:

@@ -57,7 +57,7 @@ class BatchWriter:
             quarantine = replace(quarantine, changes=ReplayContext(found.unavailable, found.unplaced))
         quarantine.read(found)
         bad, left = found.reasons, replace(self.limits, rows=max(0, self.limits.rows - found.bad))
-        rows, left_out = self.reading.transformed(found.rows)
+        rows, left_out = self.reading.apply_transform(found.rows)
         rows = correct_arrival_order(rows, table)
         if found.unavailable is not None or found.emptied:
             resolve_deleted_rows(table, rows, found.emptied, transaction)
@@ -65,7 +65,9 @@ class BatchWriter:
         watch.ended("transform")
         if found.unplaced:
             config = table.handle.newest_config()
-            rows, more_bad = quarantine.fitting(add_missing_partitions(config.name_mapping.rows(rows), config), left)
+            rows, more_bad = quarantine.quarantine_misfits(
+                add_missing_partitions(config.name_mapping.rows(rows), config), left
+            )
             bad += more_bad
             rows = assign_partitions(fill_unsent_values(rows, table, config, mode), table, config)
         if has_unsent_placeholder(rows, mode):
@@ -77,7 +79,7 @@ class BatchWriter:
         try:
             result = self._commit_batch(rows, found.emptied, transaction, mode)
         except DataError:
-            rows, more_bad = quarantine.fitting(rows, left, found.origins)
+            rows, more_bad = quarantine.quarantine_misfits(rows, left, found.origins)
             if not more_bad:
                 raise
             bad += more_bad

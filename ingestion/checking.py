@@ -27,7 +27,7 @@ def check(reading: SourceReader, state: Application, position: str) -> CheckRepo
         except TooManyBadRows as problem:
             messages = problem.details.get("found", BAD.empty_table())
             batch = SourceBatch(reading.table.schema.empty_table(), messages, no_bad_rows(0), (), 0, None)
-    rows, left_out = reading.transformed(batch.rows)
+    rows, left_out = reading.apply_transform(batch.rows)
     columns: tuple[str, ...] = ()
     misfits = batch.misfits
     if len(rows):

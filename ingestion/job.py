@@ -134,7 +134,7 @@ class Job:
             )
         with stop_on_signals(self._stopped), serve_job_metrics([self], metrics_port, metrics_address):
             run_jobs([ScheduledJob(self, once, poll_seconds, each_batch, metrics_port is not None)], self._stopped)
-        return self.reported()
+        return self.update_report()
 
     def check(self) -> CheckReport:
         """Test the job without writing.
@@ -230,7 +230,7 @@ class Job:
         """Discard the prefetched batch when the job ends."""
         self._ahead.drop()
 
-    def reported(self) -> IngestReport:
+    def update_report(self) -> IngestReport:
         """Update and return the report of the job.
 
         Returns:

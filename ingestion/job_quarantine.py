@@ -80,7 +80,7 @@ class JobQuarantine:
         """
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
-        rows, bad = self.fitting(rows, limits)
+        rows, bad = self.quarantine_misfits(rows, limits)
         positions, _, unresolved = find_unresolvable_rows(rows, table, config, mode, self.changes)
         if len(positions):
             too_many = has_too_many_bad_rows(limits, bad.total() + len(unresolved), count)
@@ -96,7 +96,7 @@ class JobQuarantine:
             rows = without(rows, positions)
         return rows, bad + Counter(unresolved["reason"].to_pylist())
 
-    def fitting(
+    def quarantine_misfits(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
     ) -> tuple[pa.Table, Counter[str]]:
         """Quarantine the rows that do not match the table.

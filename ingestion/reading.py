@@ -216,7 +216,7 @@ class SourceReader:
                 ) from None
         raise AssertionError("Rows could be joined one by one, but not all at once")
 
-    def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    def apply_transform(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
         """Apply the user's transform to a batch.
 
         Args:

@@ -1,4 +1,4 @@
-"""PyArrow Dataset that reads rows on demand.
+"""Lazy PyArrow Dataset, which reads rows on demand.
 
 Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
 while it reads. It writes no file.
@@ -41,7 +41,7 @@ _FILE_OPTIONS = {
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
-    """PyArrow Dataset that reads rows on demand.
+    """Lazy PyArrow Dataset, which reads rows on demand.
 
     Args:
         rows: The rows.

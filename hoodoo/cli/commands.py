@@ -20,7 +20,7 @@ from rich.console import Console
 
 import hoodoo
 from hoodoo.cli import files
-from hoodoo.cli.show import CommandOutput, log_to
+from hoodoo.cli.show import CommandOutput, send_logs_to
 from hoodoo.cli.table_paths import expand_path_patterns
 from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.names import IS_DELETED
@@ -37,7 +37,7 @@ _log = logging.getLogger("hoodoo.cli")
 
 def run(given: argparse.Namespace) -> int:
     out = CommandOutput(given.json)
-    log_to(sys.stderr, logging.WARNING, given.json)
+    send_logs_to(sys.stderr, logging.WARNING, given.json)
     try:
         return _COMMANDS[given.command](given, out) or 0
     except HoodooError as problem:

@@ -200,7 +200,7 @@ def _summarize_job(job: Job) -> dict[str, Any]:
 
     `waiting` is None if the source is unavailable.
     """
-    report, waiting = asdict(job.reported()), None
+    report, waiting = asdict(job.update_report()), None
     with suppress(TryAgainError):
         waiting = job.source.lag(job.position()).waiting
     return report | {"application": job.name, "waiting": waiting}

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import hoodoo
-from hoodoo.cli.show import CommandOutput, log_to
+from hoodoo.cli.show import CommandOutput, send_logs_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_loop import ServiceTarget
 from hoodoo.errors import EngineError, TableNotFound
@@ -104,7 +104,7 @@ def worker(
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
         level = logging.getLevelNamesMapping()[given.log_level.upper()]
-        log_to(sys.stdout if out.machine else sys.stderr, level, out.machine)
+        send_logs_to(sys.stdout if out.machine else sys.stderr, level, out.machine)
         tables, missing = list[Table | ServiceTarget](), list[TableNotFound]()
         for path in paths:
             try:

@@ -282,7 +282,7 @@ def _moment(entry: logging.LogRecord) -> str:
     )
 
 
-def log_to(stream: Any, level: int, machine: bool) -> None:
+def send_logs_to(stream: Any, level: int, machine: bool) -> None:
     """Send hoodoo's log records to a stream.
 
     Args:

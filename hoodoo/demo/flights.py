@@ -147,7 +147,7 @@ class Flights:
                 if len(rows):
                     yield MessageBatch(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
 
-    def not_departed(self) -> pa.Table:
+    def get_undeparted_keys(self) -> pa.Table:
         """Return the keys of the flights that never departed."""
         return self._messages("scheduled", ~self.left).select(KEY)
 
@@ -220,7 +220,7 @@ class Expectation:
             if not ((got[name] == want[name]).fillna(False) | (got[name].isna() & want[name].isna())).all()
         ]
 
-    def by_status(self, after_half: int) -> dict[str, int]:
+    def count_by_status(self, after_half: int) -> dict[str, int]:
         """Count the flights by status after a half month."""
         came = self.half <= after_half
         arrived = int((came & self.all["arr_time"].notna()).sum())
@@ -228,7 +228,7 @@ class Expectation:
         counts = {"arrived": arrived, "departed": departed, "scheduled": len(self.all) - arrived - departed}
         return {status: count for status, count in counts.items() if count}
 
-    def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
+    def count_changes_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
         """Count the changed flights and average their delays by carrier.
 
         Returns:

@@ -217,7 +217,7 @@ class _Demo:
         self.note(what, len(rows), time.monotonic() - began)
 
     def delete(self) -> None:
-        keys, began = self.flights.not_departed(), time.monotonic()
+        keys, began = self.flights.get_undeparted_keys(), time.monotonic()
         self.last = self.table.delete(self.engine.frame(keys))
         self.story.deleted = len(keys)
         self.note("delete flights that never left", len(keys), time.monotonic() - began)
@@ -319,7 +319,7 @@ class _Demo:
             [[name, format_cell(count), "·" if mean is None else f"{mean:.1f}"] for name, (count, mean) in top],
         )
         self.check(
-            "what changed equals pandas on the source file", _same(found, self.expected.changed_by_carrier(_CUT))
+            "what changed equals pandas on the source file", _same(found, self.expected.count_changes_by_carrier(_CUT))
         )
 
     def as_it_was(self) -> None:
@@ -333,7 +333,7 @@ class _Demo:
         self.grid(["status", "then", "now"], rows)
         self.check(
             "the table as it was equals pandas on the source file",
-            {status: count for status, (count, _) in then.items()} == self.expected.by_status(_CUT),
+            {status: count for status, (count, _) in then.items()} == self.expected.count_by_status(_CUT),
         )
 
     def timeline(self) -> None:

@@ -51,7 +51,7 @@ _NO_TABLE = (
 )
 
 
-def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+def _check_option_names(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     """Check the names of options.
 
     Spark ignores case, so the check restores the case of the names.
@@ -185,7 +185,7 @@ class ReadOptions:
         if _OF_CREATE_TABLE in given:
             raise OptionError(_NO_TABLE, option=_OF_CREATE_TABLE)
         everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
-        options = _checked(given, everywhere)
+        options = _check_option_names(given, everywhere)
         maybe_stream = stream is None and not {"as_of", "until"} & options.keys()
         guess = INCREMENTAL if stream or stream is None and "deletes" in options else SNAPSHOT
         mode = options.get("mode", guess).lower()
@@ -274,7 +274,7 @@ class SparkWriteOptions:
             OptionError: An option is unknown, contains a secret, has an invalid value, or is not supported by the
                 operation.
         """
-        options = _checked(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
+        options = _check_option_names(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
         operation = options.get("operation", "insert").lower()
         check_allowed_value("operation", operation, OPERATIONS)
         duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")

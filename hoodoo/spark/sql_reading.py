@@ -199,17 +199,17 @@ def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> st
             return ""
         kinds.append(schema.field(known[0]).type)
         column.replace(exp.column(exp.to_identifier(known[0], quoted=True)))
-    if not kinds or not _literals_mean_the_same(node, kinds, in_utc):
+    if not kinds or not _have_equal_meaning(node, kinds, in_utc):
         return ""
     text = str(node.this.sql())
     try:
         tree = grammar.parse_condition(text, schema)
     except PredicateError:
         return ""
-    return text if _keeps_enough(tree) else ""
+    return text if _is_safe_to_push(tree) else ""
 
 
-def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
+def _have_equal_meaning(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
     """Return whether literals have equal meanings in Spark and DuckDB.
 
     Spark compares a number with a string as floats, and interprets times without a zone in the session's time zone.
@@ -225,7 +225,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
     return in_utc or not any(pa.types.is_timestamp(kind) for kind in kinds)
 
 
-def _keeps_enough(tree: Predicate) -> bool:
+def _is_safe_to_push(tree: Predicate) -> bool:
     """Return whether a condition is safe to push down.
 
     Spark sorts NaN above all numbers.
@@ -238,7 +238,7 @@ def _keeps_enough(tree: Predicate) -> bool:
         case And(parts=(Compare(op=">=") as low, Compare(op="<=") as high)) if low.column == high.column:
             return not pa.types.is_floating(low.type) or pa.types.is_float64(low.type)
         case And() | Or():
-            return all(map(_keeps_enough, tree.parts))
+            return all(map(_is_safe_to_push, tree.parts))
         case Not():
             return not _has_floats(tree)
     return True

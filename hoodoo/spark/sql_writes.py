@@ -69,11 +69,11 @@ def run_update(spark: SparkSession, statement: Statement, target: Target) -> Wri
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
         raise unsupported_sql("UPDATE ... FROM", "Use MERGE INTO, which can read another table.")
-    _require_nothing_else(statement, "UPDATE", ("this", "expressions", "where"))
-    _require_alike(statement)
+    _require_supported_clauses(statement, "UPDATE", ("this", "expressions", "where"))
+    _require_equal_meaning(statement)
     row = Side(target.alias, "", target.table.schema)
     scope = Scope((row,), zone_of(spark))
-    return target.table.update(_assignments(tree.expressions, row, (row,), scope), where=_where(tree, scope))
+    return target.table.update(_translate_assignments(tree.expressions, row, (row,), scope), where=_where(tree, scope))
 
 
 def run_delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
@@ -88,13 +88,13 @@ def run_delete(spark: SparkSession, statement: Statement, target: Target) -> Wri
         ExpressionError: The condition cannot be translated to DuckDB.
         HoodooError: Any error that `Table.delete` raises.
     """
-    _require_nothing_else(statement, "DELETE", ("this", "where"))
-    _require_alike(statement)
+    _require_supported_clauses(statement, "DELETE", ("this", "where"))
+    _require_equal_meaning(statement)
     where = _where(statement.tree, Scope((Side(target.alias, "", target.table.schema),), zone_of(spark)))
     return target.table.delete(where=pc.scalar(True) if where is None else where)
 
 
-def _require_nothing_else(statement: Statement, what: str, known: Sequence[str]) -> None:
+def _require_supported_clauses(statement: Statement, what: str, known: Sequence[str]) -> None:
     """Check that a statement has no unsupported clause.
 
     Such a clause may restrict the affected rows, so ignoring it could change more rows.
@@ -148,10 +148,10 @@ def run_insert(spark: SparkSession, statement: Statement, target: Target) -> Wri
             "a value for each column, or name the columns: INSERT INTO t (a, b) ..."
         )
     missing = "null" if listed or by_name else "fail"
-    return table.insert(_fitting(frame.toDF(*named), table.schema), duplicates="fail", missing=missing)
+    return table.insert(_cast_decimals(frame.toDF(*named), table.schema), duplicates="fail", missing=missing)
 
 
-def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+def _cast_decimals(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     """Cast decimals of a DataFrame to float columns.
 
     Spark SQL parses numbers with a decimal point as decimals.
@@ -177,7 +177,7 @@ def run_merge(spark: SparkSession, statement: Statement, target: Target) -> Writ
         ExpressionError: A value or a condition cannot be translated to DuckDB.
         HoodooError: Any error that the merge of `Table.merge` raises.
     """
-    _require_alike(statement)
+    _require_equal_meaning(statement)
     tree, schema = statement.tree, target.table.schema
     using, on = statement.names("USING")[0], statement.names("ON")
     begin = statement.tokens[using].end + 1
@@ -228,7 +228,7 @@ class _Clause:
                 raise unsupported_sql("UPDATE SET * without a source row", "Name the columns and their values.")
             merging.when_matched_update_all(where)
             return
-        values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
+        values = _translate_assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
         if self._by_source:
             merging.when_not_matched_by_source_update(values, where=where)
         else:
@@ -281,7 +281,7 @@ def _is_column(node: Node, name: str, scope: Scope) -> bool:
     return found == name and not fields
 
 
-def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
+def _translate_assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
     """Translate the assignments of a SET clause to DuckDB expressions.
 
     Args:
@@ -384,8 +384,8 @@ def _last_token_before_query(statement: Statement, target: Target, listed: Seque
     return index
 
 
-def _require_alike(statement: Statement) -> None:
-    """Check that Spark and DuckDB agree on a statement.
+def _require_equal_meaning(statement: Statement) -> None:
+    """Check that a statement has an equal meaning in Spark and DuckDB.
 
     sqlglot may parse such string literals differently. It does not distinguish TRY_CAST from CAST, which raises an
     error instead of returning null.

@@ -186,7 +186,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_of_snapshot(self, here: StreamPosition, head: View, limits: StreamLimits) -> StreamPosition:
         seq = here.slot or self._first_snapshot(head).seq
         if limits != StreamLimits():
-            self._hold(seq)
+            self._protect_snapshot(seq)
         return find_snapshot_batch_end(
             seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
         )
@@ -302,7 +302,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view: View = history.state(seq) if held else history.view(seq)
         return view
 
-    def _hold(self, seq: int) -> None:
+    def _protect_snapshot(self, seq: int) -> None:
         """Protect a snapshot from cleaning.
 
         Without write permission, only retention protects the snapshot. A stopped query leaves its lease, so it can be

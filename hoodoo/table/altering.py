@@ -287,7 +287,7 @@ class Alter:
         context = self._handle.context()
         done = alter(context, list(alterations), check_flag("rewrite", rewrite))
         if done.instant:
-            self._handle.served(context, done.slot)
+            self._handle.run_services(context, done.slot)
         history = self._handle.look().history
         return AlterResult(
             cursor_of_commit_number(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written

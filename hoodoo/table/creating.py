@@ -139,7 +139,7 @@ def create(
     fitted = normalize_schema(partitioning.with_columns(normalize_schema(declared)))
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_partition_not_ordered(orders, check_flag("allow_moving_keys", allow_moving_keys))
-    for text in partitioning.folder_count_warnings(fitted, lambda name: _values(rows, given, declared, name)):
+    for text in partitioning.folder_count_warnings(fitted, lambda name: _get_values(rows, given, declared, name)):
         warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
     chosen = retention.check(table_options.validate_new_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parse_checks({} if checks is None else checks, fitted)}
@@ -159,7 +159,7 @@ def create(
     properties |= original_names.to_properties(_name_mapping(given, fitted).originals)
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     if if_exists == "open" and create_table.exists(store):
-        return _opened(store, properties)
+        return _open_existing(store, properties)
     require_no_outer_table(store)
     require_no_inner_table(store)
     require_safe_store(store)
@@ -167,14 +167,14 @@ def create(
         create_table.create_table(store, properties, SYSTEM)
     except TableExists:
         if if_exists == "open" and create_table.exists(store):  # another process created it at the same time
-            return _opened(store, properties)
+            return _open_existing(store, properties)
         raise
     table = Table(store)
     table._created = True
     return table
 
 
-def _opened(store: Store, properties: Mapping[str, str]) -> Table:
+def _open_existing(store: Store, properties: Mapping[str, str]) -> Table:
     """Open the existing table instead of creating it.
 
     Raises:
@@ -222,7 +222,7 @@ def _table_name(name: str | None, store: Store) -> str:
     return text if not text[0].isdigit() else f"t_{text}"
 
 
-def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
+def _get_values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
     """Return the values of a column in the sample rows.
 
     Args:

@@ -120,7 +120,7 @@ class TableHandle:
         except TableNotFound:
             if not isinstance(self.seen.history, ExternalHistory):
                 raise
-            self.seen = seen = self._unadopted(self.seen.config, self.seen.history)  # not adopted yet
+            self.seen = seen = self._read_external_table(self.seen.config, self.seen.history)  # not adopted yet
             return seen
         found = state.external and (list_unimported_commits(ours) or state.external)
         self.seen = seen = self._overlaid(state, found) if found else TableSnapshot(state.config, ours, state.view)
@@ -172,13 +172,13 @@ class TableHandle:
             self.timeline.history.together([healed, archived])
             state = healed.result
         except TableNotFound:
-            return self._unadopted(hoodie_properties.load(self.store))
+            return self._read_external_table(hoodie_properties.load(self.store))
         except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
         found = list_unimported_commits(ours, archived.result) or state.external
         return self._overlaid(state, found) if found else TableSnapshot(state.config, ours, state.view)
 
-    def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> TableSnapshot:
+    def _read_external_table(self, config: TableConfig, known: ExternalHistory | None = None) -> TableSnapshot:
         """Read a table that another engine created.
 
         Args:
@@ -188,7 +188,7 @@ class TableHandle:
         theirs = known or self._history_of_hudi(config)
         view = theirs.head()
         if config.is_timeline_v1 and not (now := hoodie_properties.load(self.store)).is_timeline_v1:
-            return self._unadopted(now)  # Hudi upgraded the table, perhaps during this read
+            return self._read_external_table(now)  # Hudi upgraded the table, perhaps during this read
         if not view.seq and config.created.columns and not config.table_id and not config.is_timeline_v1:
             return TableSnapshot(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
@@ -206,7 +206,7 @@ class TableHandle:
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> TableSnapshot:
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
-            return self._unadopted(state.config)
+            return self._read_external_table(state.config)
         overlay = MergedHistory(self.timeline.history, state.config.created)
         view = overlay.head()
         return TableSnapshot(state.config.with_schemas(view.schemas), overlay, view)
@@ -263,20 +263,20 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """Run commit hooks and table services after a commit."""
+        """Run hooks and table services after a finished commit."""
         from hoodoo.readers.exact_counts import CommitRowCounter
         from hoodoo.table.commit_hooks import call_commit_hooks
         from hoodoo.table.results import WriteResult
 
         call_commit_hooks(self.store.uri, done)
-        waited_seconds = self.served(context, done.cursor.seq) if done.instant else 0.0
+        waited_seconds = self.run_services(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()
         measure = partial(_lag, self.timeline, view, seen.config)
         count = CommitRowCounter(self.store, seen.config, view.table, done.cursor.seq)
         return WriteResult(**vars(done), waited_seconds=waited_seconds, _measure=measure, _count=count)
 
-    def served(self, context: Context, slot: int) -> float:
+    def run_services(self, context: Context, slot: int) -> float:
         """Run table services after a commit.
 
         Returns:

@@ -82,7 +82,7 @@ def convert_keys(keys: KeysLike, config: TableConfig) -> KeyRows:
             f"{', '.join(config.partition_by)}. Add the missing columns, or leave all of them out.",
             column=told.partly,
         )
-    return KeyRows(_without_partition(given, config), False)
+    return KeyRows(_apply_to_all_partitions(given, config), False)
 
 
 def _convert_plain_keys(keys: KeysLike, config: TableConfig) -> ArrowLike:
@@ -112,7 +112,7 @@ def _convert_plain_keys(keys: KeysLike, config: TableConfig) -> ArrowLike:
     return pa.table({field.name: values})  # the type is checked and losslessly cast later
 
 
-def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
+def _apply_to_all_partitions(given: pa.Table, config: TableConfig) -> pa.Table:
     """Let keys apply to all partitions.
 
     Partition columns that are key columns or derived from the key are not added.

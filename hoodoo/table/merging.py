@@ -332,7 +332,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     if isinstance(said.values, str):
         values = _copy_all_columns(source, config, said.call)
     else:
-        values = _without_fixed(said, config, seen, now)
+        values = _drop_fixed_columns(said, config, seen, now)
     places = isinstance(said.values, str) or said.kind is Kind.NOT_MATCHED
     if not values:
         return Clause(said.kind, condition, NewValues(config, {}))
@@ -340,7 +340,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     return Clause(said.kind, condition, given)
 
 
-def _without_fixed(
+def _drop_fixed_columns(
     said: _UncheckedClause, config: TableConfig, seen: pa.Schema, now: dt.datetime
 ) -> Mapping[str, object]:
     """Drop key and partition columns from a merge clause.

@@ -98,7 +98,7 @@ class Readable:
         )
         return choose_column_names(found, names, seen.config.name_mapping)
 
-    def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, TableSnapshot]:
+    def _get_commit_range(self, since: PositionLike, until: PositionLike | None) -> tuple[int, TableSnapshot]:
         """Return the first and last commit of a range."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
@@ -203,7 +203,7 @@ class Readable:
         """
         from hoodoo.readers.output import choose_column_names
 
-        after, seen = self._between(since, until)
+        after, seen = self._get_commit_range(since, until)
         found = read_changed_rows(seen, after, columns, where, meta, deletes, params)
         return choose_column_names(found, names, seen.config.name_mapping)
 
@@ -261,7 +261,7 @@ class Readable:
                 history, config, self.handle.slot_of(history, since), view, columns, where, timed=False, params=params
             )
             return choose_column_names(found, names, config.name_mapping)
-        after, seen = self._between(since, until)
+        after, seen = self._get_commit_range(since, until)
         found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions, params=params)
         return choose_column_names(found, names, seen.config.name_mapping)
 

@@ -113,10 +113,10 @@ class Sink:
         """
         transaction: ApplicationVersion | tuple[str, int] = (self.name, batch_id)
         if self.positions:
-            transaction = self._positioned(stream_offsets(frame, batch_id), batch_id)
+            transaction = self._create_transaction(stream_offsets(frame, batch_id), batch_id)
         getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
 
-    def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
+    def _create_transaction(self, offsets: str, batch_id: int) -> ApplicationVersion:
         """Return the transaction of a micro-batch.
 
         A retry of a committed batch gets the version of that commit, so the write skips it. Raises CommitConflict if

@@ -159,7 +159,7 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def needs_log_rewrite(before: TableSchema, after: TableSchema) -> bool:
-    """Check whether other engines need a rewrite of log files."""
+    """Check whether log files need a rewrite for other engines."""
     for column in after.by_id.values():
         old = before.by_id.get(column.id)
         if old is None:

@@ -57,7 +57,7 @@ class PauseRequest:
 
 
 class FairnessPauses:
-    """Pauses that let slower writers commit."""
+    """Pauses of fast writers, so that slower writers can commit."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment

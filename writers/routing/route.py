@@ -1,4 +1,4 @@
-"""Assignment of rows to files.
+"""Routes of rows to files.
 
 It receives rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they
 write to the file groups whose rows they read (writers/stored_rows.py).

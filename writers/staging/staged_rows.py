@@ -206,7 +206,7 @@ class LoadStagedChanges:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Staged rows with their files.
+    """Staged rows of a write, and the files they belong to.
 
     `sort` contains the columns by which the rows of a new file are sorted.
     """

@@ -118,7 +118,7 @@ def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: Applica
 
 
 def _key_value(text: str) -> str:
-    """Replace the characters that a composite key does not allow."""
+    """Convert a value to one that a composite key allows."""
     changed = _UNFIT.sub("%", text)
     return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 

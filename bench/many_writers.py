@@ -70,9 +70,9 @@ def writer(world: World, figures: Figures, number: int, request_s: float) -> Non
 
 def measure(count: int, seconds: float, request_s: float) -> dict[str, Any]:
     world, figures = World(), Figures()
-    chosen = table_options.with_options({"clean_every": None, "compact_after_logs": None, "max_retries": 1_000})
-    made = hoodie_properties.new_properties("t", SCHEMA, ("id",), ("part",), ("ts",), "merge_on_read", chosen)
-    create_table.create(world.store, made, world.environment("founder"))
+    chosen = table_options.validate_new_options({"clean_every": None, "compact_after_logs": None, "max_retries": 1_000})
+    made = hoodie_properties.create_properties("t", SCHEMA, ("id",), ("part",), ("ts",), "merge_on_read", chosen)
+    create_table.create_table(world.store, made, world.environment("founder"))
     world.written_ms = dict.fromkeys(world.store.data, int(world.now_s * 1000))
     for number in range(count):
         world.start(lambda number=number: writer(world, figures, number, request_s))

@@ -29,7 +29,7 @@ from hoodoo.index.key_index import base_entry_path
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.file_group import AddedFile, FileGroup
-from hoodoo.timeline.views.totals import Counted, Totals
+from hoodoo.timeline.views.totals import CountedFiles, FileTotals
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
 INDEX = base_entry_path("shared", "20260101000000000")
@@ -70,9 +70,9 @@ def make(path: Path, groups: int, partitions: int) -> int:
     options = {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 1000}
     table = hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", **options)
     made = Made(groups, partitions)
-    some = Totals(made.each, made.each * SIZE, by_size={SIZE.bit_length(): made.each})
-    all_ = Totals(groups, groups * SIZE, by_size={SIZE.bit_length(): groups})
-    counted = Counted(made, all_, dict.fromkeys(made.names, some))
+    some = FileTotals(made.each, made.each * SIZE, by_size={SIZE.bit_length(): made.each})
+    all_ = FileTotals(groups, groups * SIZE, by_size={SIZE.bit_length(): groups})
+    counted = CountedFiles(made, all_, dict.fromkeys(made.names, some))
     view = replace(table.handle.history.head(), partitions=made, _counted=counted)
     checkpoint.write(table.handle.store, view)
     hashes = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)

@@ -22,11 +22,16 @@ from hoodoo.format.names import base_file_name, join
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import base_entry_path
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.columns.alterations import Alteration, altered, by_table_names
-from hoodoo.timeline.columns.rewrites import Rewrites, misnamed, rewrite_needed, rewrites
+from hoodoo.timeline.columns.alterations import Alteration, altered, translate_column_names
+from hoodoo.timeline.columns.rewrites import (
+    FilesToRewrite,
+    find_outdated_names,
+    rewrite_needed,
+    select_files_to_rewrite,
+)
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
-from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.retry import RetrySettings
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.properties.config import TableConfig
@@ -85,15 +90,15 @@ def alter(
         tries += 1
         if tries > _COMPACT_AFTER and any(True for _ in context.timeline.history.head().groups_behind()):
             plans.compact(context)
-        state = context.timeline.ready()
-        changes = by_table_names(state.config, alterations)
+        state = context.timeline.prepare_for_write()
+        changes = translate_column_names(state.config, alterations)
         after = altered(state.config, changes)
         if after.columns == state.config.columns.columns:
-            needs_repair = rewrite and rewrites(state.config, state.view, after, True).wrong
-            if not (needs_repair or misnamed(state.config, state.view)):
+            needs_repair = rewrite and select_files_to_rewrite(state.config, state.view, after, True).wrong
+            if not (needs_repair or find_outdated_names(state.config, state.view)):
                 return Altered(state.view.seq)
             after = after.with_columns(after.columns)
-        settings = checks.altered(state.config, changes)
+        settings = checks.update_checks(state.config, changes)
         attempt = _AlterAttempt(context, state, after, settings, limits or Limits())
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)
@@ -104,8 +109,8 @@ def alter(
             require_fit(context, state, attempt.needed.groups, retypes)
         return attempt.run()
 
-    retries = context.timeline.ready().config.options.max_retries
-    return Retry(retries, spent=_RETRIES_EXHAUSTED).run(context.timeline.environment, once)
+    retries = context.timeline.prepare_for_write().config.options.max_retries
+    return RetrySettings(retries, spent=_RETRIES_EXHAUSTED).run(context.timeline.environment, once)
 
 
 class _AlterAttempt:
@@ -115,7 +120,7 @@ class _AlterAttempt:
         self._context, self._state, self._after, self._limits = context, state, after, limits
         self._settings = dict(settings)
         self._everything = after.columns == state.config.columns.columns  # no column changes, only repair files
-        self.needed = rewrites(state.config, state.view, after, self._everything)
+        self.needed = select_files_to_rewrite(state.config, state.view, after, self._everything)
         self._config: TableConfig = state.config.with_columns(after)
 
     def run(self) -> Altered:
@@ -125,7 +130,7 @@ class _AlterAttempt:
                 "Open compaction plans must run before the columns can change"
             )  # protocol rule S4: their output has the columns of the plan
         timeline, action = self._context.timeline, self._state.config.write_action
-        inflight = commit_metadata.inflight(ALTER)
+        inflight = commit_metadata.encode_inflight_file(ALTER)
         with timeline.attempt(action, inflight=inflight, state=self._state, mends=True) as attempt:
             files = self._rewritten(attempt)
             slot = attempt.complete(lambda view: self._draft(view, files))
@@ -164,7 +169,7 @@ class _AlterAttempt:
         # Raises Conflict if the columns or the file groups to rewrite have changed, or if a compaction plan is open.
         if view.schemas != self._state.view.schemas:
             raise Conflict("Another write changed the columns of the table")
-        if rewrites(self._state.config, view, self._after, self._everything) != self.needed:
+        if select_files_to_rewrite(self._state.config, view, self._after, self._everything) != self.needed:
             # protocol rules S5, S6
             raise Conflict("Another write changed file groups that the column change has to rewrite")
         if self.needed.groups and view.plans:
@@ -175,4 +180,4 @@ class _AlterAttempt:
         return SlotDraft(ALTER, files=tuple(files), columns=columns, settings=settings, needs=needs, touches=touches)
 
 
-__all__ = ["Altered", "Rewrites", "alter"]
+__all__ = ["Altered", "FilesToRewrite", "alter"]

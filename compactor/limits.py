@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hoodoo.arguments import number_from
-from hoodoo.sizes import size_from
+from hoodoo.arguments import check_number
+from hoodoo.sizes import convert_size_argument
 
 _SLICE_S = 0.2  # interval at which a waiting task checks whether to stop
 _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wait
@@ -44,10 +44,12 @@ class Limits:
     groups_at_once: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "memory_bytes", size_from("memory_bytes", self.memory_bytes, 1 << 20))
+        object.__setattr__(self, "memory_bytes", convert_size_argument("memory_bytes", self.memory_bytes, 1 << 20))
         if self.bytes_per_second is not None:
-            object.__setattr__(self, "bytes_per_second", size_from("bytes_per_second", self.bytes_per_second))
-        number_from("groups_at_once", self.groups_at_once, 1, whole=True)
+            object.__setattr__(
+                self, "bytes_per_second", convert_size_argument("bytes_per_second", self.bytes_per_second)
+            )
+        check_number("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
         return min(engine, self.groups_at_once or engine)

@@ -21,7 +21,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import FileGroup
-from hoodoo.writers.batches.value_validation import every_bad
+from hoodoo.writers.batches.value_validation import find_bad_positions
 from hoodoo.writers.context import Context
 
 _COUNTED = 1_000  # maximum number of inconvertible values that are counted in a file group
@@ -60,7 +60,7 @@ class FitTask:
 
     def __call__(self) -> list[Unfit]:
         schema = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
-        rows = slices.read_slice(self.store, self.config, self.group, schema)
+        rows = slices.read_file_slice(self.store, self.config, self.group, schema)
         return [unfit for name, kind in self.kinds.items() if (unfit := self._unfit(rows, name, kind)) is not None]
 
     def _unfit(self, rows: pa.Table, name: str, kind: pa.DataType) -> Unfit | None:
@@ -73,7 +73,7 @@ class FitTask:
                 return False
             return True
 
-        bad = every_bad(len(values), fits, _COUNTED)
+        bad = find_bad_positions(len(values), fits, _COUNTED)
         if not bad:
             return None
         key = str(rows[RECORD_KEY][bad[0]].as_py())

@@ -228,7 +228,7 @@ class ServiceLoop:
             self._prepare_first_round()
         state = context.timeline.heal()
         if state.external:
-            state = context.timeline.ready()  # include the commits of other engines
+            state = context.timeline.prepare_for_write()  # include the commits of other engines
         self._healed = state.view.seq, time.monotonic()
         self.seen = context, state.config
         busy = False

@@ -32,7 +32,7 @@ from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
-from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.retry import RetrySettings
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
@@ -43,7 +43,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.files.base_sink import put_base
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.routing.route import new_file_id
+from hoodoo.writers.routing.route import generate_file_id
 
 _GHOST = "#damaged"  # extra column: the index of the damage that makes a row unreadable, or -1 for a readable row
 _NAMED = 10
@@ -130,7 +130,7 @@ def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) 
     """
     retries = context.timeline.look().config.options.max_retries
     once = partial(_once, context, dry_run, accept_loss)
-    return Retry(retries, spent=_SPENT).run(context.timeline.environment, once)
+    return RetrySettings(retries, spent=_SPENT).run(context.timeline.environment, once)
 
 
 def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
@@ -366,12 +366,12 @@ def _copy_damaged_files(store: Store, paths: set[str]) -> Iterator[str]:
 
 def _replace_damaged_groups(context: Context, groups: Sequence[FileGroup]) -> str:
     # Returns the instant. Raises Conflict if another process wrote to one of the groups.
-    ids = [new_file_id(context.timeline.environment.token) for _ in groups]
+    ids = [generate_file_id(context.timeline.environment.token) for _ in groups]
 
     def inflight(base: View) -> bytes:
         if any(base.group(group.partition, group.file_id) != group for group in groups):
             raise Conflict("Another process wrote to a damaged file group")
-        return commit_metadata.inflight(CLUSTER)
+        return commit_metadata.encode_inflight_file(CLUSTER)
 
     requested = commit_metadata.requested_replacecommit(SALVAGE)
     with context.timeline.attempt(REPLACE_COMMIT, requested, inflight) as attempt:

@@ -27,17 +27,17 @@ from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import archived_timeline, timeline_v1
-from hoodoo.timeline.hudi.commit_metadata import commit_metadata, compaction_plan
-from hoodoo.timeline.hudi.publish import data_files_of
+from hoodoo.timeline.hudi.commit_metadata import compaction_plan, encode_commit_metadata
+from hoodoo.timeline.hudi.publish import list_data_files
 from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
-from hoodoo.timeline.hudi.upgraded_instants import upgraded
+from hoodoo.timeline.hudi.upgraded_instants import upgrade_timeline
 from hoodoo.timeline.instant import COMPACTION, State
 from hoodoo.timeline.layout import HOODIE, PROPERTIES, TIMELINE
 from hoodoo.timeline.properties import hoodie_properties, metadata_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, DataFile, PlannedGroup, Slot
-from hoodoo.timeline.views.view import FileGroup, Plan, View
-from hoodoo.writers.adopt import Adopter
+from hoodoo.timeline.views.view import FileGroup, PendingCompaction, View
+from hoodoo.writers.adopt import CommitImporter
 
 _PRECOMBINE, _PAYLOAD = "hoodie.table.precombine.field", "hoodie.compaction.payload.class"
 _GENERATOR = "hoodie.table.keygenerator.class"
@@ -124,8 +124,8 @@ class _Upgrade:
                 "savepoints with Hudi first.",
                 file=shared,
             )
-        upgraded(self.history)  # raises if version 9 cannot express the history
-        Adopter(self.history, self.engine, self.environment.now_ms()).require_adoptable(self._seen(view), view)
+        upgrade_timeline(self.history)  # raises if version 9 cannot express the history
+        CommitImporter(self.history, self.engine, self.environment.now_ms()).require_adoptable(self._seen(view), view)
 
     def _seen(self, view: View) -> TableConfig:
         return replace(self.config, created=self.history.created()).with_schemas(view.schemas)
@@ -152,7 +152,7 @@ class _Upgrade:
             self.history.head()
         return done
 
-    def _planned(self, view: View, groups: Sequence[FileGroup]) -> Plan:
+    def _planned(self, view: View, groups: Sequence[FileGroup]) -> PendingCompaction:
         newest = max(entry.time for entry in self.history.instants())
         instant = instant_of_ms(max(self.environment.now_ms(), ms_of_instant(newest) + 1))
         plan = tuple(
@@ -160,16 +160,16 @@ class _Upgrade:
         )
         sizes = {entry.file.path: entry.file.size for group in groups for entry in group.files()}
         self.store.create(f"{HOODIE}{instant}.compaction.requested", compaction_plan(plan, sizes))
-        return Plan(view.seq + 1, instant, ms_of_instant(instant), plan)
+        return PendingCompaction(view.seq + 1, instant, ms_of_instant(instant), plan)
 
-    def _run_compaction_plan(self, plan: Plan, view: View) -> int:
+    def _run_compaction_plan(self, plan: PendingCompaction, view: View) -> int:
         # Merges the logs of the plan into base files with the plan's instant. Later logs stay.
         self.store.write_once(f"{HOODIE}{plan.instant}.compaction.inflight", b"")
         config = self._seen(view)
         current_groups = (view.group(planned.partition, planned.file_id) for planned in plan.groups)
         groups = [self._known(config, _logs_before_plan(group, plan.instant)) for group in current_groups if group]
         names = {f"{group.file_id}_0-0-0_{plan.instant}.parquet" for group in groups}
-        for _, key in list(data_files_of(self.store, plan.instant)):  # left by an earlier run of the plan
+        for _, key in list(list_data_files(self.store, plan.instant)):  # left by an earlier run of the plan
             if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseFileName) and name not in names:
                 self.store.delete(key)
         at_once = max(1, min(self.engine.threads, len(groups)))
@@ -190,7 +190,7 @@ class _Upgrade:
             writer=self.environment.writer(),
             files=tuple(files),
         )
-        record = timeline_avro.decode(commit_metadata(slot, config.schema_text, plan.groups))
+        record = timeline_avro.decode(encode_commit_metadata(slot, config.schema_text, plan.groups))
         self.store.create(f"{HOODIE}{plan.instant}.commit", json.dumps(_without_nulls(record)).encode())
         return len(files)
 
@@ -198,7 +198,7 @@ class _Upgrade:
         # A merge needs the origin and the row counts of the files.
         base = group.base and group.base._replace(file=self._counted(group.base.file))
         schema = slices.schema_of(config, slices.columns_to_decode(config, [RECORD_KEY], merging=True))
-        rows = sum(len(part) for part in slices.log_parts(self.store, config, group, schema))
+        rows = sum(len(part) for part in slices.read_log_blocks(self.store, config, group, schema))
         logs = [log._replace(file=replace(log.file, origin="hudi", rows=0)) for log in group.logs]
         if logs:
             logs[-1] = logs[-1]._replace(file=replace(logs[-1].file, rows=rows))
@@ -211,13 +211,13 @@ class _Upgrade:
     # ---- the timeline
     def write_timeline(self) -> int:
         # Version 6 ignores the timeline of version 9. Returns the number of instants in it.
-        new = upgraded(self.history)
+        new = upgrade_timeline(self.history)
         for key, _ in list(self.store.list(TIMELINE)):  # left by an unfinished upgrade
             self.store.delete(key)
         for key, data in new.files:
             self.store.create(key, data)
         if new.archived:
-            archived_timeline.append(self.store, new.archived)
+            archived_timeline.append_to_archive(self.store, new.archived)
         return len({key.rpartition("/")[2][:17] for key, _ in new.files})
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hoodoo.arguments import LOOPBACK, address, flag, names, number_from, port
+from hoodoo.arguments import LOOPBACK, check_address, check_flag, check_number, check_port, convert_names
 from hoodoo.compactor.catalog_entries import CatalogEntries, entries_by_table
 from hoodoo.compactor.export_service import EXPORT
 from hoodoo.compactor.limits import Limits
@@ -138,7 +138,7 @@ class Worker:
             EngineError: A catalog is needed, but pyiceberg is not installed.
             OptionError: An argument has an invalid value.
         """
-        self.services = names("services", services)
+        self.services = convert_names("services", services)
         for name in self.services:
             if name not in SERVICES:
                 raise OptionError(
@@ -151,16 +151,16 @@ class Worker:
                 "A worker needs at least one table and one service. Pass both.",
                 option="services" if served else "tables",
             )
-        number_from("poll_seconds", poll_seconds, 0, optional=False)
+        check_number("poll_seconds", poll_seconds, 0, optional=False)
         if not poll_seconds:
             raise OptionError(
                 "Option poll_seconds is invalid: expected a positive number of seconds, got 0.", option="poll_seconds"
             )
-        flag("once", once)
-        number_from("logs_min", logs_min, 1, whole=True)
-        number_from("grace_seconds", grace_seconds, 0, optional=False)
-        port("metrics_port", metrics_port)
-        self.metrics_address = address("metrics_address", metrics_address)
+        check_flag("once", once)
+        check_number("logs_min", logs_min, 1, whole=True)
+        check_number("grace_seconds", grace_seconds, 0, optional=False)
+        check_port("metrics_port", metrics_port)
+        self.metrics_address = check_address("metrics_address", metrics_address)
         if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
             raise OptionError(
                 f"Option engine is invalid: expected an engine of hoodoo.engine, got {printable(engine)}.",

@@ -125,7 +125,7 @@ class Overlays:
         Returns None for a file group without rows. Raises CorruptTable if one of its files is damaged.
         """
         names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
-        rows = slices.read_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
+        rows = slices.read_file_slice(self._store, config, group, slices.schema_of(config, names), verified=True)
         self._keys.add(key := self.merged_rows_path(config, group))
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
@@ -148,7 +148,7 @@ def _compute_overlay(store: Store, config: TableConfig, group: FileGroup) -> tup
     names = [RECORD_KEY, *(column.name for column in config.columns.columns)]
     # includes logs that set none of the table's columns
     needed = slices.columns_to_decode(config, [*names, COMMIT_TIME], merging=True)
-    parts = slices.log_parts(store, config, group, slices.schema_of(config, needed))
+    parts = slices.read_log_blocks(store, config, group, slices.schema_of(config, needed))
     has_whole_rows = not any(part.columns is not None or part.unset for part in parts)
     dead, rows = (
         _overlay_of_full_rows(store, config, group, parts)
@@ -185,7 +185,7 @@ def _overlay_by_merging(
         stored = slices.read_base(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]))
         dead = np.flatnonzero(slices.among(stored[RECORD_KEY], keys))
     schema = slices.schema_of(config, [RECORD_KEY, *(column.name for column in config.columns.columns)])
-    return dead, slices.read_slice(store, config, group, schema, keys=keys)
+    return dead, slices.read_file_slice(store, config, group, schema, keys=keys)
 
 
 def _write_overlay_file(

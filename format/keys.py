@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, CorruptTable, KeyValueError, PartitionValueError, SchemaError
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -369,7 +369,7 @@ def _parse_value(text: str, type_: pa.DataType) -> Any:
 
 def _flat_column(rows: pa.Table, name: str) -> pa.Array:
     if name not in rows.schema.names:
-        raise ColumnError(f"The rows have no column {name!r}; {hint(name, rows.schema.names)}", column=name)
+        raise ColumnError(f"The rows have no column {name!r}; {suggest_name(name, rows.schema.names)}", column=name)
     column = rows.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -452,7 +452,7 @@ def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in schema.names:
             raise SchemaError(
-                f"The {role} column {printable(name)} is not in the schema; {hint(name, schema.names)}",
+                f"The {role} column {printable(name)} is not in the schema; {suggest_name(name, schema.names)}",
                 column=printable(name),
             )
         if list(columns).count(name) > 1:

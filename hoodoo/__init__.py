@@ -117,7 +117,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(said)
     if instead := import_module("hoodoo.hints").MODULE.get(name):
         raise AttributeError(f"{said}; instead: {instead}")
-    near = import_module("hoodoo.nearest").nearest(name, __all__)
+    near = import_module("hoodoo.nearest").find_nearest_name(name, __all__)
     raise AttributeError(said + (f"; did you mean {near!r}?" if near else ""))
 
 

@@ -1,4 +1,4 @@
-"""Checks of argument types and bounds."""
+"""Checks of the types and bounds of arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hoodoo.errors import OptionError, PositionError
-from hoodoo.nearest import nearest
+from hoodoo.nearest import find_nearest_name
 from hoodoo.redact import printable
 from hoodoo.sizes import LARGEST
 
@@ -60,7 +60,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def application_version(transaction: Transaction | None) -> ApplicationVersion | None:
+def convert_transaction(transaction: Transaction | None) -> ApplicationVersion | None:
     """Convert the argument `transaction` of a write to an ApplicationVersion.
 
     Raises:
@@ -112,7 +112,7 @@ def require_position(position: object) -> None:
         )
 
 
-def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
+def check_number(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
     """Check that an argument is a number in the allowed range.
 
     Args:
@@ -138,12 +138,12 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
     return value
 
 
-def port(option: str, value: Any) -> int | None:
+def check_port(option: str, value: Any) -> int | None:
     """Check that an argument is a valid port number.
 
     0 means any free port, and None means that no server is started.
     """
-    found = number_from(option, value, 0, whole=True)
+    found = check_number(option, value, 0, whole=True)
     if found is not None and found >= 1 << 16:
         raise OptionError(
             f"Option {option} must be a port number, or 0 for any free port, got {printable(value)}.", option=option
@@ -151,7 +151,7 @@ def port(option: str, value: Any) -> int | None:
     return int(found) if found is not None else None
 
 
-def address(option: str, value: Any) -> str:
+def check_address(option: str, value: Any) -> str:
     """Check that an argument is a server address."""
     if not isinstance(value, str) or not value:
         raise OptionError(
@@ -162,14 +162,14 @@ def address(option: str, value: Any) -> str:
     return value
 
 
-def flag(option: str, value: bool) -> bool:
+def check_flag(option: str, value: bool) -> bool:
     """Check that an argument is True or False."""
     if not isinstance(value, bool):
         raise OptionError(f"Option {option} must be True or False, got {printable(value)}.", option=option)
     return value
 
 
-def instant_text(value: Any, instead: str = "") -> str:
+def check_instant(value: Any, instead: str = "") -> str:
     """Check that an argument is an instant of 17 digits.
 
     Args:
@@ -185,32 +185,32 @@ def instant_text(value: Any, instead: str = "") -> str:
     return value
 
 
-def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
+def check_allowed_value(option: str, value: str, allowed: Sequence[str]) -> None:
     """Check that an argument has one of the allowed values."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(
             f"Option {option} must be {' or '.join(map(repr, allowed))}, got {printable(value)}."
-            f"{meant(value, allowed)}",
+            f"{suggest_value(value, allowed)}",
             option=option,
         )
 
 
-def meant(value: object, allowed: Sequence[str]) -> str:
-    """Return a "Did you mean ...?" hint for an invalid value."""
-    near = value_meant(value, allowed) if isinstance(value, str) else None
+def suggest_value(value: object, allowed: Sequence[str]) -> str:
+    """Suggest the allowed value that is most similar to an invalid value."""
+    near = find_similar_value(value, allowed) if isinstance(value, str) else None
     return f" Did you mean {near!r}?" if near else ""
 
 
-def value_meant(value: str, allowed: Sequence[str]) -> str | None:
+def find_similar_value(value: str, allowed: Sequence[str]) -> str | None:
     """Find the allowed value that is most similar to an invalid value.
 
     This is the equivalent of a value that other libraries use, or the most similar value.
     """
     word = next((one for one in _SAME.get(value.lower(), ()) if one in allowed), None)
-    return word or nearest(value, allowed)
+    return word or find_nearest_name(value, allowed)
 
 
-def takes_tables(function: Callable[..., Any], tables: int) -> bool:
+def accepts_arguments(function: Callable[..., Any], tables: int) -> bool:
     """Return whether a function accepts a number of positional arguments.
 
     Functions whose signature is unavailable, such as some built-in ones, count as True.
@@ -224,7 +224,7 @@ def takes_tables(function: Callable[..., Any], tables: int) -> bool:
     return True
 
 
-def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
+def convert_names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
     """Convert a name or a list of names to a tuple."""
     found: tuple[Any, ...] | None = (given,) if isinstance(given, str) else () if given is None else None
     if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
@@ -238,7 +238,7 @@ EVERY_COLUMN = ""
 """Key for all other columns in a mapping from columns to time units."""
 
 
-def time_units(time_unit: Any) -> dict[str, str]:
+def convert_time_units(time_unit: Any) -> dict[str, str]:
     """Convert the argument `time_unit` to time units by column.
 
     Args:

@@ -1,4 +1,4 @@
-"""Suggestions for names that other libraries use.
+"""Hints for names that other libraries use.
 
 These names are never accepted as aliases, because their meanings differ in details.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 from hoodoo.errors import OptionError
-from hoodoo.nearest import listed, nearest
+from hoodoo.nearest import find_nearest_name, join_names
 from hoodoo.redact import printable
 
 P = ParamSpec("P")
@@ -264,7 +264,7 @@ def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> st
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if found := instead.get(name) or instead.get(plain):
         return f"{said}; instead: {found}."
-    near = nearest(plain, [one for one in dir(kind) if one[0] != "_"])
+    near = find_nearest_name(plain, [one for one in dir(kind) if one[0] != "_"])
     return said + (f"; did you mean {near!r}?" if near else ".")
 
 
@@ -303,7 +303,7 @@ def takes(call: Callable[P, T], called: str = "") -> Callable[P, T]:
     return checked
 
 
-def explained(kind: C) -> C:
+def suggest_for_methods(kind: C) -> C:
     """Decorate the public methods of a class with `takes`.
 
     A class whose objects are a namespace of a table, such as `table.alter`, has its name in the attribute `NAMESPACE`.
@@ -326,11 +326,11 @@ def explained(kind: C) -> C:
     return kind
 
 
-def argument_meant(word: str, known: Sequence[str]) -> str | None:
+def find_similar_argument(word: str, known: Sequence[str]) -> str | None:
     """Find the argument that is most similar to an unknown argument."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
     ours = _ARGUMENTS.get(word) or _ARGUMENTS.get(plain, "")
-    return next((one for one in ours.split() if one in known), None) or nearest(plain, known)
+    return next((one for one in ours.split() if one in known), None) or find_nearest_name(plain, known)
 
 
 def _no_argument(call: str, word: str, known: list[str]) -> OptionError:
@@ -339,10 +339,10 @@ def _no_argument(call: str, word: str, known: list[str]) -> OptionError:
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
     if sentence := _SENTENCES.get((call, plain)):
         return OptionError(f"{said}; instead: {sentence}.", option=word)
-    if near := argument_meant(word, known):
+    if near := find_similar_argument(word, known):
         return OptionError(f"{said}; did you mean {near!r}?", option=word)
     return OptionError(
-        f"{said}; {'its arguments are ' + listed(known) if known else 'it has no arguments'}.", option=word
+        f"{said}; {'its arguments are ' + join_names(known) if known else 'it has no arguments'}.", option=word
     )
 
 
@@ -357,10 +357,10 @@ def _too_many(call: str, known: tuple[str, ...], given: int, most: int) -> Optio
     first, named = known[:most], known[most:]
     return OptionError(
         f"{call}() got {given} arguments by position: expected "
-        f"{f'at most {most} ({listed(first)})' if first else 'none'}."
-        f"{f' Pass the other arguments by name: {listed(named)}.' if named else ''}{more}",
+        f"{f'at most {most} ({join_names(first)})' if first else 'none'}."
+        f"{f' Pass the other arguments by name: {join_names(named)}.' if named else ''}{more}",
         option=call,
     )
 
 
-__all__ = ["MODULE", "ROWS", "TABLE", "argument_meant", "explained", "hint_for", "takes"]
+__all__ = ["MODULE", "ROWS", "TABLE", "find_similar_argument", "suggest_for_methods", "hint_for", "takes"]

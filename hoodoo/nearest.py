@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names."""
+"""Search for the nearest known name to a misspelled name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _SHOWN = 20  # maximum number of names in an error message
 _READ = 100  # number of characters to compare
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Find the most similar name, ignoring case.
+def find_nearest_name(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Find the nearest (most similar) name, ignoring case.
 
     Args:
         name: The name to search for.
@@ -28,29 +28,27 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
     return plain[found[0]] if found else None
 
 
-def hint(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return a hint for an unknown name."""
+def suggest_name(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Suggest the most similar name for an unknown name."""
     there = list(known)
-    near = nearest(name, there, likeness)
+    near = find_nearest_name(name, there, likeness)
     if near:
         return f"did you mean {near}?"
-    return f"expected one of: {listed(there)}." if there else "there are no names to choose from."
+    return f"expected one of: {join_names(there)}." if there else "there are no names to choose from."
 
 
-def listed(known: Iterable[str]) -> str:
+def join_names(known: Iterable[str]) -> str:
     """Join at most 20 names with commas."""
     there = list(known)
     more = len(there) - _SHOWN
     return ", ".join(there[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def by_likeness(name: str, known: Iterable[str]) -> list[str]:
-    """Sort names by their similarity to another name."""
-
+def sort_by_similarity(name: str, known: Iterable[str]) -> list[str]:
     def unlike(one: str) -> float:
         return -difflib.SequenceMatcher(None, name[:_READ].lower(), one.lower()).ratio()
 
     return sorted(known, key=unlike)
 
 
-__all__ = ["by_likeness", "hint", "listed", "nearest"]
+__all__ = ["sort_by_similarity", "suggest_name", "join_names", "find_nearest_name"]

@@ -1,4 +1,4 @@
-"""HTML output for notebooks."""
+"""Tables in HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ ROWS_SHOWN = 60
 _CELL = 200  # maximum number of characters
 
 
-def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
-    """Format rows as an HTML table."""
+def format_html_table(
+    title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN
+) -> str:
     left = iter(rows)
     shown = list(islice(left, rows_max))
     more = sum(1 for _ in left)
@@ -23,12 +24,11 @@ def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]
     return f"<p>{_text(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
 
-def cut(text: str, characters: int) -> str:
-    """Truncate text with an ellipsis."""
+def truncate_text(text: str, characters: int) -> str:
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return html.escape(cut(redact("" if value is None else str(value)), _CELL))
+    return html.escape(truncate_text(redact("" if value is None else str(value)), _CELL))

@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from hoodoo.errors import EngineError, ExpressionError, OptionError
-from hoodoo.nearest import nearest
+from hoodoo.nearest import find_nearest_name
 from hoodoo.readers.output import Rows
 from hoodoo.redact import printable
 from hoodoo.table import Table
@@ -107,21 +107,21 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
         import duckdb
     except ImportError:
         raise EngineError("sql(text, name=table) needs DuckDB. Install it: pip install 'hoodoo[sql]'.") from None
-    _require_distinct(tables)
+    _require_distinct_names(tables)
     rows = {name: _rows(name, given) for name, given in tables.items()}
     connection = duckdb.connect()
     connection.execute("SET python_enable_replacements = false")  # the query can only use the argument names
     try:
-        if _kind(connection, text) != "EXPLAIN":  # sqlglot cannot parse EXPLAIN
-            _require_named(text, rows)
+        if _get_query_kind(connection, text) != "EXPLAIN":  # sqlglot cannot parse EXPLAIN
+            _require_used_tables(text, rows)
         for name, one in rows.items():
             connection.register(name, one.to_dataset())
-        return _run(connection, text)
+        return _run_query(connection, text)
     except duckdb.Error as problem:
         raise _refusal(str(problem), text, rows) from None
 
 
-def _run(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyRelation:
+def _run_query(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyRelation:
     """Run a query, and register the tables of the folder in use that it needs."""
     import duckdb
 
@@ -137,7 +137,7 @@ def _run(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckDBPyRel
             connection.register(unknown[1], open_table(path).scan().to_dataset())
 
 
-def _require_distinct(names: Iterable[str]) -> None:
+def _require_distinct_names(names: Iterable[str]) -> None:
     """Check that table names differ in more than case."""
     found: dict[str, str] = {}
     for name in names:
@@ -161,7 +161,7 @@ def _rows(name: str, given: Any) -> Rows:
     )
 
 
-def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
+def _get_query_kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
     """Return the kind of a DuckDB query, such as 'SELECT'.
 
     Raises:
@@ -187,7 +187,7 @@ def _kind(connection: duckdb.DuckDBPyConnection, text: str) -> str:
     return kinds[0]
 
 
-def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
+def _require_used_tables(text: str, rows: Mapping[str, Rows]) -> None:
     """Check that a query uses all tables passed to it."""
     try:
         tree = sqlglot.parse_one(text, dialect="duckdb")
@@ -207,7 +207,7 @@ def _require_named(text: str, rows: Mapping[str, Rows]) -> None:
 def _refusal(problem: str, text: str, rows: Mapping[str, Rows]) -> OptionError | ExpressionError:
     if unknown := _UNKNOWN.match(problem):
         name = unknown[1]
-        near = nearest(name, list(rows))
+        near = find_nearest_name(name, list(rows))
         given = f"the given tables are {', '.join(rows)}" if rows else "no table is given"
         if folder := folder_in_use():
             given += f", and {printable(folder)} has no such folder"

@@ -12,14 +12,14 @@ _VISIBLE = 200
 
 
 def redact(text: str) -> str:
-    """Replace secrets in a text with ***."""
+    """Redact secrets in a text: write *** instead."""
     if "://" in text:
         text = _USERINFO.sub("***@", text)
     return _PAIR.sub(r"\1***", text) if "=" in text or ":" in text else text
 
 
 def printable(value: object, limit: int = _VISIBLE) -> str:
-    """Format user data for a log or an error message."""
+    """Return user data as printable text for logs and errors."""
     try:
         text = ascii(value) if not isinstance(value, str) else repr(value)
     except Exception:  # a huge number, or an object whose repr fails

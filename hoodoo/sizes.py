@@ -1,4 +1,4 @@
-"""Sizes in bytes, such as '2GB'."""
+"""Sizes in bytes, parsed from text such as '2GB'."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {
 }
 
 
-def bytes_of(text: str) -> int:
+def convert_to_bytes(text: str) -> int:
     """Convert a size such as '2GB' to bytes.
 
     Raises:
@@ -30,7 +30,7 @@ def bytes_of(text: str) -> int:
     return round(float(match[1]) * _UNITS[match[2]])
 
 
-def size_from(option: str, value: Any, least: int = 1) -> int:
+def convert_size_argument(option: str, value: Any, least: int = 1) -> int:
     """Convert a size argument to bytes.
 
     Args:
@@ -40,7 +40,7 @@ def size_from(option: str, value: Any, least: int = 1) -> int:
     """
     size: Any = None
     with contextlib.suppress(ValueError):
-        size = bytes_of(value) if isinstance(value, str) else value
+        size = convert_to_bytes(value) if isinstance(value, str) else value
     is_number = isinstance(size, (int, float)) and not isinstance(size, bool)
     if not is_number or not least <= size <= LARGEST or size != int(size):
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Formatting of values for a terminal.
+"""Text formatting for a terminal.
 
 This module is independent of commands.
 """
@@ -15,7 +15,7 @@ from hoodoo.redact import redact
 CELL = 60  # maximum number of characters in a cell
 
 
-def safe(value: object, limit: int = 0) -> str:
+def format_value(value: object, limit: int = 0) -> str:
     """Format a value for a terminal.
 
     0 means no limit.
@@ -29,7 +29,7 @@ def _escaped(text: str, limit: int) -> str:
     return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value for a table cell.
 
     Integers have thousands separators, times are in ISO 8601, and null is a dot.
@@ -44,21 +44,20 @@ def cell(value: object) -> str:
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
     if isinstance(value, dt.datetime):
         return value.isoformat(" ", "seconds" if not value.microsecond else "microseconds").replace("+00:00", "Z")
-    return safe(value, CELL)
+    return format_value(value, CELL)
 
 
-def console(error: bool = False) -> Console:
-    """Create a rich console for standard output or error."""
+def create_console(error: bool = False) -> Console:
     stream = sys.stderr if error else sys.stdout
     wide = None if stream.isatty() else 1 << 16  # a file has unlimited width
     return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
 
 
-def data_cell(value: object, limit: int) -> str:
+def format_data_cell(value: object, limit: int) -> str:
     """Format a value of a row for a terminal.
 
     Nothing is redacted, because user data may look like a secret.
     """
     if value is None or isinstance(value, (bool, dt.datetime)):
-        return cell(value)
+        return format_cell(value)
     return _escaped(repr(value) if isinstance(value, float) else str(value), limit)

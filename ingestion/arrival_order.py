@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.key_codes import assign_key_codes
 from hoodoo.sources.debezium import LSN
 from hoodoo.table import Table
 
 
-def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
-    """Correct the order of changes after a snapshot.
+def correct_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
+    """Correct the arrival order of changes after a snapshot.
 
     Stored rows are read only for batches with negative values of `_event_lsn`.
 
@@ -41,7 +41,7 @@ def in_arrival_order(rows: pa.Table, table: Table) -> pa.Table:
     keys = named.select(config.key)
     marked_keys = keys.filter(pa.array(marked)).combine_chunks().drop_null()
     stored = table.get(marked_keys, columns=[*config.key, LSN])
-    codes = key_codes(pa.concat_tables([stored.select(config.key), keys], promote_options="permissive"))
+    codes = assign_key_codes(pa.concat_tables([stored.select(config.key), keys], promote_options="permissive"))
     lsn = pc.fill_null(rows[LSN], 0).to_numpy()
     values = np.append(pc.fill_null(stored[LSN], 0).to_numpy(), np.where(marked, -1 - lsn, lsn))
     largest = _running_maximum_by_key(codes, values)[len(stored) :]
@@ -58,4 +58,4 @@ def _running_maximum_by_key(codes: np.ndarray, values: np.ndarray) -> np.ndarray
     return largest
 
 
-__all__ = ["in_arrival_order"]
+__all__ = ["correct_arrival_order"]

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import CommitConflict, CommitUnknown, DataError
-from hoodoo.ingestion.arrival_order import in_arrival_order
-from hoodoo.ingestion.change_rows import ChangeContext
+from hoodoo.ingestion.arrival_order import correct_arrival_order
+from hoodoo.ingestion.change_rows import ReplayContext
 from hoodoo.ingestion.job_quarantine import JobQuarantine
 from hoodoo.ingestion.pace import Stopwatch
-from hoodoo.ingestion.reading import Read, Reading
-from hoodoo.ingestion.replaying import resolve_deleted
+from hoodoo.ingestion.reading import SourceBatch, SourceReader
+from hoodoo.ingestion.replaying import resolve_deleted_rows
 from hoodoo.ingestion.report import BatchReport
-from hoodoo.ingestion.stored_partitions import add_missing_partitions, located
-from hoodoo.ingestion.unsent_values import completed, has_unsent_placeholder
+from hoodoo.ingestion.stored_partitions import add_missing_partitions, assign_partitions
+from hoodoo.ingestion.unsent_values import fill_unsent_values, has_unsent_placeholder
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.redact import printable
 from hoodoo.table.results import WriteResult
@@ -28,14 +28,14 @@ from hoodoo.writers.batches.write_options import BadRowLimits
 class BatchWriter:
     """Writer for the batches of an ingestion job."""
 
-    def __init__(self, reading: Reading, limits: BadRowLimits) -> None:
+    def __init__(self, reading: SourceReader, limits: BadRowLimits) -> None:
         self.reading, self.limits, self.table = reading, limits, reading.table
 
     def quarantine(self, transaction: ApplicationVersion) -> JobQuarantine:
         return JobQuarantine(self.reading, self.limits, transaction)
 
     def commit(
-        self, found: Read, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
+        self, found: SourceBatch, transaction: ApplicationVersion, watch: Stopwatch, before_write: Callable[[], None]
     ) -> BatchReport:
         """Transform and commit a batch.
 
@@ -54,20 +54,22 @@ class BatchWriter:
         """
         quarantine, table = self.quarantine(transaction), self.table
         if found.unavailable is not None:
-            quarantine = replace(quarantine, changes=ChangeContext(found.unavailable, found.unplaced))
+            quarantine = replace(quarantine, changes=ReplayContext(found.unavailable, found.unplaced))
         quarantine.read(found)
         bad, left = found.reasons, replace(self.limits, rows=max(0, self.limits.rows - found.bad))
-        rows, left_out = self.reading.transformed(found.rows)
-        rows = in_arrival_order(rows, table)
+        rows, left_out = self.reading.apply_transform(found.rows)
+        rows = correct_arrival_order(rows, table)
         if found.unavailable is not None or found.emptied:
-            resolve_deleted(table, rows, found.emptied, transaction)
+            resolve_deleted_rows(table, rows, found.emptied, transaction)
         mode = MergeMode(unavailable=found.unavailable)
         watch.ended("transform")
         if found.unplaced:
             config = table.handle.newest_config()
-            rows, more_bad = quarantine.fitting(add_missing_partitions(config.name_mapping.rows(rows), config), left)
+            rows, more_bad = quarantine.quarantine_misfits(
+                add_missing_partitions(config.name_mapping.rows(rows), config), left
+            )
             bad += more_bad
-            rows = located(completed(rows, table, config, mode), table, config)
+            rows = assign_partitions(fill_unsent_values(rows, table, config, mode), table, config)
         if has_unsent_placeholder(rows, mode):
             rows, more_bad = quarantine.quarantine_incomplete_rows(rows, mode, left)
             bad += more_bad
@@ -77,7 +79,7 @@ class BatchWriter:
         try:
             result = self._commit_batch(rows, found.emptied, transaction, mode)
         except DataError:
-            rows, more_bad = quarantine.fitting(rows, left, found.origins)
+            rows, more_bad = quarantine.quarantine_misfits(rows, left, found.origins)
             if not more_bad:
                 raise
             bad += more_bad

@@ -17,12 +17,12 @@ from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.sources.debezium_kept import with_note
 from hoodoo.table.quarantine.schema import CHANGE
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import BadRows, deserialize_row, row_bytes
+from hoodoo.writers.batches.bad_rows import BadRows, deserialize_row, serialize_row
 
 
 @dataclass(frozen=True)
-class ChangeContext:
-    """Information for the replay of a change event.
+class ReplayContext:
+    """Context that a replay of a change event needs.
 
     Attributes:
         unavailable: The placeholder string that Debezium sends for an unchanged large value.
@@ -37,7 +37,7 @@ class ChangeContext:
         return json.dumps(content, sort_keys=True).encode()
 
 
-def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
+def add_replay_information(bad: BadRows, rows: pa.Table, context: ReplayContext) -> BadRows:
     """Add replay information to bad rows.
 
     Args:
@@ -65,8 +65,8 @@ def as_changes(bad: BadRows, rows: pa.Table, context: ChangeContext) -> BadRows:
     return replace(bad, found=table.set_column(index, table.schema.field(index), pa.array(payloads, pa.binary())))
 
 
-def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ChangeContext) -> bytes:
-    return with_note(deserialize_row(row_bytes(rows, row, config.columns.columns)), CHANGE, context.noted())
+def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ReplayContext) -> bytes:
+    return with_note(deserialize_row(serialize_row(rows, row, config.columns.columns)), CHANGE, context.noted())
 
 
-__all__ = ["ChangeContext", "as_changes", "change_bytes"]
+__all__ = ["ReplayContext", "add_replay_information", "change_bytes"]

@@ -1,4 +1,4 @@
-"""Dry run of an ingestion job."""
+"""Check of an ingestion job, without writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import islice
 
 from hoodoo.errors import TooManyBadRows
 from hoodoo.format.names import IS_DELETED
-from hoodoo.ingestion.reading import Read, Reading
+from hoodoo.ingestion.reading import SourceBatch, SourceReader
 from hoodoo.ingestion.report import CheckReport
 from hoodoo.sources.source import BAD, Limits
 from hoodoo.timeline.applications import Application
@@ -16,18 +16,18 @@ _LIMITS = Limits(rows=100, bytes=1 << 20, bad_rows=100)
 _TOLD = 10
 
 
-def check(reading: Reading, state: Application, position: str) -> CheckReport:
+def check(reading: SourceReader, state: Application, position: str) -> CheckReport:
     planned = reading.source.plan(position, _LIMITS)
     lag = reading.source.lag(position)
     if planned is None:
-        batch = Read(reading.table.schema.empty_table(), BAD.empty_table(), no_bad_rows(0), (), 0, None)
+        batch = SourceBatch(reading.table.schema.empty_table(), BAD.empty_table(), no_bad_rows(0), (), 0, None)
     else:
         try:
             batch = reading.read(planned, reading.table.handle.newest_config(), _LIMITS.rows)
         except TooManyBadRows as problem:
             messages = problem.details.get("found", BAD.empty_table())
-            batch = Read(reading.table.schema.empty_table(), messages, no_bad_rows(0), (), 0, None)
-    rows, left_out = reading.transformed(batch.rows)
+            batch = SourceBatch(reading.table.schema.empty_table(), messages, no_bad_rows(0), (), 0, None)
+    rows, left_out = reading.apply_transform(batch.rows)
     columns: tuple[str, ...] = ()
     misfits = batch.misfits
     if len(rows):

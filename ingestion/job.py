@@ -15,19 +15,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import LOOPBACK, address, flag, number_from, port, require_application
+from hoodoo.arguments import LOOPBACK, check_address, check_flag, check_number, check_port, require_application
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.checking import check
 from hoodoo.ingestion.metrics_endpoint import serve_job_metrics
-from hoodoo.ingestion.pace import Pace, Stopwatch
-from hoodoo.ingestion.positions import stored, whole
-from hoodoo.ingestion.prefetch import Prefetch, PrefetchedBatch
-from hoodoo.ingestion.reading import Read, Reading
+from hoodoo.ingestion.pace import JobSpeedLimit, Stopwatch
+from hoodoo.ingestion.positions import load_position, store_position
+from hoodoo.ingestion.prefetch import BatchPrefetcher, PrefetchedBatch
+from hoodoo.ingestion.reading import SourceBatch, SourceReader
 from hoodoo.ingestion.report import BatchReport, CheckReport, IngestReport, add_batch_to_report
 from hoodoo.ingestion.restarts import continue_from, reset
-from hoodoo.ingestion.scheduler import EachBatch, ScheduledJob, log, run
+from hoodoo.ingestion.scheduler import EachBatch, ScheduledJob, log, run_jobs
 from hoodoo.ingestion.stopping import stop_on_signals
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Source, SourceLag, streamer_checkpoint
@@ -54,7 +54,13 @@ class Job:
     """
 
     def __init__(
-        self, reading: Reading, source: Source, name: str, limits: Limits, bad_limits: BadRowLimits, pace: Pace
+        self,
+        reading: SourceReader,
+        source: Source,
+        name: str,
+        limits: Limits,
+        bad_limits: BadRowLimits,
+        pace: JobSpeedLimit,
     ) -> None:
         require_application(name)
         self.name, self.source, self.table, self.pace = name, source, reading.table, pace
@@ -66,7 +72,7 @@ class Job:
         self._skipped = set[str]()
         self._level = logging.INFO
         self._stopped = threading.Event()
-        self._ahead = Prefetch(self._read_next_batch)
+        self._ahead = BatchPrefetcher(self._read_next_batch)
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} into {self.table.path}, {self.report.batches} batches so far>"
@@ -113,22 +119,22 @@ class Job:
             TryAgainError: With `once`, the store or the source did not respond several times in a row.
             StoreFull: With `once`, the store was full several times in a row.
         """
-        flag("once", once)
-        if number_from("poll_seconds", poll_seconds, 0, optional=False) == 0:
+        check_flag("once", once)
+        if check_number("poll_seconds", poll_seconds, 0, optional=False) == 0:
             raise OptionError(
                 "Option poll_seconds is invalid: expected a number above 0, got 0. The default is 5.",
                 option="poll_seconds",
             )
-        port("metrics_port", metrics_port)
-        address("metrics_address", metrics_address)
+        check_port("metrics_port", metrics_port)
+        check_address("metrics_address", metrics_address)
         if each_batch is not None and not callable(each_batch):
             raise OptionError(
                 f"Option each_batch is invalid: expected a function of a BatchReport, got {printable(each_batch)}.",
                 option="each_batch",
             )
         with stop_on_signals(self._stopped), serve_job_metrics([self], metrics_port, metrics_address):
-            run([ScheduledJob(self, once, poll_seconds, each_batch, metrics_port is not None)], self._stopped)
-        return self.reported()
+            run_jobs([ScheduledJob(self, once, poll_seconds, each_batch, metrics_port is not None)], self._stopped)
+        return self.update_report()
 
     def check(self) -> CheckReport:
         """Test the job without writing.
@@ -144,7 +150,7 @@ class Job:
             DataError: A file is damaged, or `transform` raises an exception or returns rows that do not match.
         """
         state = self.table.inspect.application(self.name)
-        return check(self._reading, state, whole(self.table.handle.store, state.position))
+        return check(self._reading, state, load_position(self.table.handle.store, state.position))
 
     def position(self) -> str:
         """Return the source position of the next batch.
@@ -152,7 +158,7 @@ class Job:
         Returns:
             The position; '' before the first commit.
         """
-        return whole(self.table.handle.store, self.table.inspect.application(self.name).position)
+        return load_position(self.table.handle.store, self.table.inspect.application(self.name).position)
 
     def reset(self, start: str, expect_number: int) -> Application:
         """Move the job to another position of the source.
@@ -173,7 +179,7 @@ class Job:
             OptionError: The source does not support `start`.
             SourceLost: The position belongs to another source.
         """
-        number_from("expect_number", expect_number, -1, whole=True, optional=False)
+        check_number("expect_number", expect_number, -1, whole=True, optional=False)
         if not isinstance(start, str) or not start:
             raise OptionError(
                 f"Option start is invalid: expected a string such as 'earliest', got {printable(start)}.",
@@ -224,7 +230,7 @@ class Job:
         """Discard the prefetched batch when the job ends."""
         self._ahead.drop()
 
-    def reported(self) -> IngestReport:
+    def update_report(self) -> IngestReport:
         """Update and return the report of the job.
 
         Returns:
@@ -267,7 +273,7 @@ class Job:
         start, state = time.monotonic(), self.table.inspect.application(self.name)
         prefetched = self._ahead.of(state.position, lambda: self._reading.columns(self.table.handle.newest_config()))
         if prefetched is None:
-            prefetched = self._read_next_batch(whole(self.table.handle.store, state.position))
+            prefetched = self._read_next_batch(load_position(self.table.handle.store, state.position))
         if prefetched is None:
             return None
         read, position = prefetched.found, prefetched.planned.position
@@ -275,7 +281,9 @@ class Job:
             self._writer.quarantine(state.next(position)).quarantine_first_messages(read)
             raise read
         position = read.position or position
-        transaction = state.next(stored(self.table.handle.store, position), streamer_checkpoint(self.source, position))
+        transaction = state.next(
+            store_position(self.table.handle.store, position), streamer_checkpoint(self.source, position)
+        )
         if transaction.position == state.position:
             raise DataError(
                 f"{printable(self.source.name)} returned a plan whose position is the one before it, so the same rows "
@@ -301,7 +309,7 @@ class Job:
         if planned is None:
             return None
         config = self.table.handle.newest_config()
-        batch: Read | TooManyBadRows
+        batch: SourceBatch | TooManyBadRows
         try:
             batch = self._reading.read(planned, config)
         except TooManyBadRows as problem:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TooManyBadRows
-from hoodoo.ingestion.change_rows import ChangeContext, as_changes
-from hoodoo.ingestion.reading import Read, Reading, add_path_to_hashes
+from hoodoo.ingestion.change_rows import ReplayContext, add_replay_information
+from hoodoo.ingestion.reading import SourceBatch, SourceReader, add_path_to_hashes
 from hoodoo.ingestion.unresolvable_rows import find_unresolvable_rows
 from hoodoo.merge.modes import MergeMode
 from hoodoo.table.quarantine.quarantine_writer import quarantine_bad_rows, quarantine_messages
@@ -24,7 +24,7 @@ from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, has
 
 @dataclass(frozen=True)
 class JobQuarantine:
-    """Quarantine of the bad rows of a batch.
+    """Quarantine for the bad rows of an ingestion job.
 
     Attributes:
         reading: The reader of the batch.
@@ -34,16 +34,16 @@ class JobQuarantine:
             events.
     """
 
-    reading: Reading
+    reading: SourceReader
     limits: BadRowLimits
     transaction: ApplicationVersion
-    changes: ChangeContext | None = None
+    changes: ReplayContext | None = None
 
     def quarantine_first_messages(self, problem: TooManyBadRows) -> None:
         if (found := problem.details.get("found")) is not None:
             quarantine_messages(self.reading.table.handle, found.slice(0, KEPT), self.transaction)
 
-    def read(self, found: Read) -> None:
+    def read(self, found: SourceBatch) -> None:
         """Quarantine the bad messages and rows of a batch.
 
         Raises TooManyBadRows above the limits.
@@ -80,7 +80,7 @@ class JobQuarantine:
         """
         table, count = self.reading.table, len(rows)
         config = table.handle.newest_config()
-        rows, bad = self.fitting(rows, limits)
+        rows, bad = self.quarantine_misfits(rows, limits)
         positions, _, unresolved = find_unresolvable_rows(rows, table, config, mode, self.changes)
         if len(positions):
             too_many = has_too_many_bad_rows(limits, bad.total() + len(unresolved), count)
@@ -96,7 +96,7 @@ class JobQuarantine:
             rows = without(rows, positions)
         return rows, bad + Counter(unresolved["reason"].to_pylist())
 
-    def fitting(
+    def quarantine_misfits(
         self, rows: pa.Table, limits: BadRowLimits, origins: Sequence[tuple[str, int]] = ()
     ) -> tuple[pa.Table, Counter[str]]:
         """Quarantine the rows that do not match the table.
@@ -119,7 +119,7 @@ class JobQuarantine:
             return rows, Counter()
         misfits = add_path_to_hashes(self.reading.misfits(rows, limits.rows), origins)
         if self.changes is not None:
-            misfits = as_changes(misfits, rows, self.changes)
+            misfits = add_replay_information(misfits, rows, self.changes)
         reasons = quarantine_bad_rows(handle, misfits, WriteOptions(limits=limits, transaction=self.transaction))
         return without(rows, misfits.found["row"].to_numpy()), reasons
 

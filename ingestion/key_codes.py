@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def key_codes(keys: pa.Table) -> np.ndarray:
+def assign_key_codes(keys: pa.Table) -> np.ndarray:
     """Assign an integer code to each key.
 
     Args:
@@ -24,4 +24,4 @@ def key_codes(keys: pa.Table) -> np.ndarray:
     return codes
 
 
-__all__ = ["key_codes"]
+__all__ = ["assign_key_codes"]

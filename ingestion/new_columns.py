@@ -13,7 +13,7 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.sources.wanted_rows import WantedRows
 from hoodoo.timeline.columns.alterations import altered
-from hoodoo.timeline.columns.batch_columns import by_batch
+from hoodoo.timeline.columns.batch_columns import find_column_changes
 from hoodoo.timeline.properties.config import TableConfig
 
 
@@ -42,7 +42,7 @@ def drop_unstorable_columns(rows: pa.Table, config: TableConfig) -> tuple[pa.Tab
                 left_out.append(field.name)
             continue
         try:
-            added = by_batch(config, pa.schema([field]), lambda name: True)
+            added = find_column_changes(config, pa.schema([field]), lambda name: True)
             config = config.with_columns(altered(config, added)) if added else config
         except (CallError, ColumnError):
             if not known:

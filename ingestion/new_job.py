@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hoodoo.arguments import number_from, one_of
+from hoodoo.arguments import check_allowed_value, check_number
 from hoodoo.errors import OptionError
 from hoodoo.ingestion.job import Job
-from hoodoo.ingestion.pace import Pace
-from hoodoo.ingestion.reading import Reading, RowTransform
+from hoodoo.ingestion.pace import JobSpeedLimit
+from hoodoo.ingestion.reading import RowTransform, SourceReader
 from hoodoo.ingestion.same_table import require_not_renamed, require_source_is_not_target
 from hoodoo.ingestion.validated_source import ValidatedSource
 from hoodoo.redact import printable
-from hoodoo.sizes import size_from
+from hoodoo.sizes import convert_size_argument
 from hoodoo.sources.source import Limits, Source
 from hoodoo.table import Table
 from hoodoo.writers.batches.write_options import BadRowLimits, limits_of
@@ -72,13 +72,13 @@ def ingest(
     """
     bad_limits = limits_of(on_bad_rows) or BadRowLimits(rows=0)
     limits = Limits(
-        number_from("max_rows", max_rows, 1, whole=True, optional=False),
-        size_from("max_bytes", max_bytes),
+        check_number("max_rows", max_rows, 1, whole=True, optional=False),
+        convert_size_argument("max_bytes", max_bytes),
         bad_limits.rows,
     )
-    pace = Pace(
-        number_from("min_seconds", min_seconds, 0, optional=False),
-        number_from("max_rows_per_second", max_rows_per_second, 0),
+    pace = JobSpeedLimit(
+        check_number("min_seconds", min_seconds, 0, optional=False),
+        check_number("max_rows_per_second", max_rows_per_second, 0),
     )
     if pace.rows_per_second == 0:
         raise OptionError(
@@ -87,7 +87,7 @@ def ingest(
         )
     _require_valid_arguments(source, table, operation, transform, new_columns, missing)
     require_source_is_not_target(source, table)
-    reading = Reading(ValidatedSource(source), table, operation, transform, new_columns, missing, bad_limits.rows)
+    reading = SourceReader(ValidatedSource(source), table, operation, transform, new_columns, missing, bad_limits.rows)
     if name is None:
         require_not_renamed(source, table)
     named: Any = getattr(source, "name", None) if name is None else name
@@ -113,9 +113,9 @@ def _require_valid_arguments(
             f"Option transform is invalid: expected a function of a pyarrow Table, got {printable(transform)}.",
             option="transform",
         )
-    one_of("operation", operation, _OPERATIONS)
-    one_of("new_columns", new_columns, ("ignore", "add", "fail"))
-    one_of("missing", missing, ("null", "fail", "keep"))
+    check_allowed_value("operation", operation, _OPERATIONS)
+    check_allowed_value("new_columns", new_columns, ("ignore", "add", "fail"))
+    check_allowed_value("missing", missing, ("null", "fail", "keep"))
     if missing == "keep" and operation != "upsert":
         raise OptionError(
             "missing='keep' requires operation='upsert'. Pass operation='upsert', or another value of missing.",

@@ -1,4 +1,4 @@
-"""Limits on the speed of an ingestion job.
+"""Pace of an ingestion job, with its limits.
 
 A batch never waits for more rows. A source that receives a few rows every second would therefore cause a commit every
 second; a minimum time between commits prevents this.
@@ -15,8 +15,8 @@ _AT_ONCE_S = 10  # a batch has at most the rows of 10 seconds, so that no wait b
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Limits on the speed of an ingestion job.
+class JobSpeedLimit:
+    """Speed limit of an ingestion job.
 
     Attributes:
         min_seconds: Minimum time between the starts of two batches of a continuous job, in seconds.

@@ -17,7 +17,7 @@ _WHOLE_MAX = 16 << 10  # maximum bytes of a position that is stored in the slot
 _NAMED = "sha256:"
 
 
-def stored(store: Store, position: str) -> str:
+def store_position(store: Store, position: str) -> str:
     """Store a source position for a commit.
 
     Returns the position itself, or the digest of a file for a long position. Raises OptionError if the position begins
@@ -38,7 +38,7 @@ def stored(store: Store, position: str) -> str:
     return name
 
 
-def whole(store: Store, position: str) -> str:
+def load_position(store: Store, position: str) -> str:
     """Load a stored source position.
 
     Raises CorruptTable if its file is damaged.

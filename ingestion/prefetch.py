@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hoodoo.errors import TooManyBadRows
-from hoodoo.ingestion.reading import Read
+from hoodoo.ingestion.reading import SourceBatch
 from hoodoo.sources.source import Planned
 
 
@@ -30,15 +30,15 @@ class PrefetchedBatch:
 
     planned: Planned
     columns: pa.Schema
-    found: Read | TooManyBadRows
+    found: SourceBatch | TooManyBadRows
     seconds: dict[str, float]
 
 
 Take = Callable[[str], PrefetchedBatch | None]
 
 
-class Prefetch:
-    """Reader for the next batch in another thread.
+class BatchPrefetcher:
+    """Prefetcher for the next batch, in another thread.
 
     It holds at most one batch.
     """
@@ -96,4 +96,4 @@ class Prefetch:
         self._reading = None
 
 
-__all__ = ["Prefetch", "Take", "PrefetchedBatch"]
+__all__ = ["BatchPrefetcher", "Take", "PrefetchedBatch"]

@@ -1,4 +1,4 @@
-"""Reader for the batches of a source."""
+"""Reader for batches of an ingestion source."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import xxhash
 
 from hoodoo.errors import ColumnError, DataError, OptionError, TooManyBadRows
 from hoodoo.format.names import IS_DELETED
-from hoodoo.ingestion.change_rows import ChangeContext, as_changes
+from hoodoo.ingestion.change_rows import ReplayContext, add_replay_information
 from hoodoo.ingestion.new_columns import drop_unstorable_columns
-from hoodoo.ingestion.transforming import called
+from hoodoo.ingestion.transforming import call_transform
 from hoodoo.ingestion.unsent_values import fill_from_stored_rows
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.sources.source import BAD, Part, Placing, Planned, Source
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import KEPT, BadRows, bad_rows, no_bad_rows, together, without
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import filled
+from hoodoo.writers.batches.bad_rows import KEPT, BadRows, find_bad_rows, no_bad_rows, together, without
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.column_alignment import fill_missing_columns
 
 RowTransform = Callable[[pa.Table], pa.Table]
 
 
 @dataclass(frozen=True)
-class Read:
+class SourceBatch:
     """Batch that was read from a source.
 
     Attributes:
@@ -73,7 +73,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceReader:
     """Reader for the batches of a source.
 
     Attributes:
@@ -106,7 +106,7 @@ class Reading:
         """
         return placing_of_table(config).noted_on(self._columns(config))
 
-    def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> Read:
+    def read(self, planned: Planned, config: TableConfig, rows_max: int | None = None) -> SourceBatch:
         """Read a batch of the source.
 
         Args:
@@ -163,7 +163,7 @@ class Reading:
                             continue
                         bad = add_path_to_hashes(bad, [(part.origin, len(part.rows))])
                         if part.unavailable is not None:
-                            bad = as_changes(bad, part.rows, ChangeContext(part.unavailable, part.unplaced))
+                            bad = add_replay_information(bad, part.rows, ReplayContext(part.unavailable, part.unplaced))
                         unknown.update(left_out)
                     parts.append(rows)
                     origins.append(part.origin)
@@ -178,7 +178,7 @@ class Reading:
         no_rows, all_misfits = _concat_bad_messages(messages), together(misfits)
         files = tuple((origin, len(part)) for origin, part in zip(origins, parts, strict=True))
         named = files if any(origins) and self.transform is None else ()
-        return Read(
+        return SourceBatch(
             rows,
             no_rows,
             all_misfits,
@@ -216,7 +216,7 @@ class Reading:
                 ) from None
         raise AssertionError("Rows could be joined one by one, but not all at once")
 
-    def transformed(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+    def apply_transform(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
         """Apply the user's transform to a batch.
 
         Args:
@@ -232,7 +232,7 @@ class Reading:
         """
         if not len(rows):
             return rows, ()
-        written = rows if self.transform is None else called(self.transform, rows, self.source.name)
+        written = rows if self.transform is None else call_transform(self.transform, rows, self.source.name)
         if not isinstance(written, pa.Table):
             raise DataError(f"Result of transform is invalid: expected a pyarrow Table, got {printable(written)}.")
         written = fill_from_stored_rows(rows, written, self.table, self.missing)
@@ -261,8 +261,8 @@ class Reading:
         if self.new_columns == "add":
             rows, _, config = drop_unstorable_columns(rows, config)
         known = rows.select([name for name in rows.column_names if name in {*config.schema.names, IS_DELETED}])
-        filled_rows = filled(known, config, self.missing)
-        return bad_rows(known, filled_rows, config, checks.of(config), max(most, KEPT), self.missing)
+        filled_rows = fill_missing_columns(known, config, self.missing)
+        return find_bad_rows(known, filled_rows, config, checks.load_checks(config), max(most, KEPT), self.missing)
 
     def _columns(self, config: TableConfig) -> pa.Schema:
         # Key columns are NOT NULL. They are nullable if `transform` may create them, or if they may have another name
@@ -370,8 +370,8 @@ def _cast_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     for index, name in enumerate(rows.column_names):
         if name in columns.names and rows.schema.field(index).type != columns.field(name).type:
             field = pa.field(name, columns.field(name).type)
-            rows = rows.set_column(index, field, cast(rows.column(index), field))
+            rows = rows.set_column(index, field, cast_column(rows.column(index), field))
     return rows
 
 
-__all__ = ["Read", "Reading", "RowTransform", "add_path_to_hashes", "placing_of_table"]
+__all__ = ["SourceBatch", "SourceReader", "RowTransform", "add_path_to_hashes", "placing_of_table"]

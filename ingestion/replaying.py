@@ -4,7 +4,7 @@ A later delete of their row resolves events automatically.
 
 An event is decoded as its job would decode it now. Its ordering columns come from the event itself, so an event that is
 older than the stored row changes nothing. A deleted row lacks the ordering columns for this comparison. When a job
-processes a delete, it therefore resolves the waiting events that are older (`resolve_deleted`).
+processes a delete, it therefore resolves the waiting events that are older (`resolve_deleted_rows`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import DataError, HoodooError
 from hoodoo.format.names import IS_DELETED
-from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.key_codes import assign_key_codes
 from hoodoo.ingestion.reading import placing_of_table
-from hoodoo.ingestion.stored_partitions import add_missing_partitions, located
+from hoodoo.ingestion.stored_partitions import add_missing_partitions, assign_partitions
 from hoodoo.ingestion.unresolvable_rows import find_unresolvable_rows
-from hoodoo.ingestion.unsent_values import completed, deletes, fill_from_stored_rows, has_unsent_placeholder
+from hoodoo.ingestion.unsent_values import deletes, fill_from_stored_rows, fill_unsent_values, has_unsent_placeholder
 from hoodoo.merge.modes import MergeMode
 from hoodoo.readers.predicate import checks
 from hoodoo.sources.bad_messages import BadMessages
@@ -34,16 +34,16 @@ from hoodoo.sources.debezium_avro import DebeziumAvroDecoder
 from hoodoo.sources.debezium_kept import EventContext, QuarantinedSchemas, StoredEvent, event_in
 from hoodoo.sources.source import Placing
 from hoodoo.table import Table
-from hoodoo.table.quarantine.changes import Changes
+from hoodoo.table.quarantine.changes import DecodedChanges
 from hoodoo.table.quarantine.payloads import row_in
 from hoodoo.table.quarantine.replay import set_row_state
 from hoodoo.table.quarantine.schema import CHANGE, EVENT, KEY, NEW, REPLAYED, ROWS_AT_ONCE
 from hoodoo.table.quarantine.target import open_quarantine
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import bad_rows
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import NULL, filled
-from hoodoo.writers.batches.renaming import renamed
+from hoodoo.writers.batches.bad_rows import find_bad_rows
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.column_alignment import NULL, fill_missing_columns
+from hoodoo.writers.batches.renaming import rename_columns
 
 _IDS = b"hoodoo.ids"
 _EVERY = 1 << 62
@@ -64,7 +64,7 @@ class _DecodedGroup:
             self.rows, self.of = self.rows.filter(pa.array(keep)), self.of[keep]
 
 
-def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
+def decode_change_events(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterator[DecodedChanges]:
     """Decode quarantined change events again.
 
     Args:
@@ -85,10 +85,12 @@ def changes_of(table: Table, rows: pa.Table, units: Mapping[str, str]) -> Iterat
             piece.reject_rows(dict.fromkeys(piece.waiting, problem.message))
         done = [index for index in piece.waiting if index not in piece.problems]
         is_incomplete = has_unsent_placeholder(piece.rows, mode)
-        yield Changes(done, piece.rows, piece.unavailable if is_incomplete else None, list(piece.problems.values()))
+        yield DecodedChanges(
+            done, piece.rows, piece.unavailable if is_incomplete else None, list(piece.problems.values())
+        )
 
 
-def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
+def read_event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
     """Read the keys of quarantined change events.
 
     Args:
@@ -104,7 +106,7 @@ def event_keys(table: Table, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa
     return [(piece.of.tolist(), piece.rows) for piece in pieces if len(piece.rows)]
 
 
-def resolve_deleted(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
+def resolve_deleted_rows(table: Table, rows: pa.Table, emptied: bool, transaction: ApplicationVersion) -> None:
     """Resolve change events whose row was deleted later.
 
     Args:
@@ -141,7 +143,7 @@ def _older_than_deletes(
     names = [*dict.fromkeys((*config.key, *config.order_by))]
     own_rows = _cast_to_table_types(piece.rows.select(names), config)
     both = pa.concat_tables([own_rows, _cast_to_table_types(deleted.select(names), config)])
-    codes, count = key_codes(both.select(config.key)), len(own_rows)
+    codes, count = assign_key_codes(both.select(config.key)), len(own_rows)
     if not config.order_by:
         indexes = pa.array(piece.of)
         is_same_job = pc.equal(waiting["application"].take(indexes), transaction.application)
@@ -219,7 +221,7 @@ def _decode_stored_row(index: int, row: pa.Table, note: Mapping[str, Any], confi
     ids = json.loads((row.schema.metadata or {}).get(_IDS, b"{}"))
     current_names = {column.id: column.name for column in config.columns.columns}
     try:
-        named = renamed(row, config.columns.columns)
+        named = rename_columns(row, config.columns.columns)
     except DataError as problem:
         piece.problems = {index: problem.message}
         return piece
@@ -249,15 +251,15 @@ def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, m
     piece.rows = piece.rows.select(columns)
     if piece.unplaced:
         piece.rows = add_missing_partitions(piece.rows, config)
-    filled_rows = filled(piece.rows, config, NULL)
-    rejected = bad_rows(piece.rows, filled_rows, config, checks.of(config), len(piece.rows), NULL).found
+    filled_rows = fill_missing_columns(piece.rows, config, NULL)
+    rejected = find_bad_rows(piece.rows, filled_rows, config, checks.load_checks(config), len(piece.rows), NULL).found
     indexes = piece.of[rejected["row"].to_numpy()]
     piece.reject_rows(dict(zip(indexes.tolist(), rejected["detail"].to_pylist(), strict=True)))
     if not len(piece.rows):
         return
     piece.rows = _cast_to_table_types(piece.rows, config)
     if piece.unplaced:
-        piece.rows = completed(piece.rows, table, config, mode)
+        piece.rows = fill_unsent_values(piece.rows, table, config, mode)
     if has_unsent_placeholder(piece.rows, mode):
         positions, stale, messages = find_unresolvable_rows(piece.rows, table, config, mode)
         unresolved = piece.of[positions[~stale]]
@@ -267,14 +269,14 @@ def _complete_changes(piece: _DecodedGroup, table: Table, config: TableConfig, m
         piece.rows, piece.of = piece.rows.filter(pa.array(keep)), piece.of[keep]
         piece.reject_rows(problems)
     if piece.unplaced and len(piece.rows):
-        piece.rows = located(piece.rows, table, config)
+        piece.rows = assign_partitions(piece.rows, table, config)
 
 
 def _cast_to_table_types(rows: pa.Table, config: TableConfig) -> pa.Table:
     for index, name in enumerate(rows.column_names):
         if name in config.schema.names and rows.schema.field(index).type != config.schema.field(name).type:
             field = pa.field(name, config.schema.field(name).type)
-            rows = rows.set_column(index, field, cast(rows[name], field))
+            rows = rows.set_column(index, field, cast_column(rows[name], field))
     return rows
 
 
@@ -290,4 +292,4 @@ def _key_columns_schema(config: TableConfig) -> pa.Schema:
     return placing.noted_on(pa.schema([field for field in columns if field.name in names]))
 
 
-__all__ = ["changes_of", "event_keys", "resolve_deleted"]
+__all__ = ["decode_change_events", "read_event_keys", "resolve_deleted_rows"]

@@ -1,4 +1,4 @@
-"""Changes of an ingestion job's source position.
+"""Restarts of an ingestion job at another position.
 
 Each change is a commit of the job without rows. It therefore happens exactly once, even if other processes run the job.
 Rows in the table stay.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hoodoo.errors import CommitConflict, OptionError
-from hoodoo.ingestion.positions import stored, whole
+from hoodoo.ingestion.positions import load_position, store_position
 from hoodoo.redact import printable
 from hoodoo.sources.source import Source, streamer_checkpoint
 from hoodoo.table import Table
@@ -27,7 +27,9 @@ def reset(source: Source, table: Table, name: str, start: str, expect_number: in
             application=name,
             version=state.version,
         )
-    return _go_on(source, table, state, _method_or_default(source, "position_at")(whole(table.handle.store, start)))
+    return _go_on(
+        source, table, state, _method_or_default(source, "position_at")(load_position(table.handle.store, start))
+    )
 
 
 def continue_from(source: Source, table: Table, name: str, other: str) -> Application:
@@ -45,7 +47,7 @@ def continue_from(source: Source, table: Table, name: str, other: str) -> Applic
             f"{printable(candidates)}.",
             option="other",
         )
-    position = whole(table.handle.store, other_state.position)
+    position = load_position(table.handle.store, other_state.position)
     if other == HUDI_STREAMER:
         position = _method_or_default(source, "from_hudi")(position)
     else:
@@ -59,7 +61,9 @@ def _method_or_default(source: Source, method: str) -> Any:
 
 
 def _go_on(source: Source, table: Table, state: Application, position: str) -> Application:
-    transaction = state.next(stored(table.handle.store, position), streamer_checkpoint(source, position), overtake=True)
+    transaction = state.next(
+        store_position(table.handle.store, position), streamer_checkpoint(source, position), overtake=True
+    )
     result = table.upsert([], transaction=transaction)
     if result.skipped:
         raise CommitConflict(

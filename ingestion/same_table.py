@@ -21,7 +21,7 @@ def require_source_is_not_target(source: object, table: Table) -> None:
 
 
 def require_not_renamed(source: object, table: Table) -> None:
-    """Check that no earlier job has read the source table.
+    """Check that the source table was not renamed.
 
     Raises OptionError if an earlier job has read it under its old path. The default name of a job contains the path.
     After a rename, a new job would read all rows again, and never detect rows that were deleted in the meantime.

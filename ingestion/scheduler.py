@@ -16,7 +16,7 @@ from typing import Protocol
 
 from hoodoo.compactor.service_log import failure, say
 from hoodoo.errors import CommitConflict, HoodooError, SourceLost, StoreFull, TryAgainError
-from hoodoo.ingestion.pace import Pace
+from hoodoo.ingestion.pace import JobSpeedLimit
 from hoodoo.ingestion.report import BatchReport, IngestReport
 from hoodoo.sources.source import SourceLag
 from hoodoo.table import Table
@@ -35,7 +35,7 @@ class SchedulableJob(Protocol):
     name: str
     table: Table
     report: IngestReport
-    pace: Pace
+    pace: JobSpeedLimit
     lag: SourceLag | None
     quarantined: int | None
     fine: bool
@@ -132,7 +132,7 @@ class ScheduledJob:
         self.due = time.monotonic() + min(_WAIT_MAX_S, 0.1 * 2 ** min(self._failed, 20)) * random.uniform(0.5, 1)
 
 
-def run(
+def run_jobs(
     jobs: Sequence[ScheduledJob],
     stopped: threading.Event,
     each_failure: Callable[[SchedulableJob, HoodooError], None] | None = None,
@@ -175,4 +175,4 @@ def _run(
             each_failure(next_job.job, problem)
 
 
-__all__ = ["RACES_MAX", "EachBatch", "SchedulableJob", "ScheduledJob", "log", "run"]
+__all__ = ["RACES_MAX", "EachBatch", "SchedulableJob", "ScheduledJob", "log", "run_jobs"]

@@ -1,4 +1,4 @@
-"""Signal handling of ingestion jobs.
+"""Stop of ingestion jobs on signals.
 
 They stop after the current batch or immediately. A process may be killed at any time: the current batch is then either
 committed or has no effect.

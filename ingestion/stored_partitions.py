@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.names import IS_DELETED
-from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.key_codes import assign_key_codes
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
@@ -39,7 +39,7 @@ def add_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     return rows
 
 
-def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
+def assign_partitions(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
     """Assign changes to partitions.
 
     Args:
@@ -58,7 +58,7 @@ def located(rows: pa.Table, table: Table, config: TableConfig) -> pa.Table:
     names = [*dict.fromkeys((*config.key, *config.partition_sources, *config.order_by))]
     stored = table.get(keys, columns=names)
     both = pa.concat_tables([rows.select(names), stored.select(names).cast(rows.select(names).schema)])
-    key, part = key_codes(both.select(config.key)), key_codes(both.select(config.partition_by))
+    key, part = assign_key_codes(both.select(config.key)), assign_key_codes(both.select(config.partition_by))
     rank = config.merge_policy.ranks(both, np.arange(len(both)))
     deleted = pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool)
 
@@ -96,4 +96,4 @@ def _deletes_of_stored_rows(
     return pa.table(columns, schema=rows.schema)
 
 
-__all__ = ["add_missing_partitions", "located"]
+__all__ = ["add_missing_partitions", "assign_partitions"]

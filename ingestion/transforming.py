@@ -12,7 +12,7 @@ from hoodoo.errors import DataError, HoodooError
 from hoodoo.redact import printable, redact
 
 
-def called(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) -> Any:
+def call_transform(transform: Callable[[pa.Table], Any], rows: pa.Table, source: str) -> Any:
     """Call the user's transform function.
 
     An exception becomes a DataError with its location.
@@ -53,4 +53,4 @@ def _last_executed_line(problem: Exception) -> tuple[str, int]:
     return (own_frames[-1].filename, own_frames[-1].lineno or 0) if own_frames else ("", 0)
 
 
-__all__ = ["called"]
+__all__ = ["call_transform"]

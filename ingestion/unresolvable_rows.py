@@ -13,8 +13,8 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import CallError, TableError
-from hoodoo.ingestion.change_rows import ChangeContext, change_bytes
-from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.change_rows import ReplayContext, change_bytes
+from hoodoo.ingestion.key_codes import assign_key_codes
 from hoodoo.ingestion.row_versions import RowVersions
 from hoodoo.ingestion.unsent_values import deletes, find_unsent_values
 from hoodoo.merge.modes import MergeMode
@@ -22,7 +22,7 @@ from hoodoo.redact import printable
 from hoodoo.sources.source import REPLAYABLE
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import row_bytes
+from hoodoo.writers.batches.bad_rows import serialize_row
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
 
 _COMMITS = 30
@@ -30,7 +30,7 @@ _COMMITS = 30
 
 
 def find_unresolvable_rows(
-    rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ChangeContext | None = None
+    rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode, changes: ReplayContext | None = None
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
     """Find changes with unknown column values.
 
@@ -54,7 +54,7 @@ def find_unresolvable_rows(
     keys = with_missing_partitions(rows, config).select(names).combine_chunks()
     lacking = np.logical_or.reduce(list(masks.values()))
     stored = table.get(keys.take(pa.array(np.flatnonzero(lacking))), columns=names)
-    codes = key_codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
+    codes = assign_key_codes(pa.concat_tables([keys, stored.select(names).cast(keys.schema)]))
     stored_codes, codes = np.unique(codes[len(rows) :]), codes[: len(rows)]
     versions = RowVersions.of(rows, codes, deleted, lacking, config.merge_policy)
     is_stored = versions.first[versions.begin] & np.isin(versions.codes, stored_codes)
@@ -91,7 +91,7 @@ def _outdated_changes(rows: pa.Table, table: Table, config: TableConfig) -> np.n
         except (CallError, TableError):  # the commit was cleaned away, or had other columns
             break
         both = pa.concat_tables([changes, stored.select(names).cast(changes.schema)])
-        codes, ranks = key_codes(both.select(config.key)), config.merge_policy.ranks(both, np.arange(len(both)))
+        codes, ranks = assign_key_codes(both.select(config.key)), config.merge_policy.ranks(both, np.arange(len(both)))
         newest = np.full(len(both), -1, np.int64)
         np.maximum.at(newest, codes[len(changes) :], ranks[len(changes) :])
         is_outdated[remaining] = newest[codes[: len(changes)]] >= ranks[: len(changes)]
@@ -101,12 +101,12 @@ def _outdated_changes(rows: pa.Table, table: Table, config: TableConfig) -> np.n
 
 
 def _told(
-    rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode, changes: ChangeContext | None
+    rows: pa.Table, row: int, config: TableConfig, column: str, mode: MergeMode, changes: ReplayContext | None
 ) -> dict[str, object]:
     content = {name: _to_python(rows[name][row]) for name in rows.column_names}
     key = printable({name: content[name] for name in config.key})
     return {
-        "place": f"row:{xxhash.xxh3_128_hexdigest(row_bytes(rows, row))}",
+        "place": f"row:{xxhash.xxh3_128_hexdigest(serialize_row(rows, row))}",
         "reason": "unavailable",
         "detail": f"Column {column!r} was not sent for key {key}: its value is {printable(mode.unavailable)}. The "
         "table does not contain this key.",

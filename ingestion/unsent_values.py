@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import DataError
 from hoodoo.format.names import IS_DELETED
-from hoodoo.ingestion.key_codes import key_codes
+from hoodoo.ingestion.key_codes import assign_key_codes
 from hoodoo.ingestion.row_versions import RowVersions
 from hoodoo.merge.modes import MergeMode
 from hoodoo.sources.debezium import NOT_SENT
 from hoodoo.table import Table
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of, require_fillable
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of, require_optional_column
 
 
 def has_unsent_placeholder(rows: pa.Table, mode: MergeMode) -> bool:
@@ -48,7 +48,7 @@ def find_unsent_values(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> 
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
-def completed(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
+def fill_unsent_values(rows: pa.Table, table: Table, config: TableConfig, mode: MergeMode) -> pa.Table:
     """Fill in missing values from earlier row versions.
 
     Args:
@@ -117,7 +117,7 @@ def fill_from_stored_rows(rows: pa.Table, transformed: pa.Table, table: Table, m
     for name, mask in masks.items():
         if name in config.schema.names:
             if missing == FAIL and (mask & new).any():
-                require_fillable(config.columns.by_name[name], name, config, missing)
+                require_optional_column(config.columns.by_name[name], name, config, missing)
             named = _set_default(_cast_or_add_column(named, name, config), name, mask, config)
     if missing != KEEP:
         masks = {name: mask & ~new for name, mask in masks.items() if (mask & ~new).any()}
@@ -142,7 +142,7 @@ def _cast_or_add_column(rows: pa.Table, name: str, config: TableConfig) -> pa.Ta
         return (
             rows
             if rows.schema.field(index).type == field.type
-            else rows.set_column(index, field, cast(rows[name], field))
+            else rows.set_column(index, field, cast_column(rows[name], field))
         )
     value = pa.scalar(default_value_of(column), column.arrow)
     return rows.append_column(pa.field(name, column.arrow), pa.repeat(value, len(rows)))
@@ -162,7 +162,7 @@ def _copy_stored_values(
             stored = stored.append_column(changes.schema.field(name), pa.nulls(len(stored), changes[name].type))
     versions_table = pa.concat_tables([stored.select(names).cast(changes.schema), changes])  # stored rows came before
     before, no_mask = len(stored), np.zeros(len(stored), bool)
-    codes = key_codes(versions_table.select(config.key))
+    codes = assign_key_codes(versions_table.select(config.key))
     versions = RowVersions.of(versions_table, codes, np.append(no_mask, deleted), before + lacking, config.merge_policy)
     for name, mask in masks.items():
         is_missing = np.append(no_mask, mask)[versions.at]
@@ -175,4 +175,4 @@ def _copy_stored_values(
     return rows
 
 
-__all__ = ["completed", "deletes", "has_unsent_placeholder", "find_unsent_values", "fill_from_stored_rows"]
+__all__ = ["fill_unsent_values", "deletes", "has_unsent_placeholder", "find_unsent_values", "fill_from_stored_rows"]

@@ -1,4 +1,4 @@
-"""Type checks for the results of a source."""
+"""Validation of the results of a source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
 
 
 class ValidatedSource(Source):
-    """Wrapper that checks the results of a source.
+    """Source whose results are validated by type.
 
     Attributes:
         name: Name of the source, or the name of its class if it lacks a name.

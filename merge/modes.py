@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import is_utf8, meant, takes_tables
+from hoodoo.arguments import accepts_arguments, is_utf8, suggest_value
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
 
@@ -48,7 +48,7 @@ class CustomMerge:
                 "function that takes an Arrow table of stored rows and one of newer rows.",
                 option="merge",
             )
-        if not takes_tables(self.function, 2):
+        if not accepts_arguments(self.function, 2):
             raise OptionError(
                 f"CustomMerge function {printable(self.function)} cannot be called with two positional arguments. "
                 "Pass a function that takes an Arrow table of stored rows and one of newer rows.",
@@ -99,7 +99,7 @@ class MergeMode:
         if not isinstance(merge, str) or merge not in (REPLACE, KEEP_NON_NULL):
             raise OptionError(
                 f"Option merge must be 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
-                f"{meant(merge, (REPLACE, KEEP_NON_NULL)) or _suggest_function(merge)}",
+                f"{suggest_value(merge, (REPLACE, KEEP_NON_NULL)) or _suggest_function(merge)}",
                 option="merge",
             )
         return MergeMode(merge == KEEP_NON_NULL, unavailable)

@@ -1,6 +1,7 @@
-"""Conversion of positions to commit numbers.
+"""Cursor, which is a position in a table's history.
 
-A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve` returns its slot.
+A position is a cursor, a slot, a commit, an instant, a time, a savepoint or 'earliest'. `resolve_position` returns its
+slot.
 docs/semantics.md contains the rules.
 """
 
@@ -19,7 +20,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.external_history import ExternalHistory, Overlay
+from hoodoo.timeline.hudi.external_history import ExternalHistory, MergedHistory
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slots.slot import COMPLETED
@@ -38,7 +39,7 @@ _SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position of a reader in a table's history.
+    """Cursor, which is a reader's position in a table's history.
 
     Every method that takes a cursor also takes `str(cursor)`.
 
@@ -76,10 +77,10 @@ PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime 
 """
 
 
-def resolve(
+def resolve_position(
     history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
 ) -> int:
-    """Convert a position to a commit number.
+    """Resolve a position to a commit number.
 
     Args:
         history: The slots of the table.
@@ -91,7 +92,7 @@ def resolve(
         PositionError: `position` is not a valid position of this table.
         SnapshotExpired: The time is before the first slot.
     """
-    from hoodoo.readers.moments import ms_of
+    from hoodoo.readers.moments import convert_to_milliseconds
 
     head = history.head()
     target = _parse_position(position, head)
@@ -101,7 +102,7 @@ def resolve(
         return 0 if exclusive else max(1, head.min_readable)
     if isinstance(target, str):
         return _slot_of_digits(history, target, exclusive)
-    return _slot_at_time(history, ms_of(target, now_ms()), exclusive)
+    return _slot_at_time(history, convert_to_milliseconds(target, now_ms()), exclusive)
 
 
 def _parse_position(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
@@ -249,11 +250,13 @@ def _slot_of_digits(history: History, digits: str, exclusive: bool) -> int:
     if len(digits) == 17:
         for key, _ in history.store.list(f"{TIMELINE}{digits}_"):
             completed = key[len(TIMELINE) + 18 :].partition(".")[0]
-            seq = history.last_completed_by(ms_of_instant(completed))
+            seq = history.find_last_completed_by(ms_of_instant(completed))
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
         archived = digits <= archived_timeline.newest(history.store)
-        if (archived or isinstance(history, (ExternalHistory, Overlay))) and (seq := _slot_of_instant(history, digits)):
+        if (archived or isinstance(history, (ExternalHistory, MergedHistory))) and (
+            seq := _slot_of_instant(history, digits)
+        ):
             return seq
         if history.store.exists(CLAIMS + digits):
             if seq := _slot_of_instant(history, digits):
@@ -280,7 +283,7 @@ def _slot_of_instant(history: History, instant: str) -> int:
         began = ms_of_instant(instant)
     except ValueError:
         return 0
-    for seq in range(history.last_completed_by(began), history.known_head().seq + 1):
+    for seq in range(history.find_last_completed_by(began), history.known_head().seq + 1):
         slot = history.slot(seq)
         if slot.instant == instant and slot.outcome == COMPLETED:
             return seq
@@ -306,4 +309,4 @@ def _slot_at_time(history: History, ms: int, exclusive: bool) -> int:
             f"The table did not exist at that time: its first instant is {oldest.instant}. Pass a later time.",
             earliest=1,
         )
-    return history.last_completed_by(ms)
+    return history.find_last_completed_by(ms)

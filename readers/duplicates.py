@@ -22,7 +22,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
-from hoodoo.readers.output import guarded
+from hoodoo.readers.output import convert_read_errors
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.timeline.history import History
@@ -37,8 +37,8 @@ _PARTITION = "#partition"  # table columns cannot have this name
 T = TypeVar("T")
 
 
-def duplicates(history: History, config: TableConfig, view: View, part_rows: int = PART_ROWS) -> pa.Table:
-    """Find the keys with more than one row.
+def find_duplicate_keys(history: History, config: TableConfig, view: View, part_rows: int = PART_ROWS) -> pa.Table:
+    """Find the duplicate keys, which have several rows.
 
     Args:
         history: The slots of the table.
@@ -53,7 +53,7 @@ def duplicates(history: History, config: TableConfig, view: View, part_rows: int
         SnapshotExpired: Cleaning deleted files of the snapshot during the read.
         CorruptTable: A file is damaged.
     """
-    rows = guarded(
+    rows = convert_read_errors(
         history,
         lambda: history.require_readable(view.seq),
         lambda: _read_duplicate_rows(config, view, history, part_rows),
@@ -129,4 +129,4 @@ def _map_in_groups(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -
         yield LocalEngine().map(work, window)
 
 
-__all__ = ["duplicates"]
+__all__ = ["find_duplicate_keys"]

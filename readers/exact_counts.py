@@ -1,4 +1,4 @@
-"""Exact row counts of a commit.
+"""Exact counts of the rows that a commit changed.
 
 A write that appends to logs does not read the stored rows, so it can only record bounds for these counts. This module
 reads the keys and ordering values of the file groups that the commit wrote to, and compares them with the commit's
@@ -108,7 +108,9 @@ def _count_log_changes(store: Store, config: TableConfig, file: DataFile, group:
     base = group.base.file.rows if group is not None and group.base is not None else 0
     searched_keys = keys if len(keys) * _FEW < base else None
     rows = (
-        schema.empty_table() if group is None else slices.read_slice(store, config, group, schema, keys=searched_keys)
+        schema.empty_table()
+        if group is None
+        else slices.read_file_slice(store, config, group, schema, keys=searched_keys)
     )
     counts = []
     for part in parts:
@@ -130,7 +132,7 @@ def _count_replaced_rows(store: Store, config: TableConfig, group: FileGroup) ->
     schema = slices.schema_of(config, [RECORD_KEY])
     if group.base is not None and not group.logs:
         return RowCounts(deleted=group.base.file.rows)
-    return RowCounts(deleted=len(slices.read_slice(store, config, group, schema)))
+    return RowCounts(deleted=len(slices.read_file_slice(store, config, group, schema)))
 
 
 def _count_true(mask: np.ndarray) -> int:

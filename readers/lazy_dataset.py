@@ -1,4 +1,4 @@
-"""PyArrow Dataset that reads rows on demand.
+"""Lazy PyArrow Dataset, which reads rows on demand.
 
 Nothing is read before the dataset is scanned. Each scan reads only the columns and files that it needs, and merges rows
 while it reads. It writes no file.
@@ -41,7 +41,7 @@ _FILE_OPTIONS = {
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
-    """PyArrow Dataset that reads rows on demand.
+    """Lazy PyArrow Dataset, which reads rows on demand.
 
     Args:
         rows: The rows.
@@ -130,7 +130,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         if self._where is not None:
             raise ValueError("Fragments of a filtered dataset are not available. Pass the filter to get_fragments().")
         rows, schema = self._rows, self.schema
-        tree = None if filter is None else from_arrow.tree_of(filter, schema)
+        tree = None if filter is None else from_arrow.convert_arrow_expression(filter, schema)
 
         def of(task: Callable[[], pa.Table]) -> ds.Fragment:
             return _create_fragment(schema, lambda: rows._convert_errors(task).select(schema.names).to_batches())
@@ -162,7 +162,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             return list(self.schema.names)
         if not isinstance(columns, dict):
             return list(dict.fromkeys(columns))
-        column_sets = [from_arrow.columns_of(expression, self.schema) for expression in columns.values()]
+        column_sets = [from_arrow.find_columns(expression, self.schema) for expression in columns.values()]
         return [name for name in self.schema.names if any(name in column_set for column_set in column_sets)]
 
 
@@ -174,8 +174,8 @@ def _read_batches(
     rows: LazySource, columns: Sequence[str], where: pc.Expression | None, size: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     schema = rows.schema
-    tree = None if where is None else from_arrow.tree_of(where, schema)
-    needed = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
+    tree = None if where is None else from_arrow.convert_arrow_expression(where, schema)
+    needed = {*columns} if where is None else {*columns, *from_arrow.find_columns(where, schema)}
     for part in rows._narrowed([name for name in schema.names if name in needed], tree).tables(size):
         matching = part if where is None else part.filter(where)
         if len(matching):

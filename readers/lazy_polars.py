@@ -50,7 +50,7 @@ def _read_frames(
 
 def _parse_predicate(predicate: pl.Expr, schema: pa.Schema) -> Predicate | None:
     try:
-        return from_polars.tree_of(predicate, schema)
+        return from_polars.convert_polars_expression(predicate, schema)
     except (PolarsError, pa.ArrowException):
         return None  # a literal without an Arrow type
 

@@ -1,4 +1,4 @@
-"""Scanner that reads rows on demand.
+"""Lazy scanner, which reads rows on demand.
 
 pyarrow's own Scanner prefetches in Arrow threads. If the rows come from Python, and the process exits before all rows
 are read, these threads abort the process.
@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 
 class LazyScanner:
-    """Scanner that reads rows on demand.
+    """Lazy scanner, which reads rows on demand.
 
     It has the methods of pyarrow's Scanner. Each call reads the rows again.
 

@@ -11,7 +11,7 @@ from hoodoo.format.names import PARTITION_PATH, RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.index.key_index import KeyIndex, Keys
 from hoodoo.readers.slices import slices
-from hoodoo.readers.slices.by_row import live_rows
+from hoodoo.readers.slices.by_row import read_current_rows
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
@@ -20,7 +20,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Look up the rows of some keys in a snapshot.
+    """Look up the rows with some keys in a snapshot.
 
     Keys without a row are left out.
 
@@ -55,8 +55,8 @@ def look_up_in(
     if group.base and slices.has_row_positions(group):
         rows = index.rows(group.base.file, texts, hashes)
         if rows is not None:
-            return live_rows(store, config, group, schema, np.unique(rows[rows >= 0]))
-    return slices.read_slice(store, config, group, schema, keys=texts)
+            return read_current_rows(store, config, group, schema, np.unique(rows[rows >= 0]))
+    return slices.read_file_slice(store, config, group, schema, keys=texts)
 
 
 def _groups_to_search(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
@@ -79,7 +79,7 @@ def _is_indexed(group: FileGroup) -> bool:
     return group.base is not None and bool(group.base.file.index) and not any(log.file.external for log in group.logs)
 
 
-def in_order(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
+def sort_by_requested_keys(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
     """Sort rows in the order of the requested keys.
 
     Args:

@@ -1,4 +1,4 @@
-"""Parser for dates, times and ages."""
+"""Moments: dates, times and ages as strings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def parse_moment(text: str) -> dt.datetime | dt.timedelta | None:
-    """Parse a string as a time or an age.
+    """Parse a moment, which is a time or an age.
 
     An example is '2 hours ago'. Returns None for other strings. A time without a zone is in UTC, and a date is the
     start of the day in UTC. 'yesterday' means 24 hours ago. The unit 'm' means minutes; months are not supported
@@ -57,7 +57,7 @@ def _parse_age(seconds: float, text: str) -> dt.timedelta:
         ) from None
 
 
-def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
+def convert_to_milliseconds(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
     """Convert a time or an age to milliseconds.
 
     A date is the start of the day in UTC. A timedelta is subtracted from now.

@@ -1,4 +1,4 @@
-"""Output formats of a read.
+"""Output of a read as Arrow, pandas, polars or Spark.
 
 They include Arrow, pandas, polars, DuckDB and Spark. Every class with tasks and a schema supports all formats. A task
 is a callable that returns a table.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, number_from, one_of
+from hoodoo.arguments import check_allowed_value, check_flag, check_number
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import require_spark_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.parquet.base_file import BATCH_ROWS
-from hoodoo.hints import ROWS, explained, hint_for
+from hoodoo.hints import ROWS, hint_for, suggest_for_methods
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate.tree import Predicate
 from hoodoo.readers.spark_names import rename_to_original_names
@@ -41,7 +41,7 @@ CURRENT, ORIGINAL = "current", "original"
 """Column names of a read: the current names, or the names when the columns were created."""
 
 
-def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
+def convert_read_errors(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
     """Convert the exceptions of a read to hoodoo errors.
 
     If cleaning deleted a data file, the error is SnapshotExpired instead of CorruptTable. If a value does not match the
@@ -61,7 +61,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
         ) from None
 
 
-@explained
+@suggest_for_methods
 class Rows(ABC):
     """Rows of a table at one commit.
 
@@ -125,7 +125,7 @@ class Rows(ABC):
         yield from self.tasks()
 
     def _convert_errors(self, work: Callable[[], T]) -> T:
-        return guarded(self._history, self._require_readable, work)
+        return convert_read_errors(self._history, self._require_readable, work)
 
     def _require_readable(self) -> None:
         self._history.require_readable(self._seq)
@@ -233,7 +233,7 @@ class Rows(ABC):
             SnapshotExpired: Cleaning deleted files of the snapshot during the read.
             CorruptTable: A file is damaged.
         """
-        wanted = int(number_from("rows", rows, 0, whole=True, optional=False))
+        wanted = int(check_number("rows", rows, 0, whole=True, optional=False))
         tables, left = [self.schema.empty_table()], wanted
         for part in self.tables(max(1, min(wanted, BATCH_ROWS))) if wanted else ():
             tables.append(part.slice(0, left))
@@ -315,7 +315,7 @@ class Rows(ABC):
             import polars
         except ImportError:
             raise EngineError("to_polars() needs polars. Install it: pip install polars.") from None
-        if flag("lazy", lazy):
+        if check_flag("lazy", lazy):
             from hoodoo.readers.lazy_polars import polars_lazy_frame  # it needs polars
 
             return polars_lazy_frame(self)
@@ -354,7 +354,7 @@ class Rows(ABC):
                 option="connection",
             )
         return (connection or duckdb.default_connection()).from_arrow(
-            self.to_dataset() if flag("lazy", lazy) else self.to_arrow()
+            self.to_dataset() if check_flag("lazy", lazy) else self.to_arrow()
         )
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
@@ -385,7 +385,7 @@ class Rows(ABC):
         return rename_to_original_names(to_spark(stored.tasks(), stored.schema, spark), self._originals)
 
 
-def named(rows: R, names: str, name_mapping: NameMapping) -> R:
+def choose_column_names(rows: R, names: str, name_mapping: NameMapping) -> R:
     """Choose the column names of a read.
 
     Args:
@@ -396,5 +396,5 @@ def named(rows: R, names: str, name_mapping: NameMapping) -> R:
     Raises:
         OptionError: `names` is neither CURRENT nor ORIGINAL.
     """
-    one_of("names", names, (CURRENT, ORIGINAL))
+    check_allowed_value("names", names, (CURRENT, ORIGINAL))
     return rows._with_original_names(name_mapping) if names == ORIGINAL and name_mapping else rows

@@ -1,4 +1,4 @@
-"""Pinned snapshots of a table."""
+"""Pins, which keep snapshots readable for some time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from hoodoo.readers.cursor import cursor_of
-from hoodoo.readers.output import CURRENT, named
+from hoodoo.readers.output import CURRENT, choose_column_names
 from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.history import History
@@ -16,7 +16,7 @@ from hoodoo.timeline.views.view import View
 
 
 class Pin:
-    """Pinned snapshot of a table.
+    """Pin, which keeps a snapshot readable for some time.
 
     Cleaning keeps its files until the pin is released. Returned by `Table.pin`. Use it in a `with` statement, or call
     `release` at the end. A scan that was created before the pin ended, and is read afterwards, returns all rows or
@@ -72,7 +72,7 @@ class Pin:
         """
         self._lease.require()
         rows = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized, params=params)
-        return named(rows, names, self._config.name_mapping)
+        return choose_column_names(rows, names, self._config.name_mapping)
 
     def renew(self, hours: float = 1.0) -> None:
         """Extend the pin of the snapshot.

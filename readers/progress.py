@@ -1,4 +1,4 @@
-"""Limits on the batches of a stream.
+"""Progress of a stream and limits on its batches.
 
 Each micro-batch contains at least one commit or one file group, so that a stream with small limits makes progress.
 """
@@ -86,7 +86,7 @@ class StreamLimits:
 NONE = StreamLimits()
 
 
-def end_of_snapshot_batch(
+def find_snapshot_batch_end(
     slot: int, done: int, weights: Sequence[MicroBatchSize], limits: StreamLimits
 ) -> StreamPosition:
     """Find the end of the next batch of a snapshot.
@@ -106,7 +106,7 @@ def end_of_snapshot_batch(
     return StreamPosition(slot)
 
 
-def next_slot(
+def find_next_batch_end(
     start: int, head: int, written: Iterable[tuple[int, MicroBatchSize]], limits: StreamLimits, least: int = 0
 ) -> StreamPosition:
     """Find the end of the next batch after a commit.

@@ -1,4 +1,4 @@
-"""Selection of files that may contain matching rows.
+"""Pruning of files without matching rows.
 
 Scans skip files that cannot match. Deletes drop file groups whose rows all match. The conflict check of a write that
 depends on stored rows uses pruning to decide whether a new file may match.
@@ -25,8 +25,8 @@ from hoodoo.timeline.views.view import FileGroup
 _MANY = 1 << 62  # upper limit for the rows of a partition whose files are unknown
 
 
-class Pruning:
-    """Selection of files that may contain matching rows.
+class FilePruning:
+    """Pruning of files without matching rows.
 
     Args:
         config: The configuration of the table.
@@ -67,7 +67,7 @@ class Pruning:
         if not _has_live_rows(file):
             return False
         if file.external and self._transforms:
-            return Pruning(self._config, self._tree).file_may_match(file)
+            return FilePruning(self._config, self._tree).file_may_match(file)
         return self._bucket_tree is None or predicates.may_match(
             self._bucket_tree, self._column_ranges(file.partition, [file])
         )

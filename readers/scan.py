@@ -12,18 +12,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hoodoo.arguments import names
+from hoodoo.arguments import convert_names
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.nearest import hint
-from hoodoo.notebook import cut, html_table
+from hoodoo.nearest import suggest_name
+from hoodoo.notebook import format_html_table, truncate_text
 from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
-from hoodoo.readers.predicate.filter import Filter, Params, Where, pruned_by
+from hoodoo.readers.predicate.filter import Filter, Params, Where, add_pruning_condition
 from hoodoo.readers.predicate.tree import Predicate, renamed
-from hoodoo.readers.pruning import Pruning
-from hoodoo.readers.slices.slice_task import Range, SliceTask
+from hoodoo.readers.pruning import FilePruning
+from hoodoo.readers.slices.slice_task import CommitRange, SliceTask
 from hoodoo.readers.task import Task
 from hoodoo.redact import printable
 from hoodoo.timeline.history import History
@@ -33,7 +33,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 _LINE = 110  # maximum length of a line in a repr
 
 
-def validated_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
+def validate_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
     """Validate the columns that a read requests.
 
     Returns their names. None means all `offered` columns. Raises ColumnError.
@@ -46,7 +46,7 @@ def validated_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> 
             f"columns=[{printable(columns)}].",
             column=columns[:100],
         )
-    columns, available, seen = names("columns", columns), set(offered), set[str]()
+    columns, available, seen = convert_names("columns", columns), set(offered), set[str]()
     if not columns:
         raise ColumnError("Option columns is empty. Name at least one column, or use count().", columns=[])
     for name in columns:
@@ -55,7 +55,7 @@ def validated_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> 
         seen.add(name)
         if name not in available:
             meta = "pass meta=True to read Hudi's meta columns."
-            advice = meta if name in META_COLUMNS else hint(name, offered)
+            advice = meta if name in META_COLUMNS else suggest_name(name, offered)
             raise ColumnError(f"Column {printable(name)} is not in the table; {advice}", column=name)
         seen.add(name)
     return columns
@@ -77,7 +77,7 @@ class Scan(Rows):
         where: Where | None = None,
         meta: bool = False,
         read_optimized: bool = False,
-        changed: Range | None = None,
+        changed: CommitRange | None = None,
         verified: bool = False,
         params: Params | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class Scan(Rows):
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
-        return f"<hoodoo {self._title()}>\n{cut(f'{len(self._columns)} columns: {columns}', _LINE)}"
+        return f"<hoodoo {self._title()}>\n{truncate_text(f'{len(self._columns)} columns: {columns}', _LINE)}"
 
     def _title(self) -> str:
         kind = "scan" if self._changed is None else f"rows changed after slot {self._changed.since}"
@@ -108,14 +108,14 @@ class Scan(Rows):
     def _repr_html_(self) -> str:
         # Rows are not shown, because reading them may be expensive.
         schema = self.schema
-        return html_table(
+        return format_html_table(
             f"hoodoo {self._title()}; head() reads a few rows",
             ("column", "type"),
             ((field.name, str(field.type)) for field in schema),
         )
 
     def _validate_columns(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
-        return validated_columns(
+        return validate_columns(
             self._config.name_mapping.names(columns),
             [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names,
         )
@@ -130,7 +130,7 @@ class Scan(Rows):
         scan._columns = tuple(stored[name] for name in columns) or (
             RECORD_KEY,
         )  # a table without columns has no row count
-        scan._filter = pruned_by(self._filter, None if tree is None else renamed(tree, stored))
+        scan._filter = add_pruning_condition(self._filter, None if tree is None else renamed(tree, stored))
         return scan
 
     def tasks(self) -> list[Task]:
@@ -145,7 +145,9 @@ class Scan(Rows):
         return map(self._rename_task, self._each_slice())
 
     def _each_slice(self) -> Iterator[SliceTask]:
-        pruning = Pruning(self._config, self._filter.tree if self._filter else None, own=not self._view.foreign_rows)
+        pruning = FilePruning(
+            self._config, self._filter.tree if self._filter else None, own=not self._view.foreign_rows
+        )
         partitions = (partition for partition in self._view.partitions if pruning.may_match_in(partition))
         for group in map(self._without_logs, self._view.groups(partitions)):
             if group is not None and self._may_have_changed(group) and pruning.may_match(group):

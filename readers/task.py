@@ -1,4 +1,4 @@
-"""Independent parts of a read."""
+"""Tasks, which read independent parts of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):
-    """Independent part of a read.
+    """Task that reads an independent part of a table.
 
     A task is a callable without arguments. It can be pickled, so that Spark can run it.
     """

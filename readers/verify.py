@@ -25,8 +25,8 @@ from hoodoo.redact import printable
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.commit_metadata import commit_metadata
-from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
+from hoodoo.timeline.hudi.commit_metadata import encode_commit_metadata
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, find_publication_file, instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, TURN_REQUESTS, checkpoint_key, slot_key
 from hoodoo.timeline.properties import hoodie_properties
@@ -79,7 +79,7 @@ CODES = {
 
 @dataclass
 class Report:
-    """Result of the verification of a table.
+    """Report on the verification of a table.
 
     Attributes:
         slots: The number of checked slots.
@@ -101,7 +101,7 @@ class Report:
         return not self.problems
 
 
-def verified(store: Store, config: TableConfig) -> Report:
+def verify_table(store: Store, config: TableConfig) -> Report:
     """Verify a whole table.
 
     Other processes may write to it. If the table changed during the check, a problem may only be an effect of a newer
@@ -114,7 +114,7 @@ def verified(store: Store, config: TableConfig) -> Report:
     for _ in range(_CHECKS):
         before = _newest_slots(store)
         try:
-            report = Verifier(store, config).run()
+            report = TableVerifier(store, config).run()
         except FileNotFoundError:
             continue  # cleaning or archiving deleted the file after it was listed
         if report.ok or _newest_slots(store) == before:
@@ -137,7 +137,7 @@ def _newest_slots(store: Store) -> tuple[int, int]:
         return 0, 0
 
 
-class Verifier:
+class TableVerifier:
     """Verification of one table.
 
     Args:
@@ -217,7 +217,7 @@ class Verifier:
                 return None
             self.report.slots += 1
             if not self._is_published(slot, view) and slot.instant > long_ago:
-                unpublished[seq] = final_key(slot)
+                unpublished[seq] = find_publication_file(slot)
             view = apply(view, slot, sha)
             self._check_key_sets(slot, view)
             if (key := checkpoint_key(seq)) in checkpoints:
@@ -237,7 +237,7 @@ class Verifier:
         if not archived:
             return View()
         keys = [key for key, _ in self.store.list(CHECKPOINTS) if key >= checkpoint_key(archived)]
-        return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
+        return checkpoint.read_checkpoint(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _report_slots_after_gap(self, head: int) -> None:
         # These files exist although the slot before them is missing.
@@ -255,7 +255,7 @@ class Verifier:
 
     def _is_published(self, slot: Slot, before: View) -> bool:
         # An instant that differs from the slot is reported.
-        key = final_key(slot)
+        key = find_publication_file(slot)
         try:
             published = self.store.get(key)
         except FileNotFoundError:
@@ -290,7 +290,7 @@ class Verifier:
 
     def _check_checkpoint(self, key: str, view: View) -> None:
         try:
-            if checkpoint.read(self.store, key, heal=False) != view:
+            if checkpoint.read_checkpoint(self.store, key, heal=False) != view:
                 self._report_problem(
                     "CHECKPOINT", key, "the checkpoint differs from the slots. Delete it: the slots are authoritative"
                 )
@@ -341,7 +341,7 @@ class Verifier:
         schema, keys = slices.schema_of(self.config, [RECORD_KEY]), list[pa.Array]()
         for group, group_hashes in seen:
             if len(twice) and (suspects := np.isin(group_hashes, twice)).any():
-                rows = slices.read_slice(self.store, self.config, group, schema)[RECORD_KEY]
+                rows = slices.read_file_slice(self.store, self.config, group, schema)[RECORD_KEY]
                 keys += rows.filter(pa.array(suspects)).chunks
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
@@ -384,7 +384,7 @@ class Verifier:
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_sources, *checked]))
             if not self._has_valid_positions(group, self._check_base_file(group)):
                 return None
-            rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
+            rows = slices.read_file_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
         except HoodooError as problem:
             self._report_problem("DAMAGED_FILE", str(problem.details.get("file", "")), problem.message)
             return None
@@ -425,7 +425,7 @@ class Verifier:
 
     def _load_checks(self) -> tuple[checks.Check, ...]:
         try:
-            return checks.of(self.config)
+            return checks.load_checks(self.config)
         except HoodooError as problem:
             self._report_problem("CHECK", PROPERTIES, problem.message)
             return ()
@@ -464,7 +464,7 @@ class Verifier:
         before = len(self.report.problems)
         schema, parsed = slices.schema_of(self.config, [RECORD_KEY]), parse_data_file(group.base.file.name)
         for log in (placed.file for placed in group.logs):
-            named = set(base_instants_of_blocks(slices.read_verified(self.store, log)))
+            named = set(base_instants_of_blocks(slices.read_verified_file(self.store, log)))
             trusted = log.order and log.order == group.base.file.order
             if not trusted and (parsed is None or named != {parsed.instant}):
                 continue  # no reader uses these positions
@@ -483,8 +483,8 @@ def _matches_slot(published: bytes, slot: Slot, before: View) -> bool:
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
         return isinstance(schema, str) and published in (
-            commit_metadata(slot, schema),
-            commit_metadata(slot, schema, before=before),
+            encode_commit_metadata(slot, schema),
+            encode_commit_metadata(slot, schema, before=before),
         )
     except (HoodooError, KeyError, TypeError):
         return False

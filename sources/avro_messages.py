@@ -26,7 +26,7 @@ from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.one_type import together
 from hoodoo.sources.wanted_rows import Numbered, WantedRows
-from hoodoo.writers.batches.cast import cast, unfit_rows
+from hoodoo.writers.batches.cast import cast_column, find_uncastable_rows
 
 HEAD = 5
 """Number of bytes before the encoded record: a zero byte and the schema id."""
@@ -227,7 +227,7 @@ class AvroDecoder(WantedRows):
                 continue
             field = pa.field(name, self.columns.field(name).type)
             try:
-                values = cast(rows[name], field)
+                values = cast_column(rows[name], field)
             except ColumnError as problem:
                 unfit = self._find_unfit_values(rows[name], field, problem)
                 for index, reason in unfit.items():
@@ -236,14 +236,16 @@ class AvroDecoder(WantedRows):
                 fits[list(unfit)] = False
                 rows, where = rows.filter(pa.array(fits)), where[fits]
                 is_empty = rows[name].null_count == len(rows)
-                values = pa.chunked_array([pa.nulls(len(rows), field.type)]) if is_empty else cast(rows[name], field)
+                values = (
+                    pa.chunked_array([pa.nulls(len(rows), field.type)]) if is_empty else cast_column(rows[name], field)
+                )
             rows = rows.set_column(rows.column_names.index(name), field, values)
         return rows, where
 
     def _find_unfit_values(self, values: pa.ChunkedArray, field: pa.Field, problem: ColumnError) -> dict[int, str]:
         # If the type of the column itself is incompatible, all non-null values are unfit.
         try:
-            rows = unfit_rows(values, field, len(values))
+            rows = find_uncastable_rows(values, field, len(values))
         except ColumnError:
             return dict.fromkeys(np.flatnonzero(values.is_valid().to_numpy()).tolist(), problem.message)
         shown = {index: printable(values[index].as_py()) for index in rows}

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import DataError
 from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.table.quarantine.schema import EVENT
-from hoodoo.writers.batches.bad_rows import deserialize_row, row_bytes
+from hoodoo.writers.batches.bad_rows import deserialize_row, serialize_row
 
 KEY, VALUE = "key", "payload"
 
@@ -69,7 +69,7 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
     row = pa.table({KEY: _to_text_array(key), VALUE: _to_text_array(value)})
     if more is not None:
         row = pa.table([*row.columns, *more.columns], names=[*row.column_names, *more.column_names])
-    return with_note(deserialize_row(row_bytes(row, 0)), EVENT, context.noted())
+    return with_note(deserialize_row(serialize_row(row, 0)), EVENT, context.noted())
 
 
 def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.writers.batches.json_text import require_shallow
+from hoodoo.writers.batches.json_text import require_shallow_values
 
 _SCHEMA_BEGIN = re.compile(rb'\s*\{\s*"schema"\s*:\s*')
 _SCHEMA_TO_PAYLOAD = re.compile(rb'\s*,\s*"payload"\s*:\s*')
@@ -129,7 +129,7 @@ def json_objects_to_lines(objects: Sequence[bytes]) -> bytes | None:
         if not _are_object_lines(text, len(objects)):
             return None
     try:
-        require_shallow(pa.py_buffer(text))
+        require_shallow_values(pa.py_buffer(text))
     except pa.ArrowInvalid:
         return None
     return text

@@ -23,9 +23,9 @@ from hoodoo.sources.file_blocks import record_ends
 from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, sound
 from hoodoo.sources.one_type import together
 from hoodoo.sources.source import BAD, Part
-from hoodoo.writers.batches.json_text import objects_in
-from hoodoo.writers.batches.row_files import rows_of
-from hoodoo.writers.batches.value_validation import every_bad, unsound_rows
+from hoodoo.writers.batches.json_text import count_objects
+from hoodoo.writers.batches.row_files import parse_rows
+from hoodoo.writers.batches.value_validation import find_bad_positions, unsound_rows
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # byte order mark, which some editors write first
 _BAD_FILE_ADVICE = "Replace or remove the file, or pass on_bad_file='quarantine' (--on-bad-file quarantine)."
@@ -78,7 +78,7 @@ class FileRows:
         data = pa.py_buffer(text)
         try:
             rows = decoder.parse(data)
-            if len(rows) == objects_in(data) and not decoder.lacking(rows):
+            if len(rows) == count_objects(data) and not decoder.lacking(rows):
                 return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
         except PROBLEMS:
             pass
@@ -111,10 +111,10 @@ class FileRows:
         data = pa.py_buffer(header + text)
 
         def parse(content: pa.Buffer) -> pa.Table:
-            return decoder.wanted(rows_of("csv", content, self.columns, lambda column: False))
+            return decoder.wanted(parse_rows("csv", content, self.columns, lambda column: False))
 
         try:
-            rows = sound(rows_of("csv", data, self.columns, lambda column: False))
+            rows = sound(parse_rows("csv", data, self.columns, lambda column: False))
             _require_columns(self.name, rows.schema.names, self.columns, len(rows))
             rows = decoder.wanted(rows)
             return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
@@ -247,7 +247,7 @@ def _remove_invalid_utf8(
             return False
         return True
 
-    undecodable = every_bad(len(ends), is_text, bad.most)
+    undecodable = find_bad_positions(len(ends), is_text, bad.most)
     if not undecodable:
         return data, lambda number: number
     records = [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from hoodoo.arguments import number_from, one_of
+from hoodoo.arguments import check_allowed_value, check_number
 from hoodoo.errors import (
     ColumnError,
     CorruptTable,
@@ -109,9 +109,9 @@ class Files(Source):
         """
         file_format = None if format is None else _FORMAT_ALIASES.get(str(format).lower(), format)
         if file_format is not None:
-            one_of("format", file_format, _KINDS)
-        one_of("on_change", on_change, ("fail", "again"))
-        one_of("on_bad_file", on_bad_file, ("fail", "quarantine"))
+            check_allowed_value("format", file_format, _KINDS)
+        check_allowed_value("on_change", on_change, ("fail", "again"))
+        check_allowed_value("on_bad_file", on_bad_file, ("fail", "quarantine"))
         if not isinstance(pattern, str) or not pattern:
             raise OptionError(
                 f"Option pattern is invalid: expected a string such as '*.jsonl', got {printable(pattern)}.",
@@ -119,8 +119,8 @@ class Files(Source):
             )
         self.folder: Folder = open_folder(path, storage)
         self.format, self.pattern, self.on_change, self.on_bad_file = file_format, pattern, on_change, on_bad_file
-        self.grace_ms = int(number_from("grace_seconds", grace_seconds, 0, optional=False) * 1000)
-        settle = number_from("settle_seconds", settle_seconds, 0)
+        self.grace_ms = int(check_number("grace_seconds", grace_seconds, 0, optional=False) * 1000)
+        settle = check_number("settle_seconds", settle_seconds, 0)
         self.settle_ms = self.folder.settle_ms if settle is None else int(settle * 1000)
         self.name = f"files:{self.folder.uri}"
         self.passed_over: tuple[str, ...] = ()

@@ -14,8 +14,8 @@ import pyarrow as pa
 from hoodoo.errors import DataError
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.wanted_rows import Numbered, WantedRows
-from hoodoo.writers.batches.json_text import objects_in, require_exact
-from hoodoo.writers.batches.row_files import rows_of
+from hoodoo.writers.batches.json_text import count_objects, require_exact_integers
+from hoodoo.writers.batches.row_files import parse_rows
 
 PROBLEMS = (pa.ArrowException, DataError, ValueError)
 """Errors for text that is not valid JSON, or does not match the table's columns."""
@@ -56,8 +56,8 @@ class JsonDecoder(WantedRows):
 
         Raises one of PROBLEMS.
         """
-        rows = self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
-        require_exact(rows, content, self.columns)
+        rows = self.wanted(sound(parse_rows("json", content, self.columns, lambda column: False)))
+        require_exact_integers(rows, content, self.columns)
         return rows
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
@@ -125,9 +125,9 @@ def _repair_lists(values: pa.Array) -> pa.Array:
 def _join_lines(messages: Sequence[bytes]) -> bytes:
     # Raises ValueError if a message is not one object. Only the first and the last character of each line are checked.
     text = b"\n".join([*messages, b""])
-    if text.count(b"\n") > len(messages) or b"\r" in text or objects_in(pa.py_buffer(text)) != len(messages):
+    if text.count(b"\n") > len(messages) or b"\r" in text or count_objects(pa.py_buffer(text)) != len(messages):
         text = b"".join(message.replace(b"\n", b" ").replace(b"\r", b" ").strip() + b"\n" for message in messages)
-        if objects_in(pa.py_buffer(text)) != len(messages):
+        if count_objects(pa.py_buffer(text)) != len(messages):
             raise ValueError("Text is not exactly one JSON object")
     return text
 

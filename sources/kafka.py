@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import xxhash
 
-from hoodoo.arguments import flag, number_from, one_of, time_units
+from hoodoo.arguments import check_allowed_value, check_flag, check_number, convert_time_units
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import OptionError, SourceChanged
 from hoodoo.redact import printable
@@ -136,23 +136,23 @@ class Kafka(Source):
                 raise OptionError(
                     f"Option {option} is invalid: expected a string, got {printable(value)}.", option=option
                 )
-        one_of("start", start, ("earliest", "latest"))
-        one_of("on_loss", on_loss, ("fail", "skip"))
-        one_of("tombstones", tombstones, ("quarantine", "skip"))
-        one_of("format", format, FORMATS)
-        one_of("truncate", truncate, ("fail", "ignore", "delete"))
-        one_of("before", before, (EVENT, LOOKUP))
+        check_allowed_value("start", start, ("earliest", "latest"))
+        check_allowed_value("on_loss", on_loss, ("fail", "skip"))
+        check_allowed_value("tombstones", tombstones, ("quarantine", "skip"))
+        check_allowed_value("format", format, FORMATS)
+        check_allowed_value("truncate", truncate, ("fail", "ignore", "delete"))
+        check_allowed_value("before", before, (EVENT, LOOKUP))
         self.topic, self.start, self.on_loss, self.tombstones = topic, start, on_loss, tombstones
-        self.broker_columns = flag("broker_columns", broker_columns)
+        self.broker_columns = check_flag("broker_columns", broker_columns)
         self.format, self.truncate, self.unavailable, self.before = format, truncate, unavailable, before
-        self.units = time_units(time_unit)
+        self.units = convert_time_units(time_unit)
         if self.units and format not in (DEBEZIUM, DEBEZIUM_AVRO):
             raise OptionError(
                 f"Option time_unit is not valid for format={format!r}: expected {DEBEZIUM!r} or {DEBEZIUM_AVRO!r}. "
                 "Leave time_unit out.",
                 option="time_unit",
             )
-        idle_seconds = number_from("idle_seconds", idle_seconds, 0, optional=False)
+        idle_seconds = check_number("idle_seconds", idle_seconds, 0, optional=False)
         self._client = KafkaClient(servers, topic, dict(settings or {}), idle_seconds, skips_lost=on_loss == "skip")
         # mean message size of the last batch, used to divide the byte limit among partitions
         self._mean_bytes = 1.0

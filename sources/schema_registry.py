@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from hoodoo.arguments import number_from
+from hoodoo.arguments import check_number
 from hoodoo.errors import DataError, OptionError, SourceUnavailable
 from hoodoo.redact import printable, redact
 
@@ -79,7 +79,7 @@ class SchemaRegistry:
             )
         host = parts.netloc.rpartition("@")[2]
         self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
-        self.timeout_seconds = number_from("timeout_seconds", timeout_seconds, 0, optional=False)
+        self.timeout_seconds = check_number("timeout_seconds", timeout_seconds, 0, optional=False)
         if not timeout_seconds:
             raise OptionError(
                 "Option timeout_seconds is invalid: expected a number above 0, got 0.", option="timeout_seconds"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import names
+from hoodoo.arguments import convert_names
 from hoodoo.errors import (
     ColumnError,
     OptionError,
@@ -60,7 +60,7 @@ class TableChanges(Source):
             raise OptionError(
                 f"Option table is invalid: expected a table from hoodoo.open(), got {printable(table)}.", option="table"
             )
-        self.table, self.moves, self.hold = table, tuple(names("moves", moves)), hold
+        self.table, self.moves, self.hold = table, tuple(convert_names("moves", moves)), hold
         if missing := [name for name in self.moves if name not in table.schema.names]:
             raise ColumnError(
                 f"{table.path} does not have column {missing[0]!r}. Pass existing columns as moves.", column=missing[0]

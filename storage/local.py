@@ -1,4 +1,4 @@
-"""Storage in a local folder.
+"""Store in a local folder.
 
 To create a file atomically and durably, it is written under a temporary name, synced, and hard-linked to its final
 name. Then the folder is synced. No other method is atomic and durable: rename overwrites silently, and O_EXCL followed
@@ -29,7 +29,7 @@ from hoodoo.errors import (
     TableNotFound,
 )
 from hoodoo.redact import printable
-from hoodoo.storage.mounts import network_file_system
+from hoodoo.storage.mounts import detect_network_file_system
 from hoodoo.storage.store import SCRATCH, BytesLike, Store
 
 _FOLDER_ATTEMPTS = 20
@@ -139,7 +139,7 @@ def _require_folder(root: str) -> None:
 
 
 class LocalStore(Store):
-    """Storage in a local folder.
+    """Store in a local folder.
 
     `root` may begin with `~`. Symbolic links in the last segment of a key are not followed.
     """
@@ -154,7 +154,7 @@ class LocalStore(Store):
         self.root = _absolute_root(os.fspath(uri))
         self.uri = self.root
         self._was_there = os.path.isdir(self.root)
-        if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
+        if not self._options.get(_ALLOW_NETWORK) and (kind := detect_network_file_system(self.root)):
             raise StoreRefused(
                 f"Path {self.root} is on a network file system ({kind}), where two machines may both create the same "
                 "file. Use a local disk or S3. If this mount has an atomic link() and shows new files to all machines "

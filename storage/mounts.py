@@ -1,4 +1,4 @@
-"""Detection of network file systems on Linux.
+"""Mounts of network file systems on Linux.
 
 They are not safe for tables.
 """
@@ -15,7 +15,7 @@ _NETWORK = re.compile(
 )
 
 
-def network_file_system(path: str) -> str:
+def detect_network_file_system(path: str) -> str:
     """Detect the network file system of a path.
 
     Returns its type, such as 'nfs4', or ''. `path` need not exist.

@@ -1,4 +1,4 @@
-"""Test of a store's guarantees.
+"""Probe that tests a store's guarantees.
 
 The test uses new random keys, and deletes them at the end. Of seven S3-compatible servers that were tested, three
 answered 200 to a second put with `If-None-Match: *` and overwrote the object. One let two concurrent writers succeed.
@@ -186,8 +186,8 @@ _MORE: dict[str, Callable[[_Probe], bool]] = {
 _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _Probe.deleted}
 
 
-def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
-    """Test the guarantees of a store.
+def probe_store(store: Store, briefly: bool = False) -> list[PromiseResult]:
+    """Probe a store, to test its guarantees.
 
     Args:
         store: The store to test.
@@ -224,14 +224,14 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
     return checks
 
 
-def require_conforming(store: Store, briefly: bool = False) -> None:
+def require_safe_store(store: Store, briefly: bool = False) -> None:
     """Check that a store is safe for commits.
 
     Raises StoreRefused if a guarantee is missing. If another store on the same file system has passed all tests in this
     process, only a brief test is run.
     """
     medium = f"{type(store).__qualname__} on {store.medium}" if store.medium else ""
-    for check in probe(store, briefly or medium in _conforming):
+    for check in probe_store(store, briefly or medium in _conforming):
         if not check.passed:
             raise StoreRefused(
                 (f"Store {store.uri} fails the check {check.name!r}, so commits could be lost. Use another store."),
@@ -242,11 +242,11 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
         _conforming.add(medium)
 
 
-def require_conforming_once(store: Store) -> None:
+def require_safe_server(store: Store) -> None:
     """Test a storage server before the first write.
 
     The server may have been replaced, or put behind a proxy, after the table was created. A local disk is not tested
     again.
     """
     if store.changes_unseen and store.identity not in _conforming:
-        require_conforming(store, briefly=True)
+        require_safe_store(store, briefly=True)

@@ -1,4 +1,4 @@
-"""Storage in a bucket on S3.
+"""Store in a bucket on S3.
 
 The retries of boto3 are disabled. After a lost response, a retried conditional put would return 412, although this
 process created the object. A conditional put is therefore sent once. If it neither succeeds nor is rejected, its
@@ -86,8 +86,8 @@ def _is_loopback(host: str | None) -> bool:
         return False
 
 
-def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """Validate the address of an S3 server.
+def validate_endpoint(endpoint: str, allow_http: bool) -> str:
+    """Validate the endpoint (address) of an S3 server.
 
     It must use https, except on this machine or with `allow_http`, and must not contain a user or a password.
     """
@@ -154,7 +154,7 @@ def _clients_of(options: Mapping[str, Any]) -> _Clients:
 
 
 class S3Store(Store):
-    """Storage in a bucket on S3."""
+    """Store in a bucket on S3."""
 
     lists_by_prefix = True
     changes_unseen = True
@@ -168,7 +168,7 @@ class S3Store(Store):
                 option=unknown[0],
             )
         if (endpoint := self._options.get("endpoint")) is not None:
-            check_endpoint(endpoint, bool(self._options.get("allow_http")))
+            validate_endpoint(endpoint, bool(self._options.get("allow_http")))
         for name in set(self._options) - {"allow_http"}:
             if self._options[name] is not None and not isinstance(self._options[name], str):
                 raise OptionError(
@@ -434,7 +434,7 @@ class S3Store(Store):
     def open_input(self, key: str) -> pa.NativeFile:
         return pa.PythonFile(_S3File(self, key), mode="r")
 
-    def beginning(self, key: str) -> tuple[bytes, int]:
+    def read_beginning(self, key: str) -> tuple[bytes, int]:
         """Read the beginning of an object.
 
         This takes one request. Raises FileNotFoundError.
@@ -452,9 +452,9 @@ class S3Store(Store):
 
         Other threads keep running while Arrow's S3 client reads.
         """
-        return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
+        return self.retry_with_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
 
-    def through_arrow(self, key: str, call: Callable[[], T]) -> T:
+    def retry_with_arrow(self, key: str, call: Callable[[], T]) -> T:
         """Retry a read with Arrow's S3 client.
 
         Arrow's client itself does not retry after a 429 or an interrupted response.
@@ -482,7 +482,7 @@ class _S3File(io.RawIOBase):
     def __init__(self, store: S3Store, key: str) -> None:
         super().__init__()
         self._store, self._key, self._at = store, key, 0
-        self._data, self._size = store.beginning(key)
+        self._data, self._size = store.read_beginning(key)
         self._file: pa.NativeFile | None = None
 
     def readable(self) -> bool:
@@ -506,7 +506,7 @@ class _S3File(io.RawIOBase):
         if self._file is None:
             self._file = self._store.large(self._key)
         file = self._file
-        return self._store.through_arrow(self._key, lambda: file.read_at(end - start, start))
+        return self._store.retry_with_arrow(self._key, lambda: file.read_at(end - start, start))
 
     def close(self) -> None:
         if self._file is not None:

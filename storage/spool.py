@@ -1,4 +1,4 @@
-"""Buffer in memory or in a temporary file.
+"""Spool files, which buffer bytes in memory or on disk.
 
 A small buffer is in memory, and a large buffer in an unnamed temporary file in $TMPDIR. The operating system deletes
 the file even if the process is killed.
@@ -16,7 +16,7 @@ IN_MEMORY = 32 << 20
 
 
 class Spool:
-    """Buffer in memory or in a temporary file."""
+    """Spool file, which buffers bytes in memory or on disk."""
 
     def __init__(self, in_memory: int = IN_MEMORY) -> None:
         self.closed = False

@@ -1,4 +1,4 @@
-"""Interface for the storage of table files.
+"""Store, which is a folder or bucket with table files.
 
 A store only handles keys and bytes. A key is the path of a file relative to the store's root, with `/` between
 segments.
@@ -39,7 +39,7 @@ def digest(data: BytesLike) -> str:
 
 
 class Store(ABC):
-    """Folder or bucket with files.
+    """Store of a table's files, in a folder or bucket.
 
     The keys of files are relative paths. Listings are sorted, and begin after the key `after`. The version of a file
     changes with each write, and is '' for a missing file. Times are in ms since 1970, or None if unknown. `get`,

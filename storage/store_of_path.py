@@ -1,4 +1,4 @@
-"""Selection of the storage for a table path."""
+"""Store that belongs to the path of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEGMENT_MAX = 255
 
 
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
-    """Open the storage of a table.
+    """Open the store of a table by its path.
 
     Args:
         uri: A local path, `file://...`, or `s3://bucket/prefix`.

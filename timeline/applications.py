@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hoodoo.arguments import ApplicationVersion, flag, require_position
+from hoodoo.arguments import ApplicationVersion, check_flag, require_position
 from hoodoo.errors import CommitConflict, Overtaken
 from hoodoo.redact import printable
 from hoodoo.timeline.sinks import require_same_query
-from hoodoo.timeline.slots.streamed import HUDI_STREAMER, Streamed
+from hoodoo.timeline.slots.streamed import HUDI_STREAMER, StreamerPosition
 
 NONE = -1
 """Version of an application that has not committed yet."""
@@ -58,7 +58,7 @@ class Application:
         if streamer != "":
             require_position(streamer)
         return ApplicationVersion(
-            self.name, self.version + 1, position, self.position, streamer, flag("overtake", overtake)
+            self.name, self.version + 1, position, self.position, streamer, check_flag("overtake", overtake)
         )
 
 
@@ -93,8 +93,8 @@ def is_committed(given: ApplicationVersion, versions: Mapping[str, int], reached
     return False
 
 
-def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None:
-    """Check that Apache Hudi's streamer has not read further.
+def require_streamer_not_ahead(given: ApplicationVersion, streamed: StreamerPosition) -> None:
+    """Check that Apache Hudi's streamer is not ahead of the job.
 
     Raises Overtaken if it has, because the rows between the two positions would be written twice.
 
@@ -102,7 +102,7 @@ def require_not_overtaken(given: ApplicationVersion, streamed: Streamed) -> None
         given: The transaction of the commit.
         streamed: The source position that the table stores for Apache Hudi's streamer.
     """
-    if not given.position or given.overtake or not streamed.overtakes(given.application):
+    if not given.position or given.overtake or not streamed.is_ahead_of(given.application):
         return
     name = printable(given.application)
     raise Overtaken(

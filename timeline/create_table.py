@@ -11,16 +11,16 @@ from hoodoo.errors import TableExists
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi.commit_metadata import commit_metadata, inflight
-from hoodoo.timeline.hudi.publish import final_key
+from hoodoo.timeline.hudi.commit_metadata import encode_commit_metadata, encode_inflight_file
+from hoodoo.timeline.hudi.publish import find_publication_file
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import PROPERTIES, TIMELINE, slot_key
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TABLE_ID, TableConfig
-from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
+from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode_commit_file
 
 
-def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
+def create_table(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
     """Create a table in a folder.
 
     Raises TableExists if the location already contains a table. The properties are written first, and then slot 1,
@@ -28,7 +28,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     slot 1 contain the table's id, so that other processes can detect a replaced table.
     """
     now, token = environment.now_ms(), environment.token()
-    config = hoodie_properties.parse(properties)
+    config = hoodie_properties.parse_config(properties)
     if exists(store):
         raise TableExists(f"Table {store.uri} already exists. Open it with hoodoo.open(path).", path=store.uri)
     try:
@@ -42,7 +42,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
                 "Choose another path, or delete the folder.",
                 path=store.uri,
             ) from None
-    if not begin(store, config, token, now, environment):
+    if not write_first_commit(store, config, token, now, environment):
         raise TableExists(
             f"Table {store.uri} was created by another process at the same time. Open it with hoodoo.open(path).",
             path=store.uri,
@@ -53,7 +53,7 @@ def exists(store: Store) -> bool:
     return store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE))
 
 
-def begin(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
+def write_first_commit(store: Store, config: TableConfig, table: str, now_ms: int, environment: Environment) -> bool:
     """Write the empty first commit of a table.
 
     Args:
@@ -84,10 +84,10 @@ def begin(store: Store, config: TableConfig, table: str, now_ms: int, environmen
         else (),  # releases without this feature would not compute or check partition columns
     )
     try:
-        store.put_if_absent(slot_key(1), encode(slot))
+        store.put_if_absent(slot_key(1), encode_commit_file(slot))
     except FileExistsError:
         return False
     store.write_once(Instant(instant, config.write_action, State.REQUESTED).key, b"")
-    store.write_once(Instant(instant, config.write_action, State.INFLIGHT).key, inflight("INSERT"))
-    store.write_once(final_key(slot), commit_metadata(slot, config.schema_text))
+    store.write_once(Instant(instant, config.write_action, State.INFLIGHT).key, encode_inflight_file("INSERT"))
+    store.write_once(find_publication_file(slot), encode_commit_metadata(slot, config.schema_text))
     return True

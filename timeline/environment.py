@@ -1,4 +1,4 @@
-"""Replaceable clock, random numbers and threads."""
+"""Environment of a table: clock, random numbers and threads."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _writer() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-class Deferred(Generic[T]):
-    """Function that stores its return value."""
+class ResultHolder(Generic[T]):
+    """Holder of a function's result, for use as a thread task."""
 
     result: T
 
@@ -42,7 +42,7 @@ def in_order(works: Sequence[Callable[[], object]]) -> None:
         work()
 
 
-def at_once(works: Sequence[Callable[[], object]]) -> None:
+def run_concurrently(works: Sequence[Callable[[], object]]) -> None:
     """Run tasks concurrently in threads.
 
     Returns when all tasks have ended. If several tasks fail, the error of the first one in `works` is raised. At most
@@ -84,7 +84,7 @@ def _start_thread(work: Callable[[], None]) -> threading.Thread | None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Replaceable clock, random numbers and threads.
+    """Environment of a table: clock, random numbers and threads.
 
     Attributes:
         now_ms: Returns the time in ms since 1970 UTC.
@@ -102,7 +102,7 @@ class Environment:
     sleep: Callable[[float], None] = time.sleep
     writer: Callable[[], str] = _writer
     elapsed: Callable[[], float] = time.monotonic
-    together: Together = at_once
+    together: Together = run_concurrently
 
 
 SYSTEM = Environment()

@@ -1,4 +1,4 @@
-"""Commits of a table and its earlier states.
+"""History of a table's commits, cached in memory.
 
 Every read verifies the chain of slots: each slot contains the digest of the previous slot. The cost does not grow with
 the number of commits, because a reader loads the newest checkpoint and then only the slots after it. On a local disk,
@@ -16,11 +16,11 @@ from functools import partial
 
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import Deferred, Together, in_order
+from hoodoo.timeline.environment import ResultHolder, Together, in_order
 from hoodoo.timeline.instant import Instant, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, TIMELINE, TURN_REQUESTS, checkpoint_key, slot_key
 from hoodoo.timeline.slots import watermark
-from hoodoo.timeline.slots.slot import Slot, decode, sha
+from hoodoo.timeline.slots.slot import Slot, decode_commit_file, sha
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.pages import PagedPartitions
 from hoodoo.timeline.views.view import View, apply
@@ -32,7 +32,7 @@ _LOOKS = 5  # attempts; archiving removes many slots at once, so more attempts a
 
 
 class History:
-    """Thread-safe cache of a table's commits."""
+    """History of a table's commits, cached in memory."""
 
     def __init__(self, store: Store, together: Together = in_order) -> None:
         self.store, self.together = store, together
@@ -108,7 +108,7 @@ class History:
             head = self._head
             if head and head.seq == seq and isinstance(head.partitions, PagedPartitions):
                 with suppress(CorruptTable, FileNotFoundError):  # the head stays unchanged then
-                    reloaded = checkpoint.read(self.store, checkpoint_key(seq))
+                    reloaded = checkpoint.read_checkpoint(self.store, checkpoint_key(seq))
                     self._head = reloaded if reloaded.sha == head.sha else head
 
     def has_loaded_state(self) -> bool:
@@ -201,8 +201,8 @@ class History:
     def slots(self, after: int, up_to: int) -> list[Slot]:
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
-    def last_completed_by(self, ms: int) -> int:
-        """Find the newest commit completed by a time.
+    def find_last_completed_by(self, ms: int) -> int:
+        """Find the last commit completed by a time.
 
         Returns the oldest commit if all commits are newer. Completion times grow with slot numbers, so a binary search
         is used.
@@ -214,14 +214,14 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """Find the last commit up to a time.
+        """Find the newest commit up to a time.
 
-        Unlike `last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms` were
-        archived.
+        Unlike `find_last_completed_by`, it never returns a newer slot. Raises PositionError if slots newer than `ms`
+        were archived.
         """
         oldest = self.oldest_slot()
         if self.slot(oldest).completed_at <= ms:
-            return self.last_completed_by(ms)
+            return self.find_last_completed_by(ms)
         if oldest > 1 and self.state(oldest - 1).completed_at > ms:
             raise PositionError(
                 f"Slots of the requested time were archived. Use slot {oldest} or later.", oldest=oldest
@@ -230,13 +230,13 @@ class History:
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:
-        newest = Deferred(lambda: next(checkpoint.newest_first(self.store, up_to), None))
-        watermark_read = Deferred(lambda: watermark.deleted_up_to(self.store))
+        newest = ResultHolder(lambda: next(checkpoint.newest_first(self.store, up_to), None))
+        watermark_read = ResultHolder(lambda: watermark.deleted_up_to(self.store))
         self.together([newest, watermark_read])
         latest, mark = newest.result, watermark_read.result
         while mark and (latest is None or latest.seq < mark) and (up_to is None or mark <= up_to):
             try:
-                return checkpoint.read(self.store, watermark.state_key(mark))
+                return checkpoint.read_checkpoint(self.store, watermark.archive_checkpoint_path(mark))
             except FileNotFoundError:  # the watermark was raised in the meantime
                 mark = watermark.deleted_up_to(self.store)
             except CorruptTable:
@@ -362,7 +362,7 @@ class History:
                     file=key,
                     absent=True,
                 ) from None
-            slot = decode(data, key)
+            slot = decode_commit_file(data, key)
             if slot.seq != seq:
                 raise CorruptTable(
                     f"Slot file {key} contains slot {slot.seq} instead. Restore the file from a backup.", file=key

@@ -1,4 +1,4 @@
-"""Entries of Hudi's timeline."""
+"""Instants of Hudi's timeline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(
 
 
 class Instant(NamedTuple):
-    """Entry of Hudi's timeline.
+    """Instant of Hudi's timeline: one action and its state.
 
     `time` is the requested time and `completed` is the completion time, or '' while the instant is pending. Both times
     have 17 digits in UTC.

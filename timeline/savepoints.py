@@ -1,4 +1,4 @@
-"""Named snapshots that cleaning keeps.
+"""Savepoints, which are snapshots that cleaning keeps.
 
 Each creation and deletion of a savepoint is a slot.
 """
@@ -30,7 +30,7 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
         )
     timeline.look()  # raises if the store contains a different table now
     timeline.history.require_readable(seq)
-    anchor = commit_before(timeline, seq)
+    anchor = find_snapshot_commit(timeline, seq)
     checkpoint.write(
         timeline.store, timeline.history.state(anchor)
     )  # cleaning and archiving keep this checkpoint, so that the snapshot can always be opened
@@ -61,7 +61,7 @@ def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
     return timeline.settle(SAVEPOINT, draft)
 
 
-def give_up(timeline: TableTimeline, name: str) -> Slot:
+def delete_savepoint(timeline: TableTimeline, name: str) -> Slot:
     """Delete a savepoint.
 
     Cleaning may then delete the files of its snapshot. Raises PositionError for an unknown name.
@@ -82,7 +82,7 @@ def find(view: View, name: str) -> int:
     return view.savepoints[name]
 
 
-def commit_before(timeline: TableTimeline, seq: int) -> int:
+def find_snapshot_commit(timeline: TableTimeline, seq: int) -> int:
     """Find the commit that created a snapshot.
 
     It is the newest write or compaction up to `seq`.

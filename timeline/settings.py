@@ -1,4 +1,4 @@
-"""Commits that change a table's options and row checks.
+"""Changes of a table's options and row checks.
 
 Concurrent changes are therefore not lost, and a change applies from its slot on. For other engines, hoodie.properties
 is then rewritten from the slots (timeline/hudi/publish.py).
@@ -19,7 +19,7 @@ from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.timeline import TableTimeline
 
 
-def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
+def change_options(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
     """Change options of a table.
 
     All other options are kept.
@@ -31,13 +31,15 @@ def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[O
     """
 
     def draft(config: TableConfig) -> SlotDraft:
-        check(table_options.with_options(given, config.options))
-        return SlotDraft("SET_OPTIONS", settings=table_options.changes(config.options, given), needs=(SETTINGS,))
+        check(table_options.validate_new_options(given, config.options))
+        return SlotDraft(
+            "SET_OPTIONS", settings=table_options.convert_options(config.options, given), needs=(SETTINGS,)
+        )
 
     return _commit_settings(timeline, draft)
 
 
-def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
+def replace_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
     """Replace all row checks of a table.
 
     Args:
@@ -55,6 +57,6 @@ def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mappi
 
 def _commit_settings(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
     # An invalid change raises an error before any write.
-    state = timeline.ready()
+    state = timeline.prepare_for_write()
     draft(state.config)
     return timeline.settle(OPTIONS, lambda view: draft(timeline.last_state().config), state)

@@ -1,4 +1,4 @@
-"""Application names of Spark streams.
+"""Spark sinks, identified by application names.
 
 Spark numbers the batches of a query, and a query with a new checkpoint starts at 0 again. A batch with a number that
 the sink has already received from another query is therefore a different batch. It is an error instead of being skipped
@@ -26,7 +26,7 @@ def sink_of(application: str) -> str:
 
 
 def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
-    """Check that no other Spark query wrote this batch.
+    """Check that the same Spark query wrote earlier batches.
 
     Raises OptionError if another query committed a batch of this number or a later one to the sink.
     """

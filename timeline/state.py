@@ -1,6 +1,6 @@
 """State of a table at one moment.
 
-`look` is the only function that reads this state from the store. All other code receives the state as a value.
+`read_table_state` is the only function that reads this state from the store. All other code receives it as a value.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.format.names import instant_of_ms
-from hoodoo.timeline.environment import Deferred
+from hoodoo.timeline.environment import ResultHolder
 from hoodoo.timeline.history import History, replaced
 from hoodoo.timeline.hudi import external_history
 from hoodoo.timeline.hudi.external_history import CompletedInstant
@@ -21,7 +21,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class TableState:
-    """State of a table at one moment.
+    """State of a table: configuration, commits and files.
 
     Attributes:
         config: The properties, including changes by slots.
@@ -42,7 +42,7 @@ class TableState:
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
-def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
+def read_table_state(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
     """Read the current state of a table.
 
     Sends the requests for Hudi's timeline, the slots and the properties concurrently.
@@ -62,15 +62,15 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     backup_restores = history.backup_restores  # read before the view, because an outdated value only costs a retry
     first, before = not history.has_loaded_state(), history.known_head()
     kept = known.config if known and not properties and known.backup_restores == backup_restores else None
-    names = Deferred(lambda: external_history.names_since(history.store, before))
-    head = Deferred(lambda: before if first else history.head())
-    loaded = Deferred(lambda: kept or hoodie_properties.load(history.store))
+    names = ResultHolder(lambda: external_history.names_since(history.store, before))
+    head = ResultHolder(lambda: before if first else history.head())
+    loaded = ResultHolder(lambda: kept or hoodie_properties.load(history.store))
     history.together([names, head, loaded])
     view = head.result
-    since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
+    since = external_history.list_completed_commits(names.result, instant_of_ms(view.completed_at))
     if since:  # look for slots again, because hoodoo's writers may have published these instants in the meantime
         view = history.head()
-        since = external_history.completed_in(names.result, instant_of_ms(view.completed_at))
+        since = external_history.list_completed_commits(names.result, instant_of_ms(view.completed_at))
     config = loaded.result
     if kept and history.backup_restores != backup_restores:
         config = hoodie_properties.load(history.store)

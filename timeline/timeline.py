@@ -1,4 +1,4 @@
-"""Write access to the commits of a table.
+"""Timeline of a table, which lists its commits.
 
 Every writer and table service commits through `TableTimeline.attempt`, which runs the steps of a transaction.
 """
@@ -15,21 +15,21 @@ import numpy as np
 from hoodoo.errors import AlreadyCommitted, PositionError, StoreDenied, StoreFull, StoreRefused, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
-from hoodoo.timeline.columns.rewrites import require_names
+from hoodoo.timeline.columns.rewrites import require_current_names
 from hoodoo.timeline.commits.draft import SlotDraft
-from hoodoo.timeline.commits.retry import HOUSEKEEPING, Retry
-from hoodoo.timeline.commits.turn_request import Fairness
+from hoodoo.timeline.commits.retry import HOUSEKEEPING, RetrySettings
+from hoodoo.timeline.commits.turn_request import FairnessPauses
 from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.external_history import CompletedInstant, unfinished_adoptions, unknown_plans
+from hoodoo.timeline.hudi.external_history import CompletedInstant, list_unimported_commits, unknown_plans
 from hoodoo.timeline.hudi.hudi_lock import hudi_lock
-from hoodoo.timeline.hudi.publish import NOTHING, Publisher, RolledBackExternally, was_published
-from hoodoo.timeline.hudi.undo import undo
+from hoodoo.timeline.hudi.publish import NOTHING, ExternalRollback, Publisher, was_published
+from hoodoo.timeline.hudi.undo import undo_rolled_back_commits
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
 from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
-from hoodoo.timeline.state import TableState, look
-from hoodoo.timeline.views.view import Plan, View
+from hoodoo.timeline.state import TableState, read_table_state
+from hoodoo.timeline.views.view import PendingCompaction, View
 
 if TYPE_CHECKING:
     from hoodoo.timeline.commits.transaction import Draft, Transaction
@@ -38,7 +38,7 @@ _CLOCK_MS = 900_000  # maximum difference from the store's clock, as in S3
 
 
 class TableTimeline:
-    """Read and write access to the commits of a table.
+    """Timeline of a table, which lists its commits.
 
     `entry_keys` returns the key hashes of an index entry. `adopt` imports a commit of another engine as slots.
     """
@@ -55,7 +55,7 @@ class TableTimeline:
         # on a local disk, a request is faster than starting a thread
         self.history = History(store, environment.together if store.lists_by_prefix else in_order)
         self.publisher = Publisher(store, self.history)
-        self.fairness = Fairness(store, environment)
+        self.fairness = FairnessPauses(store, environment)
         self._known: TableState | None = None
 
     def look(self, properties: bool = True) -> TableState:
@@ -68,13 +68,13 @@ class TableTimeline:
             TableReplaced: The store contains a different table than before.
             TableNotFound: The table does not exist.
         """
-        state = self._known = look(self.history, self._known, properties)
+        state = self._known = read_table_state(self.history, self._known, properties)
         return state
 
     def last_state(self) -> TableState:
         return self._known or self.look()
 
-    def ready(self) -> TableState:
+    def prepare_for_write(self) -> TableState:
         """Prepare the table for a write.
 
         Returns its state. Slots of crashed writers are published to Hudi's timeline. Commits of other engines become
@@ -87,7 +87,7 @@ class TableTimeline:
                 continue
             plans = unknown_plans(self.store, state.view, state.names) if state.config.options.hudi_writers else []
             external = state.external and (
-                unfinished_adoptions(self.history) or state.external
+                list_unimported_commits(self.history) or state.external
             )  # unfinished adoptions first
             if not (external := external or plans):
                 return state
@@ -113,15 +113,15 @@ class TableTimeline:
             inflight: The content of the inflight file, or a function that returns it for the base view. The function
                 may raise Conflict if no work is left.
             state: The state to start from. None (default): the current state.
-            mends: True if the attempt rewrites the files that `require_names` rejects. Default False.
+            mends: True if the attempt rewrites the files that `require_current_names` rejects. Default False.
 
         Raises:
             RewriteNeeded: Files must be rewritten before hoodoo can commit.
             UnsupportedTable: A commit of another engine cannot be adopted.
         """
         if not mends and (action in WRITES or action == COMPACTION):
-            state = state or self.ready()
-            require_names(state.config, state.view)
+            state = state or self.prepare_for_write()
+            require_current_names(state.config, state.view)
         transaction: Transaction | None = None
         try:
             transaction = self.begin(action, requested, state)
@@ -137,14 +137,14 @@ class TableTimeline:
                 transaction.abandon()
 
     @contextmanager
-    def resume(self, plan: Plan) -> Iterator[Transaction]:
+    def resume_compaction(self, plan: PendingCompaction) -> Iterator[Transaction]:
         """Run one attempt to complete a planned compaction.
 
         Several workers may try at the same time, and only one of them completes the plan. Files of a failed attempt are
         kept, so that the next attempt can use them.
         """
-        state = self.ready()
-        require_names(state.config, state.view)
+        state = self.prepare_for_write()
+        require_current_names(state.config, state.view)
         from hoodoo.timeline.commits.transaction import Transaction
 
         transaction = Transaction(self, state, COMPACTION, plan.instant, self.environment.token())
@@ -173,7 +173,7 @@ class TableTimeline:
         return HOUSEKEEPING.run(self.environment, once)
 
     def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
-        state = state or self.ready()
+        state = state or self.prepare_for_write()
         self._require_right_clock()
         nonce = self.environment.token()
         instant = self._claim(action, nonce, state.view)
@@ -207,7 +207,7 @@ class TableTimeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> TableState:
-        """Repair the table after crashes and external rollbacks.
+        """Heal the table after crashes and external rollbacks.
 
         Commits of crashed writers are published, and commits that another engine rolled back are undone.
         """
@@ -229,14 +229,14 @@ class TableTimeline:
         try:
             with shared:
                 self.publisher.publish_through(state.view.seq, config, names=state.names)
-        except RolledBackExternally as gone:
+        except ExternalRollback as gone:
             if not any(instant.action == RESTORE for instant in state.external):
-                undo(self.history, gone.slot)
+                undo_rolled_back_commits(self.history, gone.slot)
                 return False  # but a restore, which the next write adopts as a whole
         return True
 
-    def claimed_action(self, instant: str) -> str:
-        """Look up the action of a commit.
+    def find_commit_action(self, instant: str) -> str:
+        """Find the action of a commit.
 
         An example is 'deltacommit'. Raises PositionError if hoodoo did not start the instant, or its claim was
         archived.
@@ -259,7 +259,7 @@ class TableTimeline:
             AlreadyCommitted: The instant is completed or rolled back.
             PositionError: The instant is unknown, or is a compaction plan.
         """
-        action = self.claimed_action(instant)
+        action = self.find_commit_action(instant)
         if action == COMPACTION:
             raise PositionError(
                 f"Instant {instant} is a compaction plan, which cannot be rolled back. Run compact() to complete it.",
@@ -286,14 +286,14 @@ class TableTimeline:
             CommitUnknown: The outcome is still unknown.
         """
         try:
-            action = self.claimed_action(instant)
+            action = self.find_commit_action(instant)
         except PositionError:
             if instant >= instant_of_ms(self.history.slot(self.history.oldest_slot()).completed_at):
                 raise
             return was_published(self.store, instant)  # its claim was archived, so it is too old to complete
         if action == COMPACTION:
             head = self.history.head()
-            slots = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
+            slots = self.history.slots(self.history.find_last_completed_by(ms_of_instant(instant)) - 1, head.seq)
             return any(
                 slot.instant == instant and slot.outcome == COMPLETED and slot.nonce == (nonce or slot.nonce)
                 for slot in slots
@@ -313,7 +313,7 @@ class TableTimeline:
                 attempt.detect_conflicts_since(self.history.newest_before(ms_of_instant(instant)))
                 return attempt.complete(draft)
 
-        return Retry(spent=f"Instant {instant} is still pending. Try again.").run(self.environment, once)
+        return RetrySettings(spent=f"Instant {instant} is still pending. Try again.").run(self.environment, once)
 
 
 def _refuse_external_commit(found: CompletedInstant) -> None:

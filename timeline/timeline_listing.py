@@ -10,7 +10,7 @@ from typing import overload
 import pyarrow as pa
 
 from hoodoo.format.names import instant_of_ms, ms_of_instant
-from hoodoo.notebook import html_table
+from hoodoo.notebook import format_html_table
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import State
 from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
@@ -91,7 +91,7 @@ class Timeline(Sequence[Entry]):
             (str(e.slot or "-"), e.instant, e.operation or e.action, e.state, e.rows, e.seconds)
             for e in reversed(self._entries)
         ]
-        return html_table(
+        return format_html_table(
             f"timeline of {len(self):,} instants, the newest first",
             ("slot", "instant", "operation", "state", "rows", "seconds"),
             newest,
@@ -132,7 +132,7 @@ def _entry(slot: Slot) -> Entry:
     )
 
 
-def listing(history: History, newest: int | None = None) -> Timeline:
+def list_actions(history: History, newest: int | None = None) -> Timeline:
     """List the completed and pending actions of a table.
 
     Args:
@@ -231,7 +231,7 @@ class Commits(list[Commit]):
         return f"{description}  {one.seconds:,.1f} s{'' if one.readable else '  (cleaned)'}{names}"
 
     def _repr_html_(self) -> str:
-        return html_table(
+        return format_html_table(
             f"{len(self):,} commits, the newest first",
             (
                 "slot",
@@ -271,7 +271,7 @@ class Commits(list[Commit]):
         return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
 
 
-def commits(history: History, newest: int | None = None) -> Commits:
+def list_commits(history: History, newest: int | None = None) -> Commits:
     """List the commits that changed rows, newest first.
 
     Args:

@@ -1,4 +1,4 @@
-"""Import of Apache Hudi's commits.
+"""Import of commits by Apache Hudi, to adopt a table.
 
 Each file of the new snapshot is inspected once, to compute its digest and the index entry that writes need. If hoodoo
 and Hudi could see different rows afterwards, the adoption is refused with a reason before anything is written.
@@ -27,7 +27,7 @@ from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import external_history
-from hoodoo.timeline.hudi.external_columns import ExternalColumns
+from hoodoo.timeline.hudi.external_columns import ExternalColumnHistory
 from hoodoo.timeline.hudi.external_history import CompletedInstant, ExistingSlots, ExternalHistory
 from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import instants
@@ -36,16 +36,16 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.schema_history import SchemaHistory
-from hoodoo.timeline.slots.slot import BASE, PLACED, DataFile, Slot, encode, features
+from hoodoo.timeline.slots.slot import BASE, PLACED, DataFile, Slot, encode_commit_file, list_reader_features
 from hoodoo.timeline.views.view import FileGroup, View, apply
-from hoodoo.writers.batches.generated_columns import wrongly_placed
+from hoodoo.writers.batches.generated_columns import find_misplaced_rows
 
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """Data file that Apache Hudi wrote.
+    """Data file by Apache Hudi, after its inspection.
 
     Attributes:
         file: The file, completed with its digest, row count, index entry and statistics.
@@ -65,7 +65,7 @@ class InspectFile:
     file: DataFile
 
     def __call__(self) -> InspectedFile:
-        data = slices.read_verified(self.store, self.file)
+        data = slices.read_verified_file(self.store, self.file)
         verified = replace(self.file, size=len(data), digest=digest(data), origin="hudi")
         return (
             self._inspect_base_file(verified, data)
@@ -82,7 +82,7 @@ class InspectFile:
         config = self.config
         names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.partition_sources]))
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
-        hashes = require_our_keys(rows, config, file)
+        hashes = require_equal_key_encoding(rows, config, file)
         span = pc.min_max(rows[RECORD_KEY])
         ends = span["min"].as_py() or "", span["max"].as_py() or ""
         index = index_of(self.store)
@@ -94,7 +94,7 @@ class InspectFile:
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
         )
         completed = replace(file, rows=len(rows), index=entry.name, stats=stats)
-        placed = not wrongly_placed(rows, config, np.zeros(len(rows), bool)).any()
+        placed = not find_misplaced_rows(rows, config, np.zeros(len(rows), bool)).any()
         return InspectedFile(
             replace(completed, order=entry.order if entry.stored == entry.order else ""), hashes, placed
         )
@@ -140,7 +140,7 @@ class InspectFile:
             if part.columns is not None:  # a partial update has no partition columns to compare with
                 if sources.intersection(part.columns):
                     return False
-            elif (wrongly_placed(part.rows, config, part.delete) & ~part.delete).any():
+            elif (find_misplaced_rows(part.rows, config, part.delete) & ~part.delete).any():
                 return False
         return True
 
@@ -149,7 +149,7 @@ def _look(task: InspectFile) -> InspectedFile:
     return task()
 
 
-def require_our_keys(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
+def require_equal_key_encoding(rows: pa.Table, config: TableConfig, file: DataFile) -> np.ndarray:
     """Check that hoodoo and Hudi encode keys equally.
 
     Otherwise an upsert would not find the stored row, and would insert it again. Partition paths are checked in the
@@ -195,15 +195,15 @@ class CheckRecordKeys:
     def __call__(self) -> None:
         names = list(dict.fromkeys([RECORD_KEY, *self.config.key, *self.config.partition_by]))
         schema = slices.schema_of(self.config, names)
-        require_our_keys(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
+        require_equal_key_encoding(slices.read_base(self.store, self.config, self.file, schema), self.config, self.file)
 
 
 def _check(task: CheckRecordKeys) -> None:
     task()
 
 
-class Adopter:
-    """Importer for commits by Apache Hudi."""
+class CommitImporter:
+    """Importer of commits by Apache Hudi."""
 
     def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
         self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
@@ -263,7 +263,7 @@ class Adopter:
         self._adopt(view, self._complete_slot(slot, view, found, hudi_history), live)
 
     def _complete_slot(self, slot: Slot, view: View, found: CompletedInstant, theirs: ExternalHistory) -> Slot:
-        columns = ExternalColumns(hoodie_properties.load(self.store).created, view, self.store)
+        columns = ExternalColumnHistory(hoodie_properties.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             record = found.record(self.store)
             return ExternalPositions(view).add_commit(columns.add_commit(slot, record), record)
@@ -370,17 +370,17 @@ class Adopter:
 
     def _write_slot(self, view: View, slot: Slot) -> View:
         slot = replace(slot, prev=view.sha)
-        if used := features(slot.files):
+        if used := list_reader_features(slot.files):
             slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
         try:
-            self.store.write_once(slot_key(slot.seq), encode(slot))
+            self.store.write_once(slot_key(slot.seq), encode_commit_file(slot))
         except FileExistsError:
             return View()  # another process was faster
         return self.history.head()
 
     def _slot_from_instant(self, view: View, found: CompletedInstant) -> Slot:
         record = found.record(self.store)
-        return external_history.slot_of(
+        return external_history.convert_to_slot(
             self.store, view.table, view.seq + 1, view.completed_at, found, record, ExistingSlots(self.history)
         )
 
@@ -426,7 +426,7 @@ class Adopter:
 
     def _slot_that_completed(self, instant: str) -> int:
         head = self.history.known_head().seq
-        start = self.history.last_completed_by(ms_of_instant(instant))
+        start = self.history.find_last_completed_by(ms_of_instant(instant))
         return next(
             (
                 seq

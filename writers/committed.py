@@ -1,4 +1,4 @@
-"""Result of a committed write."""
+"""Committed write: its commit and row counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hoodoo.readers.cursor import Cursor
 
 @dataclass
 class Committed:
-    """Result of a committed write.
+    """Committed write, with its commit and row counts.
 
     See `hoodoo.table.results.WriteResult`.
     """

@@ -1,4 +1,4 @@
-"""Store, timeline and index that a write uses."""
+"""Context of a write: store, timeline and index."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hoodoo.timeline.views.view import View
 
 if TYPE_CHECKING:
     from hoodoo.timeline.columns.alterations import Alteration
-    from hoodoo.writers.batches.evolution import Evolution
+    from hoodoo.writers.batches.evolution import ColumnEvolution
 
 
 @dataclass(frozen=True)
 class Context:
-    """Store, timeline and index that a write uses.
+    """Context of a write: store, timeline and index.
 
     Attributes:
         store: The store of the table.
@@ -40,7 +40,7 @@ class Context:
     engine: Engine
     run_plans: Callable[[View], None]
     alter: Callable[[Sequence[Alteration]], None]
-    evolution: Evolution | None = None
+    evolution: ColumnEvolution | None = None
     begun: TableState | None = None
     head: int | None = None
 

@@ -15,10 +15,10 @@ from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import cursor_of, cursor_of_commit_number
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.applications import is_committed, require_not_overtaken
+from hoodoo.timeline.applications import is_committed, require_streamer_not_ahead
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
-from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.retry import RetrySettings
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
@@ -28,8 +28,8 @@ from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.files.tasks import Unwritten, WriteTask, Written, run
-from hoodoo.writers.routing.route import Assignment, Mode, UnderPlan
+from hoodoo.writers.files.tasks import NoFileResult, WriteTask, WriteTaskResult, run
+from hoodoo.writers.routing.route import CompactionPending, GroupAssignment, Mode
 from hoodoo.writers.routing.sorting import sort_columns
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import Source
@@ -42,17 +42,17 @@ Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 class _MistakenKeys(Exception):
-    """Error for a new key mistaken for a stored key."""
+    """Error for new keys that were mistaken for stored keys."""
 
 
-def commit(
+def commit_write(
     context: Context,
     operation: str,
     propose: Propose,
     transaction: ApplicationVersion | None = None,
     comparing: Propose | None = None,
 ) -> Committed:
-    """Run and commit a write operation.
+    """Run a write operation and commit it.
 
     It is repeated after each conflict. `propose` returns the plan for the newest view, or None if there is nothing to
     write. If it mistook a key for a stored key with the same hash, `comparing` replaces it, which compares keys. This
@@ -61,12 +61,12 @@ def commit(
     Raises CommitConflict if the retries are exhausted, and CommitUnknown or Fenced. Raises OptionError if the sink
     already has the batch `transaction` from another query. Also raises errors of the data or the store.
     """
-    state, retries = context.begun or context.timeline.ready(), 0
+    state, retries = context.begun or context.timeline.prepare_for_write(), 0
     while True:
         if transaction and is_committed(transaction, state.view.transactions, state.view.reached):
             return Committed(cursor_of(state.view), skipped=True, retries=retries)
         if transaction:
-            require_not_overtaken(transaction, state.view.streamed)
+            require_streamer_not_ahead(transaction, state.view.streamed)
         try:
             result = _attempt_commit(context, state, operation, propose, transaction)
         except _MistakenKeys:
@@ -74,13 +74,13 @@ def commit(
             propose = comparing
         except Conflict as conflict:
             log.info("%s retries: %s", operation, conflict)
-            retry = Retry(state.config.options.max_retries, spent=_SPENT)
+            retry = RetrySettings(state.config.options.max_retries, spent=_SPENT)
             retry.wait(context.timeline.environment, retries, conflict)
             retries += 1
         else:
             result.retries = retries
             return result
-        state = context.timeline.ready()
+        state = context.timeline.prepare_for_write()
 
 
 def _attempt_commit(
@@ -99,7 +99,7 @@ def _attempt_commit(
         if proposal and config is not state.config:
             proposal = replace(proposal, columns=config.columns)
         return _Attempt(context, state, operation, transaction).run(proposal or WritePlan())
-    except UnderPlan:
+    except CompactionPending:
         context.run_plans(state.view)
         raise Conflict("A compaction plan stayed open.") from None
     except CorruptTable:
@@ -124,11 +124,11 @@ def _config_with_batch_columns(context: Context, state: TableState) -> TableConf
     if context.evolution is None or not (alterations := context.evolution.alterations(state.config)):
         return state.config
     from hoodoo.timeline.columns.alterations import altered
-    from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
+    from hoodoo.timeline.columns.rewrites import rewrite_needed, select_files_to_rewrite
 
     after = altered(state.config, alterations)
-    checks.altered(state.config, alterations)
-    needed_rewrites = rewrites(state.config, state.view, after)
+    checks.update_checks(state.config, alterations)
+    needed_rewrites = select_files_to_rewrite(state.config, state.view, after)
     if needed_rewrites.wrong:
         raise rewrite_needed(
             needed_rewrites.wrong,
@@ -158,7 +158,7 @@ class _Attempt:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replacecommit(self.operation) if replaces else b""
-        inflight = commit_metadata.inflight(self.operation, _inflight_entries(proposal.assignments))
+        inflight = commit_metadata.encode_inflight_file(self.operation, _inflight_entries(proposal.assignments))
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             proposal, written = self._run_write_tasks(attempt, proposal)
             if proposal.derived and not proposal.writes and not self.transaction:
@@ -171,16 +171,16 @@ class _Attempt:
 
     def _require_compatible_columns(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
         # A commit of another writer may have changed columns, or written files that would have to be rewritten first.
-        from hoodoo.timeline.columns.rewrites import rewrites
+        from hoodoo.timeline.columns.rewrites import select_files_to_rewrite
 
         if view.schemas != self.state.view.schemas:
             raise Conflict("The table's columns changed.")
-        if not drafted.position and rewrites(self.state.config, view, columns).groups:
+        if not drafted.position and select_files_to_rewrite(self.state.config, view, columns).groups:
             # protocol rule S5
             raise Conflict("Another write changed file groups that the column change has to rewrite.")
         return drafted
 
-    def _run_write_tasks(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
+    def _run_write_tasks(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[WriteTaskResult]]:
         config = self.state.config
         if proposal.columns:
             config = config.with_columns(proposal.columns)
@@ -204,20 +204,20 @@ class _Attempt:
         attempt.register(key for task in tasks for key in task.leftovers)
         waiting = self.context.store.lists_by_prefix and all(task.is_small for task in tasks)
         results = self.context.engine.map(run, tasks, waiting=waiting)
-        unwritten = [result for result in results if isinstance(result, Unwritten)]
+        unwritten = [result for result in results if isinstance(result, NoFileResult)]
         if any(result.mistaken for result in unwritten):
             raise _MistakenKeys
         stale = proposal.stale + sum(result.stale for result in unwritten)
         pairs = [
             (assignment, result)
             for assignment, result in zip(proposal.assignments, results, strict=True)
-            if isinstance(result, Written)
+            if isinstance(result, WriteTaskResult)
         ]
         return replace(proposal, assignments=[assignment for assignment, _ in pairs], stale=stale), [
             result for _, result in pairs
         ]
 
-    def _draft_slot(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
+    def _draft_slot(self, proposal: WritePlan, written: list[WriteTaskResult]) -> SlotDraft:
         modes: dict[Mode, set[str]] = {}
         for assignment in proposal.assignments:
             modes.setdefault(assignment.mode, set()).add(assignment.file_id)
@@ -257,7 +257,7 @@ class _Attempt:
             touches=touches,
         )
 
-    def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
+    def _result(self, slot: Slot, proposal: WritePlan, written: list[WriteTaskResult]) -> Committed:
         counts = _row_counts(proposal, written)
         return Committed(
             cursor_of_commit_number(self.context.timeline.history, slot.seq),
@@ -275,18 +275,18 @@ class _Attempt:
         )
 
 
-def _exact(proposal: WritePlan, written: Sequence[Written]) -> bool:
+def _exact(proposal: WritePlan, written: Sequence[WriteTaskResult]) -> bool:
     return proposal.exact and all(result.exact for result in written)
 
 
-def _row_counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
+def _row_counts(proposal: WritePlan, written: Sequence[WriteTaskResult]) -> dict[str, int]:
     names = ("inserts", "updates", "deletes", "stale")
     if proposal.counts is not None:
         return dict(zip(names, proposal.counts, strict=True))
     return {name: sum(getattr(result, name) for result in written) for name in names}
 
 
-def _inflight_entries(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
+def _inflight_entries(assignments: Sequence[GroupAssignment]) -> list[tuple[str, str, str, int, int]]:
     # Hudi's inflight file contains the new rows per partition, then one entry per file group.
     new_rows: dict[str, int] = {}
     existing_groups = []
@@ -309,10 +309,10 @@ def _inflight_entries(assignments: Sequence[Assignment]) -> list[tuple[str, str,
 def upsert(
     context: Context, source: Source, operation: str = "UPSERT", transaction: ApplicationVersion | None = None
 ) -> Committed:
-    return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
+    return commit_write(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
-def insert(
+def insert_rows(
     context: Context,
     source: Source,
     existing: str,
@@ -329,7 +329,7 @@ def insert(
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         return source.insert(context, view, config, existing, bulk, sort_columns(sort, config))
 
-    return commit(context, "BULK_INSERT" if bulk else "INSERT", propose, transaction)
+    return commit_write(context, "BULK_INSERT" if bulk else "INSERT", propose, transaction)
 
 
 def overwrite(
@@ -354,7 +354,7 @@ def overwrite(
             exact=not any(group_.logs for group_ in groups),
         )
 
-    return commit(context, operation, propose, transaction)
+    return commit_write(context, operation, propose, transaction)
 
 
-__all__ = ["Committed", "Propose", "commit", "insert", "overwrite", "upsert"]
+__all__ = ["Committed", "Propose", "commit_write", "insert_rows", "overwrite", "upsert"]

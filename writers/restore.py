@@ -25,16 +25,16 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import commit
-from hoodoo.writers.routing.route import Assignment, Mode, new_file_id
+from hoodoo.writers.operations import commit_write
+from hoodoo.writers.routing.route import GroupAssignment, Mode, generate_file_id
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _COMPARED_BYTES = 64 << 20  # total size of the differing files above which rows are not compared to count them
 
 
 @dataclass(frozen=True)
-class FormerRows:
-    """Reader for the rows of an earlier snapshot.
+class SnapshotRows:
+    """Rows of an earlier snapshot.
 
     It runs in the task and can be pickled.
     """
@@ -47,23 +47,23 @@ class FormerRows:
         schema = pa.schema(
             [field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")]
         )
-        rows = slices.read_slice(self.store, self.config, self.group, schema, verified=True)
+        rows = slices.read_file_slice(self.store, self.config, self.group, schema, verified=True)
         none = np.zeros(len(rows), bool)
         return KeyedChanges(rows, none, none)
 
 
-def restore(context: Context, seq: int) -> Committed:
+def restore_snapshot(context: Context, seq: int) -> Committed:
     """Restore an earlier snapshot in a new commit.
 
     The checks of the table stay, with the column names of the snapshot. Raises SnapshotExpired, CommitConflict, and
     SchemaError if a check uses a column that was added later.
     """
-    lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
+    lease, then = leases.take_lease(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         config = config.knowing(then.schemas)
         columns = _columns_of_snapshot(config, then)
-        settings = checks.carried(config, columns) if columns else {}
+        settings = checks.restore_checks(config, columns) if columns else {}
         config = config.with_columns(columns) if columns else config
         removed = list(_differing_groups(view, then))
         restored = [group for group in _differing_groups(then, view) if _has_live_rows(context.store, config, group)]
@@ -86,7 +86,7 @@ def restore(context: Context, seq: int) -> Committed:
         )
 
     try:
-        return commit(context, "RESTORE", propose)
+        return commit_write(context, "RESTORE", propose)
     finally:
         lease.release()
 
@@ -110,10 +110,10 @@ def _columns_of_snapshot(config: TableConfig, then: View) -> TableSchema | None:
     return None if former.columns == current.columns else former.with_schema_id(current.id + 1, current.last)
 
 
-def _assign_new_group(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
-    file_id = new_file_id(context.timeline.environment.token)
-    return Assignment(
-        Mode.NEW, group.partition, file_id, None, FormerRows(context.store, config, group), _rows(group), _rows(group)
+def _assign_new_group(context: Context, config: TableConfig, group: FileGroup) -> GroupAssignment:
+    file_id = generate_file_id(context.timeline.environment.token)
+    return GroupAssignment(
+        Mode.NEW, group.partition, file_id, None, SnapshotRows(context.store, config, group), _rows(group), _rows(group)
     )
 
 
@@ -142,4 +142,4 @@ def _rows(group: FileGroup) -> int:
 def _has_live_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
     if not any(log.file.deletes for log in group.logs):
         return _rows(group) > 0
-    return len(slices.read_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0
+    return len(slices.read_file_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0

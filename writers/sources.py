@@ -1,4 +1,4 @@
-"""Input rows of a write.
+"""Sources of rows for a write.
 
 This module contains sources for batches in this process. staged_rows contains the sources for rows that Spark staged.
 """
@@ -26,17 +26,17 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows
 from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, require_checks, smallest_keys
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.locate import locate_by_key
-from hoodoo.writers.routing.route import plan
-from hoodoo.writers.routing.split import BatchRows, ordered, split
+from hoodoo.writers.routing.locate import find_files_by_key
+from hoodoo.writers.routing.route import assign_rows
+from hoodoo.writers.routing.split import BatchRows, sort_rows, split_by_file
 from hoodoo.writers.routing.write_plan import WritePlan
 
 if TYPE_CHECKING:
-    from hoodoo.writers.batches.evolution import Evolution
+    from hoodoo.writers.batches.evolution import ColumnEvolution
 
 
 class Source(Protocol):
-    """Interface for the input rows of a write."""
+    """Source of rows for a write."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         """Plan an upsert of the rows."""
@@ -66,7 +66,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class InProcess:
+class InMemoryBatch:
     """Batch of rows in memory.
 
     Attributes:
@@ -79,7 +79,7 @@ class InProcess:
     batch: Batch
     checked: tuple[Check, ...] = ()
     bad: BadRows = field(default_factory=partial(no_bad_rows, 0))
-    evolution: Evolution | None = None
+    evolution: ColumnEvolution | None = None
 
     def fitted(self, config: TableConfig) -> Batch:
         """Update the batch to the current columns and checks.
@@ -94,7 +94,7 @@ class InProcess:
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.fitted(config)
-        located = locate_by_key(context.store, config, context.index, view, batch)
+        located = find_files_by_key(context.store, config, context.index, view, batch)
         return self._plan_located_rows(context, batch, located, view, config)
 
     def insert(
@@ -107,7 +107,7 @@ class InProcess:
         sort: Sequence[str] = (),
     ) -> WritePlan | None:
         batch = self.fitted(config)
-        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
+        located = find_files_by_key(context.store, config, context.index, view, batch, compare_all=True)
         exists = rows_that_exist(context.store, config, batch, located)
         if exists.any():
             if existing == "fail":
@@ -134,10 +134,10 @@ class InProcess:
         bulk: bool = False,
         sort: Sequence[str] = (),
     ) -> WritePlan:
-        chunks = split(batch, located, config, context.index)
-        chunks = [ordered(batch, chunk, sort) for chunk in chunks]
+        chunks = split_by_file(batch, located, config, context.index)
+        chunks = [sort_rows(batch, chunk, sort) for chunk in chunks]
         token = context.timeline.environment.token
-        assignments = plan(chunks, BatchRows(batch), view, config, token, fill=not bulk)
+        assignments = assign_rows(chunks, BatchRows(batch), view, config, token, fill=not bulk)
         is_located = located.group != NOWHERE
         return WritePlan(
             assignments,
@@ -161,7 +161,7 @@ _PAIRS = 1 << 24  # maximum number of keys times partitions per lookup
 
 
 @dataclass(frozen=True)
-class Prepared:
+class SparkPreparedRows:
     """Rows that Spark tasks prepared for a write.
 
     Attributes:
@@ -172,16 +172,16 @@ class Prepared:
 
     source: Source
     bad: BadRows
-    evolution: Evolution | None = None
+    evolution: ColumnEvolution | None = None
 
 
 @dataclass(frozen=True)
-class InEveryPartition(InProcess):
+class DeletedKeys(InMemoryBatch):
     """Keys to delete in all partitions."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.fitted(config)
-        write_plan = InProcess(_repeat_per_partition(context, view, batch)).upsert(context, view, config)
+        write_plan = InMemoryBatch(_repeat_per_partition(context, view, batch)).upsert(context, view, config)
         # includes keys that are inserted concurrently
         return write_plan and replace(write_plan, inserted=lambda: np.unique(batch.hashes))
 
@@ -199,7 +199,7 @@ def _repeat_per_partition(context: Context, view: View, batch: Batch) -> Batch:
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
-    return tuple(check for check in checks.of(config) if check not in passed)
+    return tuple(check for check in checks.load_checks(config) if check not in passed)
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:

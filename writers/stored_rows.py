@@ -1,9 +1,9 @@
-"""Updates and deletes by condition.
+"""Updates and deletes of stored rows by condition.
 
 Each file group is one task. The task reads the rows, computes the changes and writes them to the file group: into a log
 (merge-on-read) or by a rewrite (copy-on-write). No keys are looked up, and the planner (routing/route.py) is not used.
-The conflict check covers the rows that were read (`Derived`). After a conflict, the attempt is repeated on the new
-rows.
+The conflict check covers the rows that were read (`RowDependencies`). After a conflict, the attempt is repeated on the
+new rows.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.readers.predicate.filter import Filter
-from hoodoo.readers.pruning import Pruning
+from hoodoo.readers.pruning import FilePruning
 from hoodoo.readers.slices.slice_task import SliceTask
-from hoodoo.timeline.commits.conflicts import Derived
+from hoodoo.timeline.commits.conflicts import RowDependencies
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.computed import NewValues
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import commit
-from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.operations import commit_write
+from hoodoo.writers.routing.route import GroupAssignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _AT = "#at"
 """Column of positions in the base file, with a name that tables cannot have."""
 
 
-def update(
+def update_where(
     context: Context,
     condition: Callable[[TableConfig], Filter | None],
     new_values: Callable[[TableConfig], NewValues],
@@ -58,10 +58,10 @@ def update(
             lambda group: _UpdateMatchingRows(_read_task(context, config, group, columns, filter_), values, narrow),
         )
 
-    return commit(context, "UPSERT", propose, transaction)
+    return commit_write(context, "UPSERT", propose, transaction)
 
 
-def delete(
+def delete_where(
     context: Context, condition: Callable[[TableConfig], Filter | None], transaction: ApplicationVersion | None = None
 ) -> Committed:
     """Delete the rows that match a condition.
@@ -80,7 +80,7 @@ def delete(
             drops=filter_ is not None and filter_.is_decided_by_syntax_tree,
         )
 
-    return commit(context, "DELETE", propose, transaction)
+    return commit_write(context, "DELETE", propose, transaction)
 
 
 def _read_task(
@@ -97,14 +97,14 @@ def _plan_group_changes(
     drops: bool = False,
 ) -> WritePlan:
     # If `drops` is True, file groups whose rows all match are dropped without reading them.
-    pruning = Pruning(config, condition.tree if condition else None, own=not view.foreign_rows)
+    pruning = FilePruning(config, condition.tree if condition else None, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     read = [group for group in view.groups(partitions) if pruning.may_match(group)]
     dropped = [group for group in read if drops and pruning.all_match(group)]
     dropped_ids = {group.file_id for group in dropped}
     mode = Mode.APPEND if config.merge_on_read else Mode.REWRITE
     assignments = [
-        Assignment(mode, group.partition, group.file_id, group, changes(group), 0, 0, from_stored=True)
+        GroupAssignment(mode, group.partition, group.file_id, group, changes(group), 0, 0, from_stored=True)
         for group in read
         if group.file_id not in dropped_ids
     ]
@@ -114,7 +114,7 @@ def _plan_group_changes(
         replaced=tuple((group.partition, group.file_id) for group in dropped),
         removed_rows=sum(group.base.file.rows for group in dropped if group.base),
         exact=not any(group.logs for group in dropped),
-        derived=Derived(frozenset(group.file_id for group in read), pruning.file_may_match),
+        derived=RowDependencies(frozenset(group.file_id for group in read), pruning.file_may_match),
     )
 
 

@@ -22,12 +22,12 @@ from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline, metadata_table
-from hoodoo.timeline.hudi.archived_timeline import Archived
+from hoodoo.timeline.hudi.archived_timeline import ArchivedEntry
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
 from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.savepoints import commit_before
+from hoodoo.timeline.savepoints import find_snapshot_commit
 from hoodoo.timeline.slots import watermark
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views import checkpoint
@@ -81,7 +81,7 @@ def archive(
     result = ArchiveResult()
     try:
         view = timeline.heal().view
-        bound = metadata_table.oldest_needed_instant(timeline.store) if config.metadata_partitions else None
+        bound = metadata_table.find_oldest_needed_commit(timeline.store) if config.metadata_partitions else None
         result.instants = _archive_instants(
             timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants, bound
         )
@@ -101,7 +101,7 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
     # A savepoint of the oldest readable snapshot may refer to a commit that is older than the snapshot.
-    anchor = commit_before(timeline, max(oldest, view.min_readable))
+    anchor = find_snapshot_commit(timeline, max(oldest, view.min_readable))
     limits = {"age": _newest_slot_older_than(timeline, view, age_ms), "readable snapshots": anchor - 1}
     limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {
         f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()
@@ -113,7 +113,7 @@ def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: Arc
         return
     state = checkpoint.encode(history.state(last))
     before = instant_of_ms(history.slot(last).completed_at)
-    watermark.record_archived_up_to(store, last, state)
+    watermark.record_archived_commits(store, last, state)
     for key in [key for key, _ in store.list(CLAIMS) if key[len(CLAIMS) :] < before]:
         store.delete(key)
         result.claims += 1
@@ -134,7 +134,7 @@ def _newest_slot_older_than(timeline: TableTimeline, view: View, age_ms: int) ->
     history = timeline.history
     ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
     oldest = history.oldest_slot()
-    return history.last_completed_by(ms) if history.slot(oldest).completed_at <= ms else oldest - 1
+    return history.find_last_completed_by(ms) if history.slot(oldest).completed_at <= ms else oldest - 1
 
 
 # ---- Hudi's timeline
@@ -151,7 +151,7 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
     )
     if last < max(1, timeline.history.oldest_slot() - 1):
         return 0
-    if any(seq < view.min_readable for seq in leases.held(timeline.store)):
+    if any(seq < view.min_readable for seq in leases.list_protected_commits(timeline.store)):
         return 0  # such a lease may need files that the view no longer lists
     if not _archivable_instants(timeline, view, last, keep, bound)[0]:
         return 0
@@ -163,7 +163,7 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
         _history_row(timeline.store, instant, all_instants)
         for instant in sorted(movable, key=lambda instant: instant.time)
     ]
-    if not archived_timeline.append(timeline.store, rows):
+    if not archived_timeline.append_to_archive(timeline.store, rows):
         return 0
     moved_times = {instant.time for instant in movable}
     for instant in sorted(
@@ -211,7 +211,7 @@ def _limit(all_instants: list[Instant], completed_from: str, oldest_kept: str, s
     return min([oldest_kept, *pending, *saved, *too_new])
 
 
-def _history_row(store: Store, completed: Instant, all_instants: list[Instant]) -> Archived:
+def _history_row(store: Store, completed: Instant, all_instants: list[Instant]) -> ArchivedEntry:
     earlier = {
         instant.state: instant
         for instant in all_instants
@@ -223,4 +223,4 @@ def _history_row(store: Store, completed: Instant, all_instants: list[Instant]) 
         plan = store.get(requested.key)
     elif completed.action == REPLACE_COMMIT and State.INFLIGHT in earlier:
         plan = store.get(earlier[State.INFLIGHT].key)
-    return Archived(completed.time, completed.completed, completed.action, store.get(completed.key), plan)
+    return ArchivedEntry(completed.time, completed.completed, completed.action, store.get(completed.key), plan)

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, retention
 from hoodoo.errors import CommitConflict, SnapshotExpired
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
-from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.retry import RetrySettings
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.views.view import Superseded, View
+from hoodoo.timeline.views.view import ReplacedFile, View
 
 # the oldest slot may be archived in the meantime
 _NOT_DELETED = "this process may not delete the files. A process with permission deletes them when it opens the table"
-_CLEANS = Retry(errors=(Conflict, SnapshotExpired))
+_CLEANS = RetrySettings(errors=(Conflict, SnapshotExpired))
 
 
 @dataclass
@@ -43,7 +43,7 @@ class CleanResult:
     why: str = ""
 
 
-def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
+def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[ReplacedFile]:
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
     kept_slots = {*view.savepoints.values(), *held}
     return [
@@ -99,7 +99,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
     if not deletable and not forgets:
         return CleanResult(view.min_readable)
     with timeline.attempt(CLEAN) as attempt:
-        leased = leases.held(timeline.store)
+        leased = leases.list_protected_commits(timeline.store)
 
         def draft(newest: View) -> SlotDraft | None:
             has_older_consumer = (

@@ -12,7 +12,7 @@ from hoodoo.compactor.cleaning.retention import (
 )
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.views.view import Superseded, View
+from hoodoo.timeline.views.view import ReplacedFile, View
 
 
 def explain_kept_files(timeline: TableTimeline, keep: Retention) -> str:
@@ -27,13 +27,13 @@ def explain_kept_files(timeline: TableTimeline, keep: Retention) -> str:
     return f"{'; '.join(reasons)}. Files that were replaced: {len(replaced):,}"
 
 
-def _describe_holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) -> list[str]:
+def _describe_holders(timeline: TableTimeline, view: View, beyond: Sequence[ReplacedFile]) -> list[str]:
     reasons = [
         f"savepoint {name!r} needs them"
         for name, seq in sorted(view.savepoints.items())
         if any(entry.is_needed_at(seq) for entry in beyond)
     ]
-    leased = sorted(leases.held(timeline.store))
+    leased = sorted(leases.list_protected_commits(timeline.store))
     reasons += [f"a pin holds slot {seq}" for seq in leased if any(entry.is_needed_at(seq) for entry in beyond)]
     paths = {entry.path for entry in beyond}
     reasons += [
@@ -45,7 +45,7 @@ def _describe_holders(timeline: TableTimeline, view: View, beyond: Sequence[Supe
 
 
 def _describe_retention(
-    timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]
+    timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[ReplacedFile]
 ) -> list[str]:
     first = min(entry.dropped for entry in replaced)
     reasons = []

@@ -40,10 +40,10 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.locate import locate_by_key
-from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.routing.locate import find_files_by_key
+from hoodoo.writers.routing.route import GroupAssignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
-from hoodoo.writers.sources import InProcess, rows_that_exist
+from hoodoo.writers.sources import InMemoryBatch, rows_that_exist
 
 _ROUNDS = 5  # the purge gives up after this many rounds if a writer keeps writing the keys again
 _NAMED = 10
@@ -92,11 +92,11 @@ def purge(
 
 
 @dataclass(frozen=True)
-class _LiveRows(InProcess):
+class _LiveRows(InMemoryBatch):
     # Deletes only existing keys, because a delete of a missing key would write the key into a log.
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
-        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
+        located = find_files_by_key(context.store, config, context.index, view, batch, compare_all=True)
         exists = rows_that_exist(context.store, config, batch, located)
         if not exists.any():
             return None
@@ -153,7 +153,7 @@ class _Purge:
 
         oldest = max(last for _, last in needed)  # the oldest slot that can stay readable
         savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
-        leased = sorted(seq for seq in leases.held(self.context.store) if held(seq))
+        leased = sorted(seq for seq in leases.list_protected_commits(self.context.store) if held(seq))
         waiting = consumers_with_kept_files(self.context.timeline, view, retention(self.config.options))
         readers = sorted(consumer.name for consumer in waiting if consumer.position < oldest)
         if savepoints or leased or readers:
@@ -204,13 +204,13 @@ class _Purge:
             live = self.live_holders(view)
             groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
             assignments = [
-                Assignment(Mode.REWRITE, group.partition, group.file_id, group, _NoChanges(config), 0, 0)
+                GroupAssignment(Mode.REWRITE, group.partition, group.file_id, group, _NoChanges(config), 0, 0)
                 for group in groups
             ]
             require_no_plan(assignments, view.planned_ids())
             return WritePlan(assignments, silent=True)
 
-        result = operations.commit(self.context, "UPSERT", propose)
+        result = operations.commit_write(self.context, "UPSERT", propose)
         self.removed.rewritten += result.files
         self._did(result.instant)
         return bool(result.instant)
@@ -240,7 +240,7 @@ class _Purge:
             self.require_free(view, live=False)
             sizes.update({entry.path: entry.size for entry in view.superseded})
             oldest = max(view.min_readable, *(entry.dropped for entry in view.superseded if entry.path in held_files))
-            return draft_of(view, oldest, leases.held(self.context.store))
+            return draft_of(view, oldest, leases.list_protected_commits(self.context.store))
 
         try:
             with timeline.attempt(CLEAN) as attempt:

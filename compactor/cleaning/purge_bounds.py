@@ -94,8 +94,8 @@ class BoundSearch:
             if leaking_here or leaking.intersection(path for path, _ in slot.victims):
                 last = slot.completed_at
         mark = watermark.deleted_up_to(self.store)
-        if mark and self._checkpoint_has_purged_value(watermark.state_key(mark)):
-            paths.append(watermark.state_key(mark))
+        if mark and self._checkpoint_has_purged_value(watermark.archive_checkpoint_path(mark)):
+            paths.append(watermark.archive_checkpoint_path(mark))
             last = max(last, self.view.completed_at)
         return RemainingBounds(
             tuple(paths),
@@ -152,7 +152,7 @@ class BoundSearch:
     def _checkpoint_has_purged_value(self, key: str) -> bool:
         # False if the checkpoint is missing or damaged.
         try:
-            view = checkpoint.read(self.store, key)
+            view = checkpoint.read_checkpoint(self.store, key)
             return any(
                 self._may_contain_purged_value(entry.file)
                 for group in view.groups(self.search.keys)

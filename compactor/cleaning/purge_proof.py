@@ -14,7 +14,7 @@ from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import OVERLAYS, SALVAGED, STAGING
-from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.properties.nesting import list_own_files
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
@@ -153,7 +153,7 @@ class PurgeProof:
 
     def _data_files(self) -> Iterator[tuple[str, int, str, BaseFileName | LogFileName]]:
         for partition in self.search.keys:
-            for path, size in list(own_keys(self.store, f"{partition}/" if partition else "")):
+            for path, size in list(list_own_files(self.store, f"{partition}/" if partition else "")):
                 folder, _, name = path.rpartition("/")
                 parsed = parse_data_file(name)
                 if folder == partition and parsed:

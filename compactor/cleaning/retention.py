@@ -23,7 +23,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import AddedFile, View
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.operations import commit
+from hoodoo.writers.operations import commit_write
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _HOUR_MS = 3_600_000
@@ -91,7 +91,7 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
     # The result is the oldest existing slot if all slots are younger.
     history, since = timeline.history, timeline.environment.now_ms() - int(hours * _HOUR_MS)
     first = history.oldest_slot()
-    return history.last_completed_by(since) if history.slot(first).completed_at <= since else first
+    return history.find_last_completed_by(since) if history.slot(first).completed_at <= since else first
 
 
 def oldest_within_version_limit(view: View, versions: int | None) -> int:
@@ -194,7 +194,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
             exact=not any(group.logs for group in groups),
         )
 
-    result = commit(context, "DELETE_PARTITION", propose)
+    result = commit_write(context, "DELETE_PARTITION", propose)
     return (Expired(tuple(dropped), result.deleted, result.instant) if result.instant else Expired()), result
 
 
@@ -224,7 +224,7 @@ def _partitions_of_late_commits(history: History, view: View, since: int) -> set
     # than SLOW_WRITE_MS.
     late: set[str] = set()
     for seq in range(
-        history.last_completed_by(since), min(view.seq, history.last_completed_by(since + SLOW_WRITE_MS)) + 1
+        history.find_last_completed_by(since), min(view.seq, history.find_last_completed_by(since + SLOW_WRITE_MS)) + 1
     ):
         try:
             slot = history.slot(seq)

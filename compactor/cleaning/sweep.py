@@ -37,7 +37,7 @@ from hoodoo.timeline.layout import (
     TURN_REQUESTS,
     position_key,
 )
-from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.properties.nesting import list_own_files
 from hoodoo.timeline.slots.slot import ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
@@ -72,7 +72,7 @@ class SweepResult:
 def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     """Remove old unfinished writes and orphan files."""
     store = timeline.store
-    timeline.ready()  # import the commits of other engines, so that their files do not count as orphans
+    timeline.prepare_for_write()  # import the commits of other engines, so that their files do not count as orphans
     all_instants = instants(store)
     before = first_instant_to_keep(timeline, older_than_hours, (entry.time for entry in all_instants))
     result = SweepResult()
@@ -187,7 +187,7 @@ class _NeededFiles:
         self.positions = {position_key(position) for position in view.reached.values()}
         self.working = {plan.instant for plan in view.plans.values()}
         self.leased = any(
-            seq < view.min_readable for seq in leases.held(timeline.store)
+            seq < view.min_readable for seq in leases.list_protected_commits(timeline.store)
         )  # the view no longer lists the files that such a lease needs
 
     def holds(self, key: str, instant: str) -> bool:
@@ -208,7 +208,7 @@ class _UnreferencedFile(NamedTuple):
 def _find_orphans(timeline: TableTimeline, view: View, before: str, external: list[str]) -> Iterator[_UnreferencedFile]:
     # Parquet files of other programs are added to `external`.
     store, needed = timeline.store, _NeededFiles(timeline, view)
-    for key, size in own_keys(store):
+    for key, size in list_own_files(store):
         if key.startswith((STAGING, SCRATCH, PROBES, TURN_REQUESTS)):
             modified_at = store.modified_ms(key)
             if modified_at is not None and instant_of_ms(modified_at) < before:

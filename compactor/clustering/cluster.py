@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from hoodoo.arguments import one_of
+from hoodoo.arguments import check_allowed_value
 from hoodoo.compactor.clustering import curve
 from hoodoo.compactor.clustering.cluster_tasks import ClusteredFiles, ClusterTask, run_task
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
@@ -28,7 +28,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import CLUSTER, ROLLED_BACK, Slot
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.route import new_file_id
+from hoodoo.writers.routing.route import generate_file_id
 from hoodoo.writers.routing.sorting import sort_columns
 
 log = logging.getLogger("hoodoo.compactor")
@@ -93,7 +93,7 @@ def cluster(
     state = context.timeline.heal()
     view, config = state.view, state.config
     names = sort_columns(by, config)
-    one_of("order", order, curve.ORDERS)
+    check_allowed_value("order", order, curve.ORDERS)
     service = _ClusterCall(
         context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
     )
@@ -220,7 +220,7 @@ class _UnitAttempt:
 
     def __init__(self, context: Context, unit: Unit) -> None:
         self._context, self._unit = context, unit
-        self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
+        self.file_ids = tuple(generate_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
 
     def begin(self, transactions: ExitStack) -> bool:
         # Returns False if a writer changed a file group after the planning. The requested instant looks like a
@@ -242,7 +242,7 @@ class _UnitAttempt:
         )
         self._unit = Unit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
         rows = sum(group.base.file.rows for group in groups if group.base)
-        return commit_metadata.inflight(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
+        return commit_metadata.encode_inflight_file(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
 
     def task(self, memory: int, pace: Pace) -> ClusterTask:
         attempt = self._transaction

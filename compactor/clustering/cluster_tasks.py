@@ -37,13 +37,13 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files.base_sink import (
-    BaseSink,
-    Content,
+    BaseFileContent,
+    BaseFileWriter,
     ExpectedRows,
-    store_base,
+    record_row_order,
+    store_base_file,
     store_entry,
     with_constants,
-    with_order,
 )
 from hoodoo.writers.files.file_target import FileTarget
 
@@ -169,7 +169,7 @@ class ClusterTask:
             return None
         self.pace.spend(file.size)
         source = parquet_copy.CopySource.of(
-            slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
+            slices.read_verified_file(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
         )
         count = len(source.groups())
         rows_enough = source.rows * _COPY_ROWS >= count * self.config.options.row_group_rows
@@ -209,8 +209,8 @@ class ClusterTask:
     ) -> DataFile:
         target = FileTarget(self.unit.partition, file_id, self.instant)
         entry = store_entry(index_of(self.store, shared=True), target, footer, in_rows)
-        stats = copier.close(with_order(footer, entry))
-        file = store_base(self.store, self.config, target, Content(spool, copier.rows, stats), entry)
+        stats = copier.close(record_row_order(footer, entry))
+        file = store_base_file(self.store, self.config, target, BaseFileContent(spool, copier.rows, stats), entry)
         self.pace.spend(file.size)
         return file
 
@@ -222,7 +222,7 @@ class ClusterTask:
     def _written(self, file_id: str, rows: Iterator[pa.Table], capacity: int) -> DataFile:
         index, target = index_of(self.store, shared=True), FileTarget(self.unit.partition, file_id, self.instant)
         memory_bytes = self.memory_bytes // _SHARE
-        sink = BaseSink(self.store, self.config, index, target, ExpectedRows(capacity), memory_bytes)
+        sink = BaseFileWriter(self.store, self.config, index, target, ExpectedRows(capacity), memory_bytes)
         sink.write(self.config.stored_schema.empty_table())
         for part in rows:
             sink.write(part)

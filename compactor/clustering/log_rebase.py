@@ -28,7 +28,7 @@ from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.slots.slot import CLUSTER, DataFile
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import put_log, with_row_positions
+from hoodoo.writers.files.log_file import add_row_positions, write_log_file
 
 _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busier table should be compacted first
 
@@ -111,5 +111,5 @@ class LogRebaser:
         path = target.log_path(self._version)
         attempt.register([path, deletes_entry_path(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
-        changes = with_row_positions(self._index, output, changes)
-        self.logs.append(put_log(attempt.store, attempt.config, target, [changes], output, self._version))
+        changes = add_row_positions(self._index, output, changes)
+        self.logs.append(write_log_file(attempt.store, attempt.config, target, [changes], output, self._version))

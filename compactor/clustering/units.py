@@ -58,7 +58,7 @@ def _clusterable_groups(view: View, partition: str) -> list[FileGroup]:
 def plan_packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
     units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
-        if view.totals_of(partition).below(-(-target // 2))[1] < 2:
+        if view.totals_of(partition).estimate_small_files(-(-target // 2))[1] < 2:
             continue  # skip partitions with fewer than two small files
         small = [group for group in _clusterable_groups(view, partition) if group.base_bytes * 2 < target]
         units += [Unit(partition, tuple(bin_)) for bin_ in _divide_into_bins(small, target)]

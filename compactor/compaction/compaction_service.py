@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hoodoo.compactor.service_log import failure
 from hoodoo.compactor.service_turn import Backoff, Service, ServiceState, Turn, Work
-from hoodoo.timeline.views.view import FileGroup, Plan, View
+from hoodoo.timeline.views.view import FileGroup, PendingCompaction, View
 
 if TYPE_CHECKING:
     from hoodoo.compactor.compaction.strategies import CompactionPlan
@@ -62,7 +62,7 @@ def _compact_overdue(turn: Turn, limit: int) -> bool:
     return False
 
 
-def _in_order(view: View) -> list[Plan]:
+def _in_order(view: View) -> list[PendingCompaction]:
     return sorted(view.plans.values(), key=lambda plan: plan.seq)
 
 
@@ -78,7 +78,7 @@ def _run_open(turn: Turn, duty: ServiceState) -> bool:
     return False
 
 
-def _run_plan(turn: Turn, duty: ServiceState, plan: Plan) -> bool:
+def _run_plan(turn: Turn, duty: ServiceState, plan: PendingCompaction) -> bool:
     # Skips a plan that another worker is running. Returns False if the plan was skipped or failed.
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import running_plan_hint_path

@@ -35,7 +35,7 @@ from hoodoo.timeline.slots.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import count_data_blocks, put_log, with_row_positions
+from hoodoo.writers.files.log_file import add_row_positions, count_data_blocks, write_log_file
 
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # logs may take a sixth of the memory budget; a merge takes about four times their size
@@ -104,9 +104,9 @@ class MergeLogsTask:
             parts += list(slices.read_log(self.store, self.config, file, schema))
         base = self.group.base.file if self.group.base else None
         index = index_of(self.store, shared=True)
-        changes = [with_row_positions(index, base, part) for part in self._merged(parts)]
+        changes = [add_row_positions(index, base, part) for part in self._merged(parts)]
         target = FileTarget(self.group.partition, self.group.file_id, self.instant)
-        file = put_log(self.store, self.config, target, changes, base)
+        file = write_log_file(self.store, self.config, target, changes, base)
         self.pace.spend(file.size)
         return file
 
@@ -156,7 +156,9 @@ def compact_logs(
 
     def inflight(base: View) -> bytes:
         groups.extend(chosen(base))
-        return commit_metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups])
+        return commit_metadata.encode_inflight_file(
+            LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups]
+        )
 
     try:
         with context.timeline.attempt(DELTA_COMMIT, inflight=inflight) as attempt:

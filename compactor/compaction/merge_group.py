@@ -36,9 +36,9 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.view import FileGroup
-from hoodoo.writers.files.base_sink import BaseSink, ExpectedRows, ExtendedKeys, in_order
+from hoodoo.writers.files.base_sink import BaseFileWriter, ExpectedRows, RewrittenKeys, in_order
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.in_place import Rewriter
+from hoodoo.writers.files.in_place import BaseFileRewriter
 
 # number of shares of the memory budget: held changes, the current batch and its copy, the row group being encoded, and
 # temporary copies
@@ -86,7 +86,7 @@ class MergeTask:
         base, max_bytes = self.group.base.file, self.memory_bytes // _SHARE
         index, step = index_of(self.store, shared=True), partial(self.pace.spend, 0)
         with suppress(CannotCopy):
-            rewriter = Rewriter(self.store, self.config, index, max_bytes, step)
+            rewriter = BaseFileRewriter(self.store, self.config, index, max_bytes, step)
             return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
 
@@ -95,7 +95,7 @@ class MergeTask:
             log.file.origin for log in self.group.logs
         )  # logs of hoodoo only update keys of the base file, and only their delete blocks remove keys
         keeps_keys = old is not None and is_own_log_only and not any(log.file.deletes for log in self.group.logs)
-        grown = ExtendedKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
+        grown = RewrittenKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
         try:
             return self._write(merging, grown)
         except _KeysDiffer:
@@ -104,13 +104,13 @@ class MergeTask:
     def rows(self) -> Iterator[pa.Table]:
         return GroupMerge(self).rows()
 
-    def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
+    def _write(self, merging: GroupMerge, grown: RewrittenKeys | None) -> DataFile:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
         row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
         target = FileTarget(self.group.partition, self.group.file_id, self.instant)
         expected = ExpectedRows(capacity, grown=grown)
-        sink = BaseSink(self.store, self.config, index_of(self.store, shared=True), target, expected, row_group)
+        sink = BaseFileWriter(self.store, self.config, index_of(self.store, shared=True), target, expected, row_group)
         sink.write(self.config.stored_schema.empty_table())
         rows = 0
         for part in merging.rows():
@@ -139,7 +139,7 @@ class GroupMerge:
         self.stored: bytes | pa.Buffer = b""
         if self.group.base:
             self.pace.spend(self.group.base.file.size)
-            self.stored = slices.read_verified(self.store, self.group.base.file)
+            self.stored = slices.read_verified_file(self.store, self.group.base.file)
         self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
@@ -150,7 +150,7 @@ class GroupMerge:
         if _may_mix_commits(self.group) or (
             any(log.file.origin or not log.file.digest for log in self.group.logs) and self._has_partial_updates()
         ):
-            yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
+            yield slices.read_file_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
         elif self._log_memory() <= self._share:
             yield from self._with_held_logs()
         elif any(log.file.partial for log in self.group.logs):

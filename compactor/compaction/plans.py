@@ -20,7 +20,7 @@ from hoodoo.timeline.holds import leases
 from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import PLANNED, DataFile, PlannedGroup
-from hoodoo.timeline.views.view import FileGroup, Plan, View
+from hoodoo.timeline.views.view import FileGroup, PendingCompaction, View
 from hoodoo.writers.context import Context
 
 NO_LIMITS = Limits()
@@ -48,7 +48,7 @@ def plan_groups_with_logs(view: View, logs_min: int = 1) -> CompactionPlan:
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
-def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
+def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> PendingCompaction | None:
     """Commit a compaction plan.
 
     `choose` returns the plan for the newest state of the table.
@@ -60,7 +60,7 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
         chosen = choose(view)
         return SlotDraft("COMPACT", PLANNED, plan=chosen.as_requested()) if chosen else None
 
-    def once() -> Plan | None:
+    def once() -> PendingCompaction | None:
         if not choose(context.timeline.history.head()):
             return None
         with context.timeline.attempt(COMPACTION) as attempt:
@@ -74,7 +74,7 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
 
 
 def run(
-    context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+    context: Context, plan: PendingCompaction, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> CompactionResult:
     """Run a compaction plan.
 
@@ -85,7 +85,7 @@ def run(
         CorruptTable: A file group is damaged. The undamaged groups have been completed. If all groups are damaged, the
             plan stays open.
     """
-    with context.timeline.resume(plan) as attempt:
+    with context.timeline.resume_compaction(plan) as attempt:
         groups = [
             group for group in (_file_group_of_plan(attempt.base, plan, planned) for planned in plan.groups) if group
         ]
@@ -141,7 +141,7 @@ def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
         name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)
     }
     referenced |= {name for entry in view.superseded for name in (entry.path, entry.index)}
-    if any(seq < view.min_readable for seq in leases.held(context.store)):
+    if any(seq < view.min_readable for seq in leases.list_protected_commits(context.store)):
         return
     for file in files:
         for key in {file.path, file.index} - referenced:
@@ -162,7 +162,7 @@ def merge_tasks(
     return [MergeTask(context.store, config, instant, group, memory, pace) for group in groups]
 
 
-def _file_group_of_plan(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
+def _file_group_of_plan(view: View, plan: PendingCompaction, planned: PlannedGroup) -> FileGroup | None:
     group = view.group(planned.partition, planned.file_id)
     if group is None or group.base_path != planned.base:
         return None

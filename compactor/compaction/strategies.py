@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hoodoo.arguments import meant
+from hoodoo.arguments import suggest_value
 from hoodoo.compactor.compaction.triggers import behind, log_bytes
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
@@ -86,7 +86,7 @@ class Strategy:
         if not isinstance(self.order, str) or self.order not in STRATEGIES:
             raise OptionError(
                 f"Strategy {printable(self.order)} does not exist: expected one of "
-                f"{', '.join(STRATEGIES)}.{meant(self.order, tuple(STRATEGIES))}",
+                f"{', '.join(STRATEGIES)}.{suggest_value(self.order, tuple(STRATEGIES))}",
                 option="strategy",
             )
         if self.io_bytes < 1:

@@ -113,7 +113,7 @@ def _newest_slot_of_age(timeline: TableTimeline, view: View, age_seconds: float 
         return view.seq
     history, before = timeline.history, timeline.environment.now_ms() - int(age_seconds * 1000)
     return (
-        min(view.seq, history.last_completed_by(before))
+        min(view.seq, history.find_last_completed_by(before))
         if history.slot(history.oldest_slot()).completed_at <= before
         else 0
     )

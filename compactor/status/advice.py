@@ -110,7 +110,7 @@ class _StateOfServices:
 
     def _leased(self) -> set[int]:
         try:
-            return leases.held(self.store)
+            return leases.list_protected_commits(self.store)
         except (
             StoreDenied,
             StoreFull,

@@ -1,4 +1,4 @@
-"""Commands `hoodoo info` and `hoodoo options`."""
+"""Commands `hoodoo info` and `hoodoo options`, which describe a table."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from hoodoo.cli.show import Out
+from hoodoo.cli.show import CommandOutput
 from hoodoo.errors import OptionError, UnsupportedTable
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.timeline.properties.table_options import Options
 
 
-def about(table: Table) -> dict[str, Any]:
-    """Describe a table as named fields."""
+def describe_table(table: Table) -> dict[str, Any]:
+    """Describe a table by name, key, columns and options."""
     return {
         "path": table.path,
         "name": table.name,
@@ -30,13 +30,13 @@ def about(table: Table) -> dict[str, Any]:
     }
 
 
-def info(given: argparse.Namespace, out: Out, table: Table) -> None:
+def info(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     scan = table.scan()
     with out.working("counting rows"):
         rows = scan.count()
     totals, commits = table.handle.history.view(scan.cursor.seq).totals, table.history(1)
     fields = {
-        **about(table),
+        **describe_table(table),
         "rows": rows,
         "bytes": totals.base_bytes + totals.log_bytes,
         "file_groups": totals.groups,
@@ -60,7 +60,7 @@ def _service_advice(table: Table) -> list[str]:
         return [problem.message]
 
 
-def options(given: argparse.Namespace, out: Out, table: Table) -> None:
+def options(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     named = [name for name, _ in given.settings]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise OptionError(f"Option {printable(twice)} is given twice. Give it once.", option=twice)

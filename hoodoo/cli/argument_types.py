@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hoodoo.sizes import FORMS, bytes_of
+from hoodoo.sizes import FORMS, convert_to_bytes
 
 POSITION = (
     "a slot number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC without a time zone), a date, "
@@ -21,17 +21,17 @@ POSITION = (
 _SECONDS_MAX = 1e9  # thirty years; timeouts overflow at about nine times this value
 
 
-def names(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """Parse a list of names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def partitioning(text: str) -> list[str]:
+def parse_partitioning(text: str) -> list[str]:
     """Parse partition columns such as 'city, bucket(16, id)'."""
     return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text) if part.strip()]
 
 
-def pair(text: str) -> tuple[str, str]:
+def parse_pair(text: str) -> tuple[str, str]:
     """Parse an argument of the form NAME=VALUE."""
     name, separator, value = text.partition("=")
     if not separator or not name:
@@ -39,7 +39,7 @@ def pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def time_unit(text: str) -> tuple[str, str]:
+def parse_time_unit(text: str) -> tuple[str, str]:
     """Parse a time unit such as COLUMN=UNIT or UNIT."""
     name, _, unit = text.rpartition("=")
     if unit not in ("ms", "us", "ns"):
@@ -61,47 +61,46 @@ def count(text: str) -> int:
     return int(text)
 
 
-def port(text: str) -> int:
-    """Parse the port number of a server."""
+def parse_port(text: str) -> int:
     if (found := amount(text)) >= 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid port: expected an integer from 0 to 65535")
     return found
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Parse a number of seconds, at least 0."""
     return _number(text, 0 <= _float_or_nan(text) <= _SECONDS_MAX, "a number of seconds from 0 to 1,000,000,000")
 
 
-def pause(text: str) -> float:
+def parse_polling_interval(text: str) -> float:
     """Parse a polling interval in seconds, above 0."""
     return _number(
         text, 0 < _float_or_nan(text) <= _SECONDS_MAX, "a number of seconds above 0 and at most 1,000,000,000"
     )
 
 
-def share(text: str) -> float:
+def parse_fraction(text: str) -> float:
     """Parse a fraction from 0 to 1."""
     return _number(text, 0 <= _float_or_nan(text) <= 1, "a number from 0 to 1")
 
 
-def rate(text: str) -> float:
+def parse_rate(text: str) -> float:
     """Parse a maximum rate, such as rows per second."""
     return _number(text, 0 < _float_or_nan(text) < float("inf"), "a number above 0")
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse a number of bytes, or a size such as '2GB' or '512MiB'."""
     try:
-        return bytes_of(text)
+        return convert_to_bytes(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a valid size: expected {FORMS}") from None
 
 
 NUMBERS: dict[Callable[[str], Any] | str | None, str] = {
     amount: "an integer",
-    port: "an integer",
-    **dict.fromkeys((seconds, pause, share, rate), "a number"),
+    parse_port: "an integer",
+    **dict.fromkeys((parse_seconds, parse_polling_interval, parse_fraction, parse_rate), "a number"),
 }
 """Numeric argument types, and the description of the value that a TOML file must contain for each."""
 
@@ -119,7 +118,7 @@ def _number(text: str, fits: bool, wanted: str) -> float:
     return float(text)
 
 
-def setting(text: str) -> tuple[str, str]:
+def parse_setting(text: str) -> tuple[str, str]:
     """Parse an argument of the form COLUMN=EXPRESSION."""
     name, equals, expression = text.partition("=")
     if not name.strip() or not equals or not expression.strip():

@@ -20,8 +20,8 @@ from rich.console import Console
 
 import hoodoo
 from hoodoo.cli import files
-from hoodoo.cli.show import Out, log_to
-from hoodoo.cli.table_paths import table_paths
+from hoodoo.cli.show import CommandOutput, send_logs_to
+from hoodoo.cli.table_paths import expand_path_patterns
 from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
@@ -29,15 +29,15 @@ from hoodoo.storage.local import LocalStore
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
-from hoodoo.terminal import console, safe
+from hoodoo.terminal import create_console, format_value
 from hoodoo.timeline.layout import OURS, PROPERTIES
 
 _log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
-    out = Out(given.json)
-    log_to(sys.stderr, logging.WARNING, given.json)
+    out = CommandOutput(given.json)
+    send_logs_to(sys.stderr, logging.WARNING, given.json)
     try:
         return _COMMANDS[given.command](given, out) or 0
     except HoodooError as problem:
@@ -48,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
         out.failure("OS", str(problem))
     except Exception as problem:
         if not out.machine:
-            sys.stderr.writelines(f"{safe(line)}\n" for line in traceback.format_exc().splitlines())
+            sys.stderr.writelines(f"{format_value(line)}\n" for line in traceback.format_exc().splitlines())
         out.failure("UNEXPECTED", f"{type(problem).__name__}: {problem}")
     return 1
 
@@ -73,8 +73,8 @@ def _open(given: argparse.Namespace, path: str | None = None) -> Table:
 
 
 # ---- writing
-def _create(given: argparse.Namespace, out: Out) -> None:
-    from hoodoo.cli.about import about
+def _create(given: argparse.Namespace, out: CommandOutput) -> None:
+    from hoodoo.cli.about import describe_table
     from hoodoo.format.column_text import parse_columns
     from hoodoo.format.transforms import transform_of
 
@@ -96,14 +96,14 @@ def _create(given: argparse.Namespace, out: Out) -> None:
             rename=given.rename,
             **dict(given.options),
         )
-    out.document(about(table), "created")
+    out.document(describe_table(table), "created")
 
 
-def _drop(given: argparse.Namespace, out: Out) -> int:
+def _drop(given: argparse.Namespace, out: CommandOutput) -> int:
     if not given.yes:
         if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
             raise OptionError("drop cannot ask for confirmation without a terminal. Pass --yes.", option="yes")
-        sys.stderr.write(f"Delete the table {safe(given.path)}? It cannot be restored. [y/N] ")
+        sys.stderr.write(f"Delete the table {format_value(given.path)}? It cannot be restored. [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.note("Nothing was deleted.")
@@ -129,7 +129,7 @@ def _warnings_logged() -> Iterator[None]:
         _log.warning("%s", one.message)
 
 
-def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = (), file: str = "") -> pa.Table:
+def _read_input(given: argparse.Namespace, table: Table, whole: Collection[str] = (), file: str = "") -> pa.Table:
     """Read the rows of a file with the column types of a table.
 
     Args:
@@ -141,7 +141,7 @@ def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = (),
     name_mapping = table.handle.config.name_mapping
     columns = name_mapping.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
     named = {*whole, *name_mapping.original_names(whole)}
-    return files.read(file or given.file, columns, given.nulls, named)
+    return files.read_rows(file or given.file, columns, given.nulls, named)
 
 
 def _bad_rows(given: argparse.Namespace) -> str | hoodoo.BadRowLimits:
@@ -149,10 +149,10 @@ def _bad_rows(given: argparse.Namespace) -> str | hoodoo.BadRowLimits:
     return limits if given.on_bad_rows == "quarantine" else "fail"
 
 
-def _insert(given: argparse.Namespace, out: Out) -> None:
+def _insert(given: argparse.Namespace, out: CommandOutput) -> None:
     table = _open(given)
     whole = [one.name for one in table.handle.config.columns.columns if given.missing != "null" or one.has_default]
-    parts = [_input(given, table, whole, file) for file in given.files]
+    parts = [_read_input(given, table, whole, file) for file in given.files]
     names = parts[0].column_names
     for file, part in zip(given.files, parts, strict=True):
         if set(part.column_names) != set(names):
@@ -177,17 +177,17 @@ def _insert(given: argparse.Namespace, out: Out) -> None:
             missing=given.missing,
             on_bad_rows=_bad_rows(given),
         )
-    _committed(out, result, "inserted")
+    _show_result(out, result, "inserted")
 
 
-def _upsert(given: argparse.Namespace, out: Out) -> None:
+def _upsert(given: argparse.Namespace, out: CommandOutput) -> None:
     from hoodoo.writers.batches.partial_columns import is_taken
 
     table = _open(given)
     config, columns = table.handle.config, "given" if given.columns == ["given"] else given.columns
     chosen = config.name_mapping.names(columns)
     taken = [one for one in config.columns.columns if chosen is None or is_taken(one.name, config, chosen)]
-    rows = _input(given, table, [one.name for one in taken if given.missing != "null" or one.has_default])
+    rows = _read_input(given, table, [one.name for one in taken if given.missing != "null" or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):
         result = table.upsert(
             rows,
@@ -200,44 +200,44 @@ def _upsert(given: argparse.Namespace, out: Out) -> None:
             merge=given.merge,
             unavailable=given.unavailable,
         )
-    _committed(out, result, "upserted")
+    _show_result(out, result, "upserted")
 
 
-def _update(given: argparse.Namespace, out: Out) -> None:
+def _update(given: argparse.Namespace, out: CommandOutput) -> None:
     table = _open(given)
     names = [name for name, _ in given.set]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise OptionError(f"--set names column {printable(twice)} twice. Name it once.", option="set")
     with out.working("updating rows"):
         result = table.update(dict(given.set), where=given.where)
-    _committed(out, result, "updated")
+    _show_result(out, result, "updated")
 
 
-def _delete(given: argparse.Namespace, out: Out) -> None:
+def _delete(given: argparse.Namespace, out: CommandOutput) -> None:
     table = _open(given)
     if (given.file is None) == (given.where is None):
         raise OptionError("delete needs either a FILE with the keys, or --where with a condition.", option="where")
     if given.where is not None:
         with out.working("deleting rows"):
             result = table.delete(where=given.where)
-        _committed(out, result, "deleted")
+        _show_result(out, result, "deleted")
         return
-    rows = _input(given, table)
+    rows = _read_input(given, table)
     with out.working(f"deleting {len(rows):,} keys"):
         result = table.delete(rows)
-    _committed(out, result, "deleted")
+    _show_result(out, result, "deleted")
 
 
-def _purge(given: argparse.Namespace, out: Out) -> int:
+def _purge(given: argparse.Namespace, out: CommandOutput) -> int:
     table = _open(given)
-    rows = _input(given, table)
+    rows = _read_input(given, table)
     with out.working(f"purging {len(rows):,} keys"):
         report = table.maintenance.purge(rows, older_than_hours=given.older_than_hours)
     out.document({"proved": report.proved, "files_proved": report.files_proved, **asdict(report)}, "purged")
     return int(not report.proved)
 
 
-def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
+def _show_result(out: CommandOutput, result: hoodoo.WriteResult, title: str) -> None:
     """Show the result of a committed write.
 
     Errors in the output do not fail the command, because a script would then repeat the write.
@@ -270,7 +270,7 @@ def _main_or_nonzero_fields(written: dict[str, Any]) -> dict[str, Any]:
 
 
 # ---- snapshot protection, restore and verification
-def _savepoint(given: argparse.Namespace, out: Out) -> None:
+def _savepoint(given: argparse.Namespace, out: CommandOutput) -> None:
     table = _open(given)
     if given.name is None:
         out.listing(
@@ -288,18 +288,18 @@ def _savepoint(given: argparse.Namespace, out: Out) -> None:
         out.document({"savepoint": given.name, "slot": cursor.seq, "cursor": str(cursor)})
 
 
-def _restore(given: argparse.Namespace, out: Out) -> None:
+def _restore(given: argparse.Namespace, out: CommandOutput) -> None:
     table = _open(given)
     with out.working("restoring"):
         result = table.restore(given.to)
-    _committed(out, result, "restored")
+    _show_result(out, result, "restored")
 
 
-def _resolve(given: argparse.Namespace, out: Out) -> None:
+def _resolve(given: argparse.Namespace, out: CommandOutput) -> None:
     out.document({"instant": given.instant, "committed": _open(given).maintenance.resolve(given.instant)})
 
 
-def _salvage(given: argparse.Namespace, out: Out) -> int:
+def _salvage(given: argparse.Namespace, out: CommandOutput) -> int:
     table = _open(given)
     with out.working("reading the whole table"):
         report = table.maintenance.salvage(dry_run=given.dry_run, accept_loss=given.accept_loss)
@@ -315,12 +315,12 @@ def _salvage(given: argparse.Namespace, out: Out) -> int:
     return int(given.dry_run and not report.ok)
 
 
-def _rollback(given: argparse.Namespace, out: Out) -> None:
+def _rollback(given: argparse.Namespace, out: CommandOutput) -> None:
     _open(given).maintenance.rollback(given.instant)
     out.document({"rolled_back": given.instant})
 
 
-def _missing_folders(store: Store) -> list[str]:
+def _list_missing_folders(store: Store) -> list[str]:
     """List the missing folders of a local path, deepest first.
 
     A write creates these folders, so `check-store` removes them again.
@@ -332,12 +332,12 @@ def _missing_folders(store: Store) -> list[str]:
     return found
 
 
-def _check_store(given: argparse.Namespace, out: Out) -> int:
-    from hoodoo.storage.probe import probe
+def _check_store(given: argparse.Namespace, out: CommandOutput) -> int:
+    from hoodoo.storage.probe import probe_store
 
     store = open_store(given.path, _storage(given))
-    is_table, made = store.exists(PROPERTIES), _missing_folders(store)
-    checks = probe(store)
+    is_table, made = store.exists(PROPERTIES), _list_missing_folders(store)
+    checks = probe_store(store)
     if not is_table and isinstance(store, LocalStore):  # remove empty folders, but not those of a table
         for folder in (OURS + "probe", SCRATCH):
             store.prune_folders(folder + "/x")
@@ -352,24 +352,24 @@ def _check_store(given: argparse.Namespace, out: Out) -> int:
     return int(not passed)
 
 
-def _demo(given: argparse.Namespace, out: Out) -> int:
+def _demo(given: argparse.Namespace, out: CommandOutput) -> int:
     from hoodoo.demo.flights_demo import run_demo  # needs additional packages
 
     with open(os.devnull, "w") as nowhere:
-        to = Console(file=nowhere) if out.machine else console()
+        to = Console(file=nowhere) if out.machine else create_console()
         story = run_demo(given.path, given.engine, given.rows, given.keep, to)
     if out.machine:
         out.document(vars(story))
     return int(not all(story.checks.values()))
 
 
-def _ingest(given: argparse.Namespace, out: Out) -> int:
+def _ingest(given: argparse.Namespace, out: CommandOutput) -> int:
     from hoodoo.cli import ingest
 
     return ingest.run(given, out, lambda path: _open(given, path), _storage(given))
 
 
-def _sql(given: argparse.Namespace, out: Out) -> None:
+def _sql(given: argparse.Namespace, out: CommandOutput) -> None:
     from hoodoo.cli import read_commands
 
     if given.output:
@@ -377,24 +377,24 @@ def _sql(given: argparse.Namespace, out: Out) -> None:
     read_commands.sql(given, out, lambda path: _open(given, path))
 
 
-def _command_for_tables(module: str, function: str) -> Callable[[argparse.Namespace, Out], int]:
+def _command_for_tables(module: str, function: str) -> Callable[[argparse.Namespace, CommandOutput], int]:
     """Wrap a command that takes several tables."""
 
-    def run(given: argparse.Namespace, out: Out) -> int:
-        paths = table_paths(given.paths, _storage(given))
+    def run(given: argparse.Namespace, out: CommandOutput) -> int:
+        paths = expand_path_patterns(given.paths, _storage(given))
         command = getattr(import_module(f"hoodoo.cli.{module}"), function)
         return int(command(given, out, paths, lambda path: _open(given, path)))
 
     return run
 
 
-def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int | None]:
+def _wrap_command(module: str, function: str) -> Callable[[argparse.Namespace, CommandOutput], int | None]:
     """Wrap a command that takes one table.
 
     The command opens the table for the function. It first raises CallError if the name of the output file is invalid.
     """
 
-    def run(given: argparse.Namespace, out: Out) -> int | None:
+    def run(given: argparse.Namespace, out: CommandOutput) -> int | None:
         if getattr(given, "output", None):
             files.require_writable(given.output)
         found: int | None = getattr(import_module(f"hoodoo.cli.{module}"), function)(given, out, _open(given))
@@ -403,12 +403,12 @@ def _of(module: str, function: str) -> Callable[[argparse.Namespace, Out], int |
     return run
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
+_COMMANDS: dict[str, Callable[[argparse.Namespace, CommandOutput], int | None]] = {
     "demo": _demo,
-    "info": _of("about", "info"),
-    "options": _of("about", "options"),
-    "schema": _of("schema_commands", "schema"),
-    "alter": _of("schema_commands", "alter"),
+    "info": _wrap_command("about", "info"),
+    "options": _wrap_command("about", "options"),
+    "schema": _wrap_command("schema_commands", "schema"),
+    "alter": _wrap_command("schema_commands", "alter"),
     "create": _create,
     "drop": _drop,
     "upsert": _upsert,
@@ -418,28 +418,28 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "purge": _purge,
     "ingest": _ingest,
     "applications": lambda given, out: out.listing([asdict(one) for one in _open(given).inspect.applications()]),
-    "quarantine": _of("quarantine", "run"),
+    "quarantine": _wrap_command("quarantine", "run"),
     "sql": _sql,
-    "scan": _of("read_commands", "scan"),
-    "incremental": _of("read_commands", "incremental"),
-    "changes": _of("read_commands", "changes"),
-    "diff": _of("read_commands", "diff"),
-    "get": _of("read_commands", "get"),
-    "duplicates": _of("read_commands", "duplicates"),
-    "history": _of("read_commands", "history"),
-    "timeline": _of("read_commands", "timeline"),
-    "files": _of("read_commands", "files"),
-    "compact": _of("service_commands", "compact"),
-    "cluster": _of("service_commands", "cluster"),
+    "scan": _wrap_command("read_commands", "scan"),
+    "incremental": _wrap_command("read_commands", "incremental"),
+    "changes": _wrap_command("read_commands", "changes"),
+    "diff": _wrap_command("read_commands", "diff"),
+    "get": _wrap_command("read_commands", "get"),
+    "duplicates": _wrap_command("read_commands", "duplicates"),
+    "history": _wrap_command("read_commands", "history"),
+    "timeline": _wrap_command("read_commands", "timeline"),
+    "files": _wrap_command("read_commands", "files"),
+    "compact": _wrap_command("service_commands", "compact"),
+    "cluster": _wrap_command("service_commands", "cluster"),
     "worker": _command_for_tables("service_commands", "worker"),
     "services": _command_for_tables("table_reports", "services"),
-    "clean": _of("service_commands", "clean"),
-    "expire": _of("service_commands", "expire"),
-    "sweep": _of("service_commands", "sweep"),
-    "adopt": _of("service_commands", "adopt"),
-    "export": _of("service_commands", "export"),
-    "register": _of("service_commands", "register"),
-    "archive": _of("service_commands", "archive"),
+    "clean": _wrap_command("service_commands", "clean"),
+    "expire": _wrap_command("service_commands", "expire"),
+    "sweep": _wrap_command("service_commands", "sweep"),
+    "adopt": _wrap_command("service_commands", "adopt"),
+    "export": _wrap_command("service_commands", "export"),
+    "register": _wrap_command("service_commands", "register"),
+    "archive": _wrap_command("service_commands", "archive"),
     "savepoint": _savepoint,
     "restore": _restore,
     "verify": _command_for_tables("table_reports", "verify"),

@@ -45,24 +45,24 @@ def require_writable(file: str) -> None:
         )
 
 
-def read(
+def read_rows(
     file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = (), whole: Collection[str] = ()
 ) -> pa.Table:
     """Read the rows of files or of stdin.
 
     Args:
-        file: The path, a pattern, or STDIN for JSON lines. See `row_files.rows_in`.
+        file: The path, a pattern, or STDIN for JSON lines. See `row_files.read_local_files`.
         schema: Column types for parsing text. None (default): the types are inferred.
         nulls: Strings that represent null in CSV.
         whole: Columns that must be present in either all JSON lines or no line.
     """
-    from hoodoo.writers.batches.row_files import NO_COLUMNS, rows_in, rows_of
+    from hoodoo.writers.batches.row_files import NO_COLUMNS, parse_rows, read_local_files
 
     schema = NO_COLUMNS if schema is None else schema
     if file != STDIN:
-        return rows_in(file, schema, whole.__contains__, nulls)
+        return read_local_files(file, schema, whole.__contains__, nulls)
     try:
-        return rows_of("json", pa.py_buffer(sys.stdin.buffer.read()), schema, whole.__contains__)
+        return parse_rows("json", pa.py_buffer(sys.stdin.buffer.read()), schema, whole.__contains__)
     except (pa.ArrowInvalid, UnicodeDecodeError) as problem:
         raise DataError(f"Cannot read stdin as JSON lines: {problem}") from None
 
@@ -71,7 +71,7 @@ def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
     """Return the columns of a row file."""
     from hoodoo.writers.batches.row_files import schema_in
 
-    return read(file, nulls=nulls).schema if file == STDIN else schema_in(file, nulls)
+    return read_rows(file, nulls=nulls).schema if file == STDIN else schema_in(file, nulls)
 
 
 # ---- writing
@@ -85,7 +85,7 @@ class _JsonLines:
 
     def write(self, batch: pa.RecordBatch) -> None:
         try:
-            for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
+            for row in convert_to_python(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
                 self.file.write(json.dumps(row, default=_plain, allow_nan=False) + "\n")
         except ValueError:
             raise ColumnError(
@@ -95,13 +95,13 @@ class _JsonLines:
             ) from None
 
 
-def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
+def format_json_lines(batch: pa.RecordBatch) -> Iterator[str]:
     """Format the rows of a batch as JSON lines."""
-    for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
-        yield json_text(row)
+    for row in convert_to_python(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
+        yield format_json(row)
 
 
-def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
+def convert_to_python(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
     """Convert a batch to Python values.
 
     Args:
@@ -123,7 +123,7 @@ def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[An
         raise
 
 
-def json_text(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Format a value as JSON.
 
     NaN and infinities become null.
@@ -150,7 +150,7 @@ def _finite(value: Any) -> Any:
     return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+def write_rows(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Write rows to a file, and return their number.
 
     The file appears only when it is complete.

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import Any
 
 import hoodoo
-from hoodoo.cli.jobs_file import jobs_of
-from hoodoo.cli.show import Out
+from hoodoo.cli.jobs_file import read_jobs_file
+from hoodoo.cli.show import CommandOutput
 from hoodoo.compactor.service_log import say
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows, TryAgainError
 from hoodoo.format.column_text import column_text
@@ -27,7 +27,7 @@ from hoodoo.ingestion.new_job import ingest
 from hoodoo.ingestion.reading import RowTransform
 from hoodoo.ingestion.report import BatchReport
 from hoodoo.ingestion.scheduler import SchedulableJob, ScheduledJob, log
-from hoodoo.ingestion.scheduler import run as take_turns
+from hoodoo.ingestion.scheduler import run_jobs as take_turns
 from hoodoo.ingestion.stopping import end_process_within, stop_on_signals
 from hoodoo.redact import printable
 from hoodoo.sources import Files, Kafka, SchemaRegistry, Source, TableChanges
@@ -50,12 +50,12 @@ _KAFKA = re.compile(r"kafka://(?P<servers>[^/]+)/(?P<topic>[^/]+)")
 
 
 def run(
-    given: argparse.Namespace, out: Out, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None
+    given: argparse.Namespace, out: CommandOutput, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None
 ) -> int:
     """Run `hoodoo ingest`, and return the exit code."""
     _require_one_task(given)
     if given.infer:
-        return _infer(given, out, storage)
+        return _print_inferred_columns(given, out, storage)
     asked = _arguments_per_job(given)
     jobs = list[Job]()
     for number, one in enumerate(asked, 1):
@@ -65,12 +65,12 @@ def run(
     _require_single_job(given, jobs)
     if given.check:
         try:
-            return _check(given, asked, jobs, out)
+            return _check_jobs(given, asked, jobs, out)
         except tuple(kind for kind, _ in _EXIT_CODES) as problem:
             out.failure(problem.code, problem.message)
             return _exit_code(problem)
     if given.as_spark_offsets:
-        return _spark_offsets(jobs)
+        return _print_spark_offsets(jobs)
     if given.reset is not None:
         out.document(asdict(jobs[0].reset(given.reset, given.expect_number)), "reset")
         return 0
@@ -99,15 +99,15 @@ def run(
         take_turns(turns, stopped, failure)
     for job in jobs:
         if f"{job.name} {job.table.path}" not in failed:
-            out.document(_summary(job), "ingested")
+            out.document(_summarize_job(job), "ingested")
     return next(iter(failed.values()), 0)
 
 
-def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | None) -> int:
+def _print_inferred_columns(given: argparse.Namespace, out: CommandOutput, storage: Mapping[str, Any] | None) -> int:
     """Print the inferred columns of a source."""
     if given.path is not None:
         raise CallError("--infer inspects a source before its table exists. Leave out PATH.", option="infer")
-    found = columns_of(_source(given, storage))
+    found = columns_of(_create_source(given, storage))
     text = column_text(found.schema)
     if out.machine:
         out.document({"schema": text, "rows": found.rows, "guessed": found.guessed, "bad": found.bad})
@@ -120,7 +120,7 @@ def _infer(given: argparse.Namespace, out: Out, storage: Mapping[str, Any] | Non
     return 0
 
 
-def _spark_offsets(jobs: Sequence[Job]) -> int:
+def _print_spark_offsets(jobs: Sequence[Job]) -> int:
     """Print the position of a job as an option for Spark's Kafka source."""
     job = jobs[0]
     if len(jobs) > 1 or not isinstance(job.source, Kafka):
@@ -182,7 +182,9 @@ def _add_job_to_errors(given: argparse.Namespace, number: int, job: argparse.Nam
         raise type(problem)(f"{what}: {problem.message}", **problem.details) from problem
 
 
-def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: Out) -> int:
+def _check_jobs(
+    given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs: Sequence[Job], out: CommandOutput
+) -> int:
     """Check the rows of all jobs without writing them."""
     bad = 0
     for number, (one, job) in enumerate(zip(asked, jobs, strict=True), 1):
@@ -193,18 +195,20 @@ def _check(given: argparse.Namespace, asked: Sequence[argparse.Namespace], jobs:
     return int(bad > 0)
 
 
-def _summary(job: Job) -> dict[str, Any]:
+def _summarize_job(job: Job) -> dict[str, Any]:
     """Summarize a finished job.
 
     `waiting` is None if the source is unavailable.
     """
-    report, waiting = asdict(job.reported()), None
+    report, waiting = asdict(job.update_report()), None
     with suppress(TryAgainError):
         waiting = job.source.lag(job.position()).waiting
     return report | {"application": job.name, "waiting": waiting}
 
 
-def _commit_reporter(job: Job, out: Out, count: Callable[[str], None], began: float) -> Callable[[BatchReport], None]:
+def _commit_reporter(
+    job: Job, out: CommandOutput, count: Callable[[str], None], began: float
+) -> Callable[[BatchReport], None]:
     def tell(batch: BatchReport) -> None:
         if out.machine:
             out.document({"batch": asdict(batch)})
@@ -227,12 +231,12 @@ def _arguments_per_job(given: argparse.Namespace) -> list[argparse.Namespace]:
         return [given]
     if not given.source.endswith(".toml"):
         raise CallError("PATH is missing. Write `hoodoo ingest SOURCE PATH`, or pass a jobs file that ends in .toml.")
-    return jobs_of(given)
+    return read_jobs_file(given)
 
 
 def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage: Mapping[str, Any] | None) -> Job:
     return ingest(
-        _source(given, storage),
+        _create_source(given, storage),
         open_table(given.path),
         given.name,
         given.operation,
@@ -247,7 +251,7 @@ def _job(given: argparse.Namespace, open_table: Callable[[str], Table], storage:
     )
 
 
-def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
+def _create_source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Source:
     """Create the source that the command line names.
 
     Raises:
@@ -257,8 +261,8 @@ def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Sou
     named = {name: getattr(given, name) for name in every if getattr(given, name) is not None}
     settings = {**_settings_in_file(given.settings_from), **dict(given.settings or [])}
     if given.source.startswith("kafka:"):
-        _require_of(named, _OF_TOPICS)
-        named |= _format(given.format, _FORMATS_OF_TOPICS, "a folder of files")
+        _require_applicable(named, _OF_TOPICS)
+        named |= _get_format(given.format, _FORMATS_OF_TOPICS, "a folder of files")
         if "time_unit" in named:
             named["time_unit"] = dict(named["time_unit"])
         return _topic(given.source, settings, named)
@@ -269,11 +273,11 @@ def _source(given: argparse.Namespace, storage: Mapping[str, Any] | None) -> Sou
         )
     on_s3 = storage if given.source.startswith(("s3://", "s3a://")) else None
     if _is_table(given.source, on_s3):
-        _require_of(named, _OF_TABLES)
-        _format(given.format, (), "a folder of files or a Kafka topic")
+        _require_applicable(named, _OF_TABLES)
+        _get_format(given.format, (), "a folder of files or a Kafka topic")
         return TableChanges(hoodoo.open(given.source, storage=on_s3), **named)
-    _require_of(named, _OF_FILES)
-    named |= _format(given.format, _FORMATS_OF_FILES, "a Kafka topic")
+    _require_applicable(named, _OF_FILES)
+    named |= _get_format(given.format, _FORMATS_OF_FILES, "a Kafka topic")
     return Files(given.source, storage=on_s3, **named)
 
 
@@ -284,10 +288,10 @@ def _topic(source: str, settings: Mapping[str, str], named: Mapping[str, Any]) -
             "between brokers.",
             source=source,
         )
-    return Kafka(found["servers"], found["topic"], settings=settings, **{**named, **_registry(named)})
+    return Kafka(found["servers"], found["topic"], settings=settings, **{**named, **_get_registry_settings(named)})
 
 
-def _registry(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
+def _get_registry_settings(named: Mapping[str, Any]) -> dict[str, SchemaRegistry]:
     """Return the schema registry settings of a Kafka source.
 
     The login comes from the environment variable HOODOO_REGISTRY_AUTH if the URL does not contain it.
@@ -311,7 +315,7 @@ def _is_table(path: str, storage: Mapping[str, Any] | None) -> bool:
     return open_store(path, storage).exists(PROPERTIES)
 
 
-def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
+def _require_applicable(named: Mapping[str, Any], known: Collection[str]) -> None:
     """Check that each argument applies to the kind of source.
 
     Args:
@@ -330,7 +334,7 @@ def _require_of(named: Mapping[str, Any], known: Collection[str]) -> None:
                 )
 
 
-def _format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
+def _get_format(name: str | None, mine: Sequence[str], other: str) -> dict[str, str]:
     """Return the format setting of a source.
 
     Args:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from hoodoo.cli.argument_types import amount, names, pair, pause, rate, seconds, share, size, time_unit
-from hoodoo.cli.service_arguments import Command, monitoring
+from hoodoo.cli.argument_types import (
+    amount,
+    parse_fraction,
+    parse_names,
+    parse_pair,
+    parse_polling_interval,
+    parse_rate,
+    parse_seconds,
+    parse_size,
+    parse_time_unit,
+)
+from hoodoo.cli.service_arguments import Command, add_monitoring_arguments
 
 
 def ingest(command: Command) -> None:
@@ -28,13 +38,13 @@ def ingest(command: Command) -> None:
         "or, without PATH, a jobs file that ends in .toml",
     )
     taking.add_argument("path", metavar="PATH", nargs="?", help="path of the table")
-    of_process(taking)
-    of_job(taking)
+    add_process_arguments(taking)
+    add_job_arguments(taking)
     shown = command("applications", "list the applications that store their position in the table; also the positions")
     shown.add_argument("path", metavar="PATH")
 
 
-def of_process(parser: argparse.ArgumentParser) -> None:
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the whole process."""
     parser.add_argument(
         "--once", action="store_true", help="exit when there is no new data (default: run until SIGTERM or SIGINT)"
@@ -70,15 +80,15 @@ def of_process(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stop-seconds",
-        type=seconds,
+        type=parse_seconds,
         default=30.0,
         metavar="S",
         help="time for the current batch to finish after SIGTERM or SIGINT (default: 30)",
     )
-    monitoring(parser, None, "info; with --once warning")
+    add_monitoring_arguments(parser, None, "info; with --once warning")
 
 
-def of_job(parser: argparse.ArgumentParser) -> None:
+def add_job_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for a single job."""
     parser.add_argument(
         "--name", help="name of the job in the table, which stores the position (default: derived from SOURCE)"
@@ -108,7 +118,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-bytes",
-        type=size,
+        type=parse_size,
         default=512 << 20,
         metavar="SIZE",
         help="memory for decoded file bytes or message bytes; a batch uses a third of it (default: 512MiB)",
@@ -122,7 +132,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-bad-share",
-        type=share,
+        type=parse_fraction,
         default=0.01,
         metavar="X",
         help="maximum share of bad rows in a batch of 100 rows or more (default: 0.01)",
@@ -135,16 +145,20 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-seconds",
-        type=seconds,
+        type=parse_seconds,
         default=5.0,
         metavar="S",
         help="minimum time between two commits, ignored with --once (default: 5)",
     )
     parser.add_argument(
-        "--max-rows-per-second", type=rate, metavar="N", help="limit for the average rate (default: no limit)"
+        "--max-rows-per-second", type=parse_rate, metavar="N", help="limit for the average rate (default: no limit)"
     )
     parser.add_argument(
-        "--poll-seconds", type=pause, default=5.0, metavar="S", help="interval between checks for new data (default: 5)"
+        "--poll-seconds",
+        type=parse_polling_interval,
+        default=5.0,
+        metavar="S",
+        help="interval between checks for new data (default: 5)",
     )
     files = parser.add_argument_group("folders")
     files.add_argument(
@@ -152,13 +166,13 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     files.add_argument(
         "--grace-seconds",
-        type=seconds,
+        type=parse_seconds,
         metavar="S",
         help="how long to remember a file that was removed from the folder (default: 86400, one day)",
     )
     files.add_argument(
         "--settle-seconds",
-        type=seconds,
+        type=parse_seconds,
         metavar="S",
         help="how long a file must be unchanged before it is read (default: 2 in a folder, 0 on S3)",
     )
@@ -175,7 +189,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     tables = parser.add_argument_group("tables")
     tables.add_argument(
         "--moves",
-        type=names,
+        type=parse_names,
         metavar="A,B",
         help="partition columns of PATH, if SOURCE has different partition columns",
     )
@@ -211,7 +225,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     topics.add_argument(
         "--time-unit",
-        type=time_unit,
+        type=parse_time_unit,
         action="append",
         metavar="[COLUMN=]UNIT",
         help="Debezium: unit (ms, us or ns) of times in messages without a schema; may be repeated",
@@ -229,7 +243,7 @@ def of_job(parser: argparse.ArgumentParser) -> None:
     )
     topics.add_argument(
         "--setting",
-        type=pair,
+        type=parse_pair,
         action="append",
         metavar="NAME=VALUE",
         dest="settings",

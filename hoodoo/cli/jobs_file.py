@@ -21,7 +21,7 @@ from hoodoo.cli import ingest_arguments
 from hoodoo.cli.argument_types import NUMBERS
 from hoodoo.cli.words import WordsParser
 from hoodoo.errors import CallError
-from hoodoo.nearest import nearest
+from hoodoo.nearest import find_nearest_name
 from hoodoo.redact import printable
 
 _NEEDED = ("source", "table")
@@ -37,7 +37,7 @@ class _Parser(WordsParser):
         raise CallError((message or "").removeprefix(f"{self.prog}: error: ").partition(f"; {self.prog} --help")[0])
 
 
-def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
+def read_jobs_file(given: argparse.Namespace) -> list[argparse.Namespace]:
     """Read a jobs file, and parse each job like a command line.
 
     Args:
@@ -50,7 +50,7 @@ def jobs_of(given: argparse.Namespace) -> list[argparse.Namespace]:
         CallError: The file cannot be read, or has an invalid key or value.
     """
     file, parser = given.source, _Parser(prog="job", add_help=False, allow_abbrev=False)
-    ingest_arguments.of_job(parser)
+    ingest_arguments.add_job_arguments(parser)
     if more := [name for name in vars(parser.parse_args([])) if getattr(given, name) != parser.get_default(name)]:
         raise CallError(
             f"--{more[0].replace('_', '-')} applies to a single job. Set it in {printable(file)}.", option=more[0]
@@ -84,7 +84,7 @@ def _job(parser: _Parser, job: Mapping[str, Any], given: argparse.Namespace) -> 
     flags["settings"] = flags.pop("setting")
     more = {name: value for name, value in job.items() if name not in _NEEDED}
     if strange := [name for name in more if name not in flags]:
-        close = nearest(strange[0], [*_NEEDED, *flags])
+        close = find_nearest_name(strange[0], [*_NEEDED, *flags])
         hint = f" Did you mean {close!r}?" if close else ""
         raise CallError(f"{printable(strange[0])} is not a valid key of a job.{hint}", option=strange[0])
     words = [word for name, value in more.items() for word in _command_line_words(name, flags[name], value)]
@@ -111,4 +111,4 @@ def _text(name: str, value: Any) -> str:
     return str(value)
 
 
-__all__ = ["jobs_of"]
+__all__ = ["read_jobs_file"]

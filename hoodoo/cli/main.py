@@ -14,9 +14,18 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from hoodoo.cli import ingest_arguments, service_arguments
-from hoodoo.cli.argument_types import POSITION, amount, count, names, pair, partitioning, setting, time_unit
+from hoodoo.cli.argument_types import (
+    POSITION,
+    amount,
+    count,
+    parse_names,
+    parse_pair,
+    parse_partitioning,
+    parse_setting,
+    parse_time_unit,
+)
 from hoodoo.cli.examples import EXAMPLES
-from hoodoo.cli.overview import overview
+from hoodoo.cli.overview import format_overview
 from hoodoo.cli.service_arguments import Command
 from hoodoo.cli.words import WordsParser
 
@@ -36,7 +45,7 @@ def _example(command: str) -> str:
     return f"{_EXAMPLE}{EXAMPLES[command]}".replace("%", "%%")
 
 
-def _common(stored: bool) -> WordsParser:
+def _create_common_parser(stored: bool) -> WordsParser:
     """Create a parser with the common arguments, such as --json.
 
     Args:
@@ -65,7 +74,7 @@ class _TopParser(WordsParser):
 
     def format_help(self) -> str:
         return (
-            f"usage: {self.prog} COMMAND ...\n\n{self.description}\n\n{overview(self.summaries)}\n\n"
+            f"usage: {self.prog} COMMAND ...\n\n{self.description}\n\n{format_overview(self.summaries)}\n\n"
             f"{self.prog} COMMAND --help shows the arguments of a command.\n{self.prog} --version prints the version.\n"
         )
 
@@ -83,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
         top.summaries[name] = what
         return commands.add_parser(
             name,
-            parents=[_common(stored)],
+            parents=[_create_common_parser(stored)],
             help=what,
             description=f"{what[0].upper()}{what[1:]}. {more}".strip(),
             epilog=_example(name),
@@ -101,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     _about(command)
     writing = command("upsert", "insert new keys and replace the rows of existing keys", _ROWS_FILE + ".")
     _rows_in(writing)
-    _batch(writing)
+    _add_row_arguments(writing)
     writing.add_argument(
         "--missing",
         choices=("fail", "null"),
@@ -111,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
     )
     writing.add_argument(
         "--columns",
-        type=names,
+        type=parse_names,
         metavar="NAME[,...]",
         help="columns to change; stored rows keep the values of all other columns. 'given': the columns in FILE",
     )
@@ -146,7 +155,7 @@ def parser() -> argparse.ArgumentParser:
         default="fail",
         help="what to do with keys that are in the table; fail: write nothing, keep: skip the row in FILE",
     )
-    _batch(inserting)
+    _add_row_arguments(inserting)
     inserting.add_argument(
         "--missing",
         choices=("fail", "null"),
@@ -157,7 +166,10 @@ def parser() -> argparse.ArgumentParser:
         "--bulk", action="store_true", help="write the rows into new files, for an initial load or for many rows"
     )
     inserting.add_argument(
-        "--sort-by", type=names, metavar="A,B", help="with --bulk: columns to sort by, so that reads skip more data"
+        "--sort-by",
+        type=parse_names,
+        metavar="A,B",
+        help="with --bulk: columns to sort by, so that reads skip more data",
     )
     updating = command(
         "update",
@@ -169,7 +181,7 @@ def parser() -> argparse.ArgumentParser:
         "--set",
         action="append",
         required=True,
-        type=setting,
+        type=parse_setting,
         metavar="COLUMN=EXPRESSION",
         help='assignment such as "fare=round(fare * 1.1, 2)" or "status=\'late\'"; may be repeated',
     )
@@ -202,8 +214,8 @@ def parser() -> argparse.ArgumentParser:
     ingest_arguments.ingest(command)
     _quarantine(command)
     _reading(command)
-    service_arguments.services(command)
-    service_arguments.keeping(command)
+    service_arguments.define_service_commands(command)
+    service_arguments.define_savepoint_commands(command)
     return top
 
 
@@ -217,7 +229,7 @@ def _about(command: Command) -> None:
     options.add_argument("path", metavar="PATH")
     options.add_argument(
         "settings",
-        type=pair,
+        type=parse_pair,
         nargs="*",
         metavar="NAME=VALUE",
         help="options to set; without NAME=VALUE all options are shown",
@@ -256,7 +268,7 @@ def _quarantine(command: Command) -> None:
     )
     aside.add_argument(
         "--time-unit",
-        type=time_unit,
+        type=parse_time_unit,
         action="append",
         metavar="[COLUMN=]UNIT",
         help="replay: time unit (ms, us or ns) of change events without a schema; may be repeated",
@@ -269,7 +281,7 @@ def _rows_in(writing: argparse.ArgumentParser, optional: bool = False) -> None:
     _nulls(writing)
 
 
-def _batch(writing: argparse.ArgumentParser) -> None:
+def _add_row_arguments(writing: argparse.ArgumentParser) -> None:
     """Add the arguments for input rows."""
     writing.add_argument(
         "--duplicates",
@@ -346,10 +358,10 @@ def _create(create: argparse.ArgumentParser) -> None:
     )
     columns.add_argument("--schema-from", metavar="FILE", help="use the columns of a .parquet, .csv or .json file")
     _nulls(create)
-    create.add_argument("--key", type=names, required=True, metavar="A,B", help="columns that identify a row")
+    create.add_argument("--key", type=parse_names, required=True, metavar="A,B", help="columns that identify a row")
     create.add_argument(
         "--partition-by",
-        type=partitioning,
+        type=parse_partitioning,
         default=[],
         metavar="A,B",
         help="columns, or transforms of columns: year(ts), month(ts), day(ts), hour(ts), bucket(16, id), "
@@ -363,7 +375,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     )
     create.add_argument(
         "--order-by",
-        type=names,
+        type=parse_names,
         metavar="A,B",
         help="columns that determine which version of a key is newer, compared in this order; without them the last "
         "write wins",
@@ -371,7 +383,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
     create.add_argument(
         "--check",
-        type=pair,
+        type=parse_pair,
         action="append",
         default=[],
         metavar="NAME=TEXT",
@@ -387,7 +399,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--name", help="name of the table (default: the last part of PATH)")
     create.add_argument(
         "--option",
-        type=pair,
+        type=parse_pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -467,7 +479,7 @@ def _reading(command: Command) -> None:
         "The query refers to each table by NAME. It needs DuckDB: pip install 'hoodoo[sql]'.",
     )
     query.add_argument("query", metavar="QUERY", help='such as "SELECT count(*) FROM t"')
-    query.add_argument("tables", metavar="NAME=PATH", type=pair, nargs="*", help="tables that the query reads")
+    query.add_argument("tables", metavar="NAME=PATH", type=parse_pair, nargs="*", help="tables that the query reads")
     _limit_and_output(query)
     changed = command(
         "incremental",
@@ -553,7 +565,7 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
     if where:
         reading.add_argument("--where", metavar="TEXT", help="condition, such as \"fare > 10 AND city IN ('x', 'y')\"")
     if columns:
-        reading.add_argument("--columns", type=names, metavar="A,B")
+        reading.add_argument("--columns", type=parse_names, metavar="A,B")
         reading.add_argument(
             "--names",
             choices=("current", "original"),

@@ -19,7 +19,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 _NAME = max(len(name) for names in GROUPS.values() for name in names)
 
 
-def overview(summaries: Mapping[str, str]) -> str:
+def format_overview(summaries: Mapping[str, str]) -> str:
     """Format the list of commands for `hoodoo --help`.
 
     Args:
@@ -32,4 +32,4 @@ def overview(summaries: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["GROUPS", "overview"]
+__all__ = ["GROUPS", "format_overview"]

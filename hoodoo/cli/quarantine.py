@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict, replace
 
-from hoodoo.cli.show import Out
+from hoodoo.cli.show import CommandOutput
 from hoodoo.errors import CallError, OptionError, TableNotFound
 from hoodoo.readers.verify import Problem
 from hoodoo.redact import printable
 from hoodoo.table import Table
 
 
-def run(given: argparse.Namespace, out: Out, table: Table) -> int:
+def run(given: argparse.Namespace, out: CommandOutput, table: Table) -> int:
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
         raise CallError(f"{given.action} needs a POSITION. `hoodoo quarantine list {given.path}` shows the positions.")

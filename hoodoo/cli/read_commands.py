@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import hoodoo
 from hoodoo.cli import files as row_files
-from hoodoo.cli.show import ROWS_SHOWN, Out
+from hoodoo.cli.show import ROWS_SHOWN, CommandOutput
 from hoodoo.errors import DataError, ExpressionError, OptionError
 from hoodoo.redact import printable
 from hoodoo.table import Table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.output import Rows
 
 
-def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
+def scan(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     found = table.scan(
         given.columns,
         where=given.where,
@@ -34,7 +34,7 @@ def scan(given: argparse.Namespace, out: Out, table: Table) -> None:
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
-def sql(given: argparse.Namespace, out: Out, open_table: Callable[[str], Table]) -> None:
+def sql(given: argparse.Namespace, out: CommandOutput, open_table: Callable[[str], Table]) -> None:
     named = [name for name, _ in given.tables]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise OptionError(f"Table {printable(twice)} is given twice. Give it once.", option=twice)
@@ -65,7 +65,7 @@ def _query_errors(query: str) -> Iterator[None]:
         ) from None
 
 
-def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
+def incremental(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     found = table.incremental(
         given.since,
         given.until,
@@ -78,21 +78,21 @@ def incremental(given: argparse.Namespace, out: Out, table: Table) -> None:
     _show_with_next_position(given, out, found)
 
 
-def changes(given: argparse.Namespace, out: Out, table: Table) -> None:
+def changes(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     found = table.changes(
         given.since, given.until, columns=given.columns, where=given.where, versions=given.versions, names=given.names
     )
     _show_with_next_position(given, out, found)
 
 
-def diff(given: argparse.Namespace, out: Out, table: Table) -> None:
+def diff(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     found = table.changes(
         given.a, given.b, columns=given.columns, where=given.where, names=given.names, versions="diff"
     )
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
-def get(given: argparse.Namespace, out: Out, table: Table) -> None:
+def get(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     found = table.get(
         _keys(given.keys, table), columns=given.columns, as_of=given.as_of, meta=given.meta, names=given.names
     )
@@ -122,7 +122,7 @@ def _keys(given: list[str], table: Table) -> Any:
     return rows
 
 
-def duplicates(given: argparse.Namespace, out: Out, table: Table) -> int:
+def duplicates(given: argparse.Namespace, out: CommandOutput, table: Table) -> int:
     """Run `hoodoo duplicates`, and return exit code 1 if keys repeat."""
     with out.working("reading the keys of the whole table"):
         found = table.inspect.duplicates(given.as_of)
@@ -142,7 +142,7 @@ _TIMELINE_WIDE = (
 )
 
 
-def history(given: argparse.Namespace, out: Out, table: Table) -> None:
+def history(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     commits = table.history(given.newest)
     if out.machine or given.wide:
         found = [{**asdict(one), "completed": one.completed.isoformat(timespec="milliseconds")} for one in commits]
@@ -164,7 +164,7 @@ def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def _show_with_next_position(given: argparse.Namespace, out: Out, found: Rows) -> None:
+def _show_with_next_position(given: argparse.Namespace, out: CommandOutput, found: Rows) -> None:
     """Show changed rows, and the position for the next read."""
     whole = _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output and whole:
@@ -175,7 +175,7 @@ def _show_with_next_position(given: argparse.Namespace, out: Out, found: Rows) -
 
 def _show(
     given: argparse.Namespace,
-    out: Out,
+    out: CommandOutput,
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
     cursor: hoodoo.Cursor | None = None,
@@ -187,7 +187,7 @@ def _show(
     first = _First(batches, limit)
     if given.output:
         with out.working(f"writing {given.output}"):
-            rows = row_files.write(given.output, schema, first)
+            rows = row_files.write_rows(given.output, schema, first)
         told = {"cursor": str(cursor)} if first.whole and cursor else {}
         out.document({"file": given.output, "rows": rows, **told}, "written")
         return first.whole
@@ -214,7 +214,7 @@ class _First:
             yield batch
 
 
-def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
+def timeline(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     entries = table.inspect.timeline(given.newest)
     if out.machine or given.wide:
         out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
@@ -223,7 +223,7 @@ def timeline(given: argparse.Namespace, out: Out, table: Table) -> None:
     out.listing(short, _TIMELINE, one_line="operation")
 
 
-def files(given: argparse.Namespace, out: Out, table: Table) -> None:
+def files(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     found = table.inspect.files(given.as_of).to_pylist()
     names = list(found[0]) if found else []
     if out.machine or given.wide:

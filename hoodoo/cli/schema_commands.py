@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.cli.show import Out
+from hoodoo.cli.show import CommandOutput
 from hoodoo.errors import OptionError
 from hoodoo.format.column_text import parse_column_type
 from hoodoo.redact import printable
@@ -17,7 +17,7 @@ from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.columns.no_default import NO_DEFAULT
 
 
-def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
+def schema(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     if given.history:
         listed = [
             {"schema": one.id, "slot": one.cursor.seq, "cursor": str(one.cursor), "changes": "; ".join(one.changes)}
@@ -32,7 +32,7 @@ def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
     )
 
 
-def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
+def alter(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     alterations = [] if given.change == "rewrite" else [_alteration(given)]
     with out.working(f"changing {given.name}" if alterations else "rewriting"):
         done = table.alter(alterations, rewrite=given.rewrite)

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from hoodoo.cli.argument_types import POSITION, amount, names, pair, port, size
+from hoodoo.cli.argument_types import POSITION, amount, parse_names, parse_pair, parse_port, parse_size
 
 Command = Callable[..., argparse.ArgumentParser]
 
@@ -26,10 +26,16 @@ class _AllServices:
 
 def _limits(service: argparse.ArgumentParser) -> None:
     service.add_argument(
-        "--memory", type=size, metavar="SIZE", help="memory for the rows being rewritten, such as 2GB (default: 1GiB)"
+        "--memory",
+        type=parse_size,
+        metavar="SIZE",
+        help="memory for the rows being rewritten, such as 2GB (default: 1GiB)",
     )
     service.add_argument(
-        "--max-bytes-per-second", type=size, metavar="SIZE", help="maximum rate for reading and writing, such as 50MB"
+        "--max-bytes-per-second",
+        type=parse_size,
+        metavar="SIZE",
+        help="maximum rate for reading and writing, such as 50MB",
     )
     service.add_argument(
         "--groups-at-once",
@@ -39,7 +45,7 @@ def _limits(service: argparse.ArgumentParser) -> None:
     )
 
 
-def monitoring(process: argparse.ArgumentParser, level: str | None, default: str) -> None:
+def add_monitoring_arguments(process: argparse.ArgumentParser, level: str | None, default: str) -> None:
     """Add the arguments for logs and metrics.
 
     Args:
@@ -49,7 +55,7 @@ def monitoring(process: argparse.ArgumentParser, level: str | None, default: str
     """
     process.add_argument(
         "--metrics-port",
-        type=port,
+        type=parse_port,
         metavar="PORT",
         help="serve Prometheus metrics; 0: any free port, shown in the first log record",
     )
@@ -76,7 +82,7 @@ def _catalog(entry: argparse.ArgumentParser) -> None:
     entry.add_argument("--catalog", metavar="NAME", help="name of the catalog in pyiceberg's configuration")
     entry.add_argument(
         "--catalog-property",
-        type=pair,
+        type=parse_pair,
         metavar="NAME=VALUE",
         action="append",
         default=[],
@@ -84,7 +90,7 @@ def _catalog(entry: argparse.ArgumentParser) -> None:
     )
 
 
-def services(command: Command) -> None:
+def define_service_commands(command: Command) -> None:
     """Define the commands for table services, repair and exports.
 
     Args:
@@ -105,7 +111,10 @@ def services(command: Command) -> None:
     cluster = command("cluster", "merge small files, or sort rows so that reads skip more files; no row changes")
     cluster.add_argument("path", metavar="PATH")
     cluster.add_argument(
-        "--sort-by", type=names, metavar="A,B", help="columns to sort by; without them, small files are only merged"
+        "--sort-by",
+        type=parse_names,
+        metavar="A,B",
+        help="columns to sort by; without them, small files are only merged",
     )
     cluster.add_argument("--order", choices=("linear", "zorder", "hilbert"), default="linear")
     _limits(cluster)
@@ -115,7 +124,7 @@ def services(command: Command) -> None:
         "Log records are written one per line: to stderr, or with --json to stdout.",
     )
     _tables(worker)
-    chosen = worker.add_argument("--services", type=names, default=_AllServices(), metavar="A,B")
+    chosen = worker.add_argument("--services", type=parse_names, default=_AllServices(), metavar="A,B")
     chosen.help = "default: %(default)s"  # set afterwards, because add_argument of Python 3.14 would load the services
     worker.add_argument(
         "--engine",
@@ -124,7 +133,7 @@ def services(command: Command) -> None:
         help="where file groups are rewritten; spark: a local session, or the server in $SPARK_REMOTE",
     )
     _limits(worker)
-    monitoring(worker, "info", "info")
+    add_monitoring_arguments(worker, "info", "info")
     worker.add_argument("--once", action="store_true", help="exit when no work is left")
     worker.add_argument(
         "--poll",
@@ -279,7 +288,7 @@ def services(command: Command) -> None:
     check.add_argument("path", metavar="URL")
 
 
-def keeping(command: Command) -> None:
+def define_savepoint_commands(command: Command) -> None:
     """Define the commands `savepoint` and `restore`.
 
     Args:

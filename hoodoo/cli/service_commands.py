@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import hoodoo
-from hoodoo.cli.show import Out, log_to
+from hoodoo.cli.show import CommandOutput, send_logs_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_loop import ServiceTarget
 from hoodoo.errors import EngineError, TableNotFound
@@ -19,7 +19,7 @@ from hoodoo.table import Table
 from hoodoo.writers.context import Context
 
 
-def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
+def compact(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     _run(
         out,
         "compacting",
@@ -28,7 +28,7 @@ def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
     )
 
 
-def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
+def cluster(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     _run(
         out,
         "clustering",
@@ -37,20 +37,20 @@ def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
     )
 
 
-def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
+def sweep(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     _run(out, "sweeping", "swept", lambda: table.maintenance.sweep(given.older_than_hours))
 
 
-def clean(given: argparse.Namespace, out: Out, table: Table) -> None:
+def clean(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     kept = {name: getattr(given, name) for name in ("retain_hours", "retain_commits", "retain_versions")}
     _run(out, "cleaning", "cleaned", lambda: table.maintenance.clean(**kept))
 
 
-def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
+def expire(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     _run(out, "dropping old partitions", "expired", lambda: table.maintenance.expire(given.older_than_hours))
 
 
-def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
+def archive(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     _run(
         out,
         "archiving",
@@ -59,11 +59,11 @@ def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
     )
 
 
-def adopt(given: argparse.Namespace, out: Out, table: Table) -> None:
+def adopt(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     _run(out, "adopting", "adopted", table.maintenance.adopt)
 
 
-def export(given: argparse.Namespace, out: Out, table: Table) -> None:
+def export(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     formats = {"delta": given.delta, "iceberg": given.iceberg, "change_feed": given.change_feed}
     versions = {"history": given.history, "iceberg_version": given.iceberg_version}
     how = {"mode": given.mode, "rebuild": given.rebuild, **versions}
@@ -71,7 +71,7 @@ def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     _run(out, "exporting", "exported", lambda: table.export(**formats, **how, **where))
 
 
-def register(given: argparse.Namespace, out: Out, table: Table) -> None:
+def register(given: argparse.Namespace, out: CommandOutput, table: Table) -> None:
     with out.working("registering"):
         done = table.register(given.name, catalog=given.catalog, catalog_properties=dict(given.catalog_property))
     if out.machine:
@@ -80,7 +80,7 @@ def register(given: argparse.Namespace, out: Out, table: Table) -> None:
         out.listing([asdict(entry) for entry in done.entries])
 
 
-def _run(out: Out, doing: str, done: str, service: Callable[[], Any]) -> None:
+def _run(out: CommandOutput, doing: str, done: str, service: Callable[[], Any]) -> None:
     with out.working(doing):
         result = service()
     out.document(asdict(result), done)
@@ -94,7 +94,9 @@ def _limits(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
+def worker(
+    given: argparse.Namespace, out: CommandOutput, paths: Sequence[str], open_table: Callable[[str], Table]
+) -> int:
     """Run `hoodoo worker PATH...`, which runs table services until SIGTERM.
 
     A table that does not exist yet is served once it exists. Raises TableNotFound if none of the tables exists.
@@ -102,14 +104,14 @@ def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
     named = {name: value for name, value in _limits(given).items() if value is not None}
     with out.plan_progress() as progress:
         level = logging.getLevelNamesMapping()[given.log_level.upper()]
-        log_to(sys.stdout if out.machine else sys.stderr, level, out.machine)
+        send_logs_to(sys.stdout if out.machine else sys.stderr, level, out.machine)
         tables, missing = list[Table | ServiceTarget](), list[TableNotFound]()
         for path in paths:
             try:
                 tables.append(open_table(path))
             except TableNotFound as problem:
                 missing.append(problem)
-                tables.append(_missing(path, problem, open_table))
+                tables.append(_create_service_target(path, problem, open_table))
         if len(missing) == len(tables):
             raise missing[0]
         worker = hoodoo.Worker(
@@ -118,7 +120,7 @@ def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
             given.poll,
             given.once,
             given.logs_min,
-            engine=_engine(given.engine),
+            engine=_create_engine(given.engine),
             limits=Limits(**named),
             metrics_port=given.metrics_port,
             metrics_address=given.metrics_address,
@@ -135,7 +137,7 @@ def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
     return int(given.once and bool(outcome.failed))
 
 
-def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
+def _create_service_target(path: str, problem: TableNotFound, open_table: Callable[[str], Table]) -> ServiceTarget:
     """Create a service target for a table that does not exist yet."""
 
     def context() -> Context:
@@ -144,7 +146,7 @@ def _missing(path: str, problem: TableNotFound, open_table: Callable[[str], Tabl
     return ServiceTarget(str(problem.details.get("path", path)), context, lambda: open_table(path).handle.services())
 
 
-def _engine(name: str) -> Any:
+def _create_engine(name: str) -> Any:
     """Create the engine for an `--engine` value.
 
     The Spark session is a local classic session, or the server in $SPARK_REMOTE.

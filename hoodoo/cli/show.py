@@ -18,9 +18,9 @@ import pyarrow as pa
 from rich.table import Table
 from rich.text import Text
 
-from hoodoo.cli.files import json_lines, json_text, python_values
+from hoodoo.cli.files import convert_to_python, format_json, format_json_lines
 from hoodoo.redact import redact
-from hoodoo.terminal import CELL, cell, console, data_cell, safe
+from hoodoo.terminal import CELL, create_console, format_cell, format_data_cell, format_value
 
 _ALIGNED = 1_000  # number of rows that determine the column widths of piped output
 
@@ -28,7 +28,7 @@ ROWS_SHOWN = 20
 """Number of rows that a terminal shows without --limit."""
 
 
-class Out:
+class CommandOutput:
     """Output of a command, for people or as JSON.
 
     Attributes:
@@ -49,14 +49,14 @@ class Out:
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
         """Print a single result."""
         if self.machine:
-            print(json_text(dict(fields)))
+            print(format_json(dict(fields)))
             return
         grid = Table.grid(padding=(0, 2))
         for name, value in _flat(fields):
-            grid.add_row(Text(safe(name), style="bold"), Text(_plain_number(name, value)))
+            grid.add_row(Text(format_value(name), style="bold"), Text(_plain_number(name, value)))
         if title:
-            console().print(Text(title, style="bold green"))
-        console().print(grid)
+            create_console().print(Text(title, style="bold green"))
+        create_console().print(grid)
 
     def listing(
         self,
@@ -75,7 +75,7 @@ class Out:
         """
         if self.machine:
             for row in rows:
-                print(json_text(dict(row)))
+                print(format_json(dict(row)))
             return
         names = list(columns or (rows[0] if rows else ()))
         self.grid(
@@ -91,19 +91,19 @@ class Out:
         if self.machine:
             shown = 0
             for batch in batches:
-                sys.stdout.writelines(f"{line}\n" for line in json_lines(batch))
+                sys.stdout.writelines(f"{line}\n" for line in format_json_lines(batch))
                 shown += len(batch)
             return shown
         shown, cut = 0, 0 if self.piped else CELL
 
         def values(batch: pa.RecordBatch) -> list[Any]:
-            return python_values(batch, lambda: [column.to_pylist() for column in batch.columns])
+            return convert_to_python(batch, lambda: [column.to_pylist() for column in batch.columns])
 
         def lines() -> Iterator[list[str]]:
             nonlocal shown
             for batch in batches:
                 shown += len(batch)
-                yield from ([data_cell(value, cut) for value in row] for row in zip(*values(batch), strict=True))
+                yield from ([format_data_cell(value, cut) for value in row] for row in zip(*values(batch), strict=True))
 
         self.grid(schema.names, lines(), schema.types)
         return shown
@@ -132,14 +132,14 @@ class Out:
         for name, kind in zip(names, kinds or [""] * len(names), strict=True):
             side: Any = "right" if _is_number(kind) else "left"
             if not one_line:
-                table.add_column(Text(safe(name, CELL)), justify=side, overflow="fold")
+                table.add_column(Text(format_value(name, CELL)), justify=side, overflow="fold")
             elif name == one_line:  # only the column that may wrap gets narrower
-                table.add_column(Text(safe(name, CELL)), justify=side, overflow="ellipsis")
+                table.add_column(Text(format_value(name, CELL)), justify=side, overflow="ellipsis")
             else:
-                table.add_column(Text(safe(name, CELL)), justify=side, no_wrap=True)
+                table.add_column(Text(format_value(name, CELL)), justify=side, no_wrap=True)
         for row in rows:
             table.add_row(*(Text(text, no_wrap=True if one_line else None) for text in row))
-        console().print(table)
+        create_console().print(table)
 
     def note(self, text: str) -> None:
         """Print a remark in dim text.
@@ -147,7 +147,7 @@ class Out:
         It is not printed with `--json`.
         """
         if not self.machine:
-            console().print(Text(safe(text), style="dim"))
+            create_console().print(Text(format_value(text), style="dim"))
 
     def say(self, text: str) -> None:
         """Print a sentence.
@@ -155,7 +155,7 @@ class Out:
         It is not printed with `--json`.
         """
         if not self.machine:
-            console().print(Text(safe(text)), soft_wrap=True)
+            create_console().print(Text(format_value(text)), soft_wrap=True)
 
     @contextmanager
     def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
@@ -176,12 +176,12 @@ class Out:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=console(error=True),
+            console=create_console(error=True),
         ) as bars:
 
             def show(path: str, done: int, groups: int) -> None:
                 if path not in tasks:
-                    tasks[path] = bars.add_task(safe(path, CELL), total=groups)
+                    tasks[path] = bars.add_task(format_value(path, CELL), total=groups)
                 bars.update(tasks[path], completed=done, total=groups, visible=done < groups)
 
             yield show
@@ -192,7 +192,7 @@ class Out:
         if self.machine or not sys.stderr.isatty():
             yield
             return
-        with console(error=True).status(Text(safe(what))):
+        with create_console(error=True).status(Text(format_value(what))):
             yield
 
     @contextmanager
@@ -205,16 +205,16 @@ class Out:
         if not self.is_text_at_terminal:
             yield lambda text: None
             return
-        with console(error=True).status("") as status:
-            yield lambda text: status.update(Text(safe(text)))
+        with create_console(error=True).status("") as status:
+            yield lambda text: status.update(Text(format_value(text)))
 
     def failure(self, code: str, message: str) -> None:
         """Print an error to stderr."""
         if self.machine:
             print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
         else:
-            text = "\n".join(map(safe, message.splitlines()))  # errors about `where` have several lines
-            console(error=True).print(Text.assemble((f"{code}: ", "bold red"), text), soft_wrap=True)
+            text = "\n".join(map(format_value, message.splitlines()))  # errors about `where` have several lines
+            create_console(error=True).print(Text.assemble((f"{code}: ", "bold red"), text), soft_wrap=True)
 
 
 def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> None:
@@ -224,7 +224,7 @@ def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequ
     """
     left = iter(rows)
     first = list(islice(left, _ALIGNED))
-    heads = [safe(name) for name in names]
+    heads = [format_value(name) for name in names]
     widths = [max([len(head), *(len(row[index]) for row in first)]) for index, head in enumerate(heads)]
     for row in chain([heads], first, left):
         cells = (
@@ -245,9 +245,12 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _plain_number(name: str, value: Any) -> str:
-    """Format a number for plain output."""
     return (
-        str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
+        str(value)
+        if name in ("slot", "min_readable")
+        else format_cell(value)
+        if not isinstance(value, str)
+        else format_value(value)
     )
 
 
@@ -262,7 +265,7 @@ class _Lines(logging.Formatter):
     """Log formatter that writes one line per record."""
 
     def format(self, entry: logging.LogRecord) -> str:
-        return f"{_moment(entry)} {entry.levelname} {safe(entry.getMessage())}"
+        return f"{_moment(entry)} {entry.levelname} {format_value(entry.getMessage())}"
 
 
 class _JsonRecords(logging.Formatter):
@@ -279,7 +282,7 @@ def _moment(entry: logging.LogRecord) -> str:
     )
 
 
-def log_to(stream: Any, level: int, machine: bool) -> None:
+def send_logs_to(stream: Any, level: int, machine: bool) -> None:
     """Send hoodoo's log records to a stream.
 
     Args:

@@ -14,7 +14,7 @@ from hoodoo.timeline.layout import PROPERTIES
 _WILDCARD = re.compile(r"[*?[]")
 
 
-def table_paths(paths: Sequence[str], storage: Mapping[str, str] | None) -> list[str]:
+def expand_path_patterns(paths: Sequence[str], storage: Mapping[str, str] | None) -> list[str]:
     """Expand path patterns to the paths of matching tables.
 
     `*`, `?` and `[...]` match folder names, as in a shell. Folders that are not tables are skipped.

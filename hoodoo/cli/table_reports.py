@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from hoodoo.cli import quarantine
-from hoodoo.cli.show import ROWS_SHOWN, Out
+from hoodoo.cli.show import ROWS_SHOWN, CommandOutput
 from hoodoo.compactor.status.advice import Services, amount, several, span
 from hoodoo.errors import HoodooError
 from hoodoo.redact import redact
@@ -21,7 +21,7 @@ _NOTHING = "Nothing is due."
 
 @dataclass(frozen=True)
 class _Report:
-    """Report on one table.
+    """Report of a command about one table.
 
     Attributes:
         code: The exit code.
@@ -36,7 +36,9 @@ class _Report:
     details: Callable[[], None]
 
 
-def services(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
+def services(
+    given: argparse.Namespace, out: CommandOutput, paths: Sequence[str], open_table: Callable[[str], Table]
+) -> int:
     if len(paths) == 1:
         found = open_table(paths[0]).maintenance.services()
         if out.machine:
@@ -104,7 +106,9 @@ def _service_lines(found: Services) -> dict[str, Any]:
     return lines
 
 
-def verify(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table: Callable[[str], Table]) -> int:
+def verify(
+    given: argparse.Namespace, out: CommandOutput, paths: Sequence[str], open_table: Callable[[str], Table]
+) -> int:
     def report(table: Table) -> _Report:
         with out.working(f"reading all files of {table.path}"):
             result = table.verify()
@@ -139,7 +143,7 @@ def verify(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
 
 
 def _reports(
-    out: Out, paths: Sequence[str], open_table: Callable[[str], Table], report: Callable[[Table], _Report]
+    out: CommandOutput, paths: Sequence[str], open_table: Callable[[str], Table], report: Callable[[Table], _Report]
 ) -> int:
     """Print a line and the details of each table, and return the exit code.
 

@@ -72,9 +72,9 @@ class WordsParser(argparse.ArgumentParser):
         known, word = [str(one) for one in action.choices], str(value)
         if not isinstance(action, argparse._SubParsersAction):
             name = "/".join(action.option_strings) or str(action.metavar or action.dest)
-            near = import_module("hoodoo.arguments").value_meant(word, known)
+            near = import_module("hoodoo.arguments").find_similar_value(word, known)
             self._exit_with_suggestion(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {word!r}", near)
-        near = import_module("hoodoo.nearest").nearest(word, known)
+        near = import_module("hoodoo.nearest").find_nearest_name(word, known)
         if action.dest == "command":
             near = _COMMANDS.get(word.lower().replace("_", "-"), near)
             near = near and f"{self.prog} {near}"
@@ -107,7 +107,7 @@ class WordsParser(argparse.ArgumentParser):
         known = [one for action in self._actions for one in action.option_strings if one.startswith("--")]
         plain = {one[2:].replace("-", "_"): one for one in known}
         word = flag.lstrip("-").replace("-", "_")
-        meant = import_module("hoodoo.hints").argument_meant(word, list(plain))
+        meant = import_module("hoodoo.hints").find_similar_argument(word, list(plain))
         place = "" if self._subparsers is None else " before the command"
         self._exit_with_suggestion(f"there is no option {flag}{place}", plain.get(meant or ""))
 

@@ -52,7 +52,7 @@ class DemoEngine(Protocol):
         """Stop the engine, and delete its temporary files."""
 
 
-class Local:
+class LocalDemoEngine:
     name = "this process"
 
     def frame(self, rows: pa.Table) -> pa.Table:
@@ -79,7 +79,7 @@ def _groups(names: Any, counts: Any, means: Any) -> Groups:
     )
 
 
-class Spark:
+class SparkDemoEngine:
     """Engine that runs the demo on PySpark.
 
     Only a new session is stopped at the end.
@@ -143,7 +143,7 @@ class Spark:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def choose(wanted: str) -> tuple[DemoEngine, str]:
+def choose_engine(wanted: str) -> tuple[DemoEngine, str]:
     """Choose the engine of the demo.
 
     Args:
@@ -156,11 +156,11 @@ def choose(wanted: str) -> tuple[DemoEngine, str]:
         EngineError: `wanted` is 'spark', and Spark is not available.
     """
     if wanted == "local":
-        return Local(), ""
+        return LocalDemoEngine(), ""
     missing = _missing()
     if not missing:
         try:
-            return Spark(), ""
+            return SparkDemoEngine(), ""
         except Exception as problem:  # any error of PySpark or Java
             missing = (
                 f"Spark did not start ({type(problem).__name__}: "
@@ -168,7 +168,7 @@ def choose(wanted: str) -> tuple[DemoEngine, str]:
             )
     if wanted == "spark":
         raise EngineError(f"{missing}. Run the demo with --engine local, which needs neither Java nor PySpark.")
-    return Local(), missing
+    return LocalDemoEngine(), missing
 
 
 def _missing() -> str:

@@ -69,13 +69,13 @@ def source_bytes() -> bytes:
         return opened.read("flights.csv")
 
 
-def sampled(total: int, rows: int | None) -> np.ndarray:
+def select_random_flights(total: int, rows: int | None) -> np.ndarray:
     """Select flights at random from the whole year."""
     return np.arange(0, total, 1 if rows is None else max(1, total // max(1, rows)))
 
 
 @dataclass(frozen=True)
-class Feed:
+class MessageBatch:
     """Batch of departure or arrival messages for half a month.
 
     Attributes:
@@ -105,7 +105,7 @@ class Flights:
         table = pa.csv.read_csv(
             io.BytesIO(data), convert_options=pa.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
         )
-        table = table.take(pa.array(sampled(len(table), rows))).combine_chunks()
+        table = table.take(pa.array(select_random_flights(len(table), rows))).combine_chunks()
         self.source = table
         self.number = np.arange(len(table))
         self.half = (table["month"].to_numpy() - 1) * 2 + (table["day"].to_numpy() > 15)
@@ -128,7 +128,7 @@ class Flights:
         """Return the schedule messages of all flights."""
         return self._messages("scheduled", np.ones(len(self), bool))
 
-    def feeds(self) -> Iterator[Feed]:
+    def feeds(self) -> Iterator[MessageBatch]:
         """Yield the departures and arrivals of each half month.
 
         Late messages are repeated departures, and corrections of estimated arrivals.
@@ -145,9 +145,9 @@ class Flights:
             for kind, parts in (("departures", departures), ("arrivals", arrivals)):
                 rows = pa.concat_tables(parts).combine_chunks()
                 if len(rows):
-                    yield Feed(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
+                    yield MessageBatch(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
 
-    def not_departed(self) -> pa.Table:
+    def get_undeparted_keys(self) -> pa.Table:
         """Return the keys of the flights that never departed."""
         return self._messages("scheduled", ~self.left).select(KEY)
 
@@ -187,7 +187,7 @@ class Expectation:
         import pandas as pd
 
         frame = pd.read_csv(io.BytesIO(data), dtype_backend="numpy_nullable")
-        self.all = frame.iloc[sampled(len(frame), rows)].reset_index(drop=True)
+        self.all = frame.iloc[select_random_flights(len(frame), rows)].reset_index(drop=True)
         self.half = (self.all["month"] - 1) * 2 + (self.all["day"] > 15).astype(int)
 
     @property
@@ -220,7 +220,7 @@ class Expectation:
             if not ((got[name] == want[name]).fillna(False) | (got[name].isna() & want[name].isna())).all()
         ]
 
-    def by_status(self, after_half: int) -> dict[str, int]:
+    def count_by_status(self, after_half: int) -> dict[str, int]:
         """Count the flights by status after a half month."""
         came = self.half <= after_half
         arrived = int((came & self.all["arr_time"].notna()).sum())
@@ -228,7 +228,7 @@ class Expectation:
         counts = {"arrived": arrived, "departed": departed, "scheduled": len(self.all) - arrived - departed}
         return {status: count for status, count in counts.items() if count}
 
-    def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
+    def count_changes_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
         """Count the changed flights and average their delays by carrier.
 
         Returns:

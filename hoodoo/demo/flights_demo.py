@@ -26,10 +26,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 import hoodoo
-from hoodoo.demo.engine import DemoEngine, Groups, choose
+from hoodoo.demo.engine import DemoEngine, Groups, choose_engine
 from hoodoo.demo.flights import HALVES, KEY, SCHEMA, Expectation, Flights, source_bytes
 from hoodoo.errors import CallError, HoodooError
-from hoodoo.terminal import cell, safe
+from hoodoo.terminal import format_cell, format_value
 
 NAME = "hoodoo_demo_flights"
 _CUT = 11  # the change read and the time travel start at the end of this half month, 30 June
@@ -72,12 +72,16 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
     """
     began = time.monotonic()
     data = source_bytes()
-    folder = _folder(path, keep)
+    folder = _prepare_folder(path, keep)
     with to.status("starting"):
-        chosen, why_not = choose(engine)
+        chosen, why_not = choose_engine(engine)
     try:
         if why_not:
-            to.print(Text(f"Spark is not used: {safe(why_not)}. The job runs in this process instead.", style="yellow"))
+            to.print(
+                Text(
+                    f"Spark is not used: {format_value(why_not)}. The job runs in this process instead.", style="yellow"
+                )
+            )
         story = _Demo(folder, chosen, Flights(data, rows), Expectation(data, rows), to).run()
     finally:
         chosen.stop()
@@ -87,19 +91,19 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
 
 
 # ---- where the table goes
-def _folder(path: str, keep: bool) -> str:
+def _prepare_folder(path: str, keep: bool) -> str:
     """Prepare an empty folder for the demo table.
 
     With `keep`, the earlier table stays, and the path gets the next free number as a suffix. Raises CallError if `path`
     is not local, or contains anything except a demo table.
     """
     if "://" in path:
-        raise CallError(f"The demo writes only to a local folder, got {safe(path)}.")
+        raise CallError(f"The demo writes only to a local folder, got {format_value(path)}.")
     if not os.path.exists(path) or not os.listdir(path):
         return path
     if not _is_demo_table(path):
         raise CallError(
-            f"Path {safe(path)} exists and is not a demo table. Choose another path: hoodoo demo --path DIR"
+            f"Path {format_value(path)} exists and is not a demo table. Choose another path: hoodoo demo --path DIR"
         )
     if not keep:
         shutil.rmtree(path)
@@ -121,7 +125,7 @@ def _is_demo_table(path: str) -> bool:
 
 # ---- the worker beside the writer
 @contextmanager
-def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
+def _run_worker(path: str) -> Iterator[list[dict[str, Any]]]:
     """Run a worker process while a block runs.
 
     Yields:
@@ -164,10 +168,10 @@ class _Demo:
             self.story.path, SCHEMA, key=KEY, partition_by="month", order_by="updated_at", name=NAME
         )
         self.say(
-            f"A merge-on-read table at {safe(self.table.path)}: key {', '.join(KEY)}; partitioned by month; the "
-            "newer updated_at wins."
+            f"A merge-on-read table at {format_value(self.table.path)}: key {', '.join(KEY)}; partitioned by month; "
+            "the newer updated_at wins."
         )
-        with _worker(self.table.path) as records:
+        with _run_worker(self.table.path) as records:
             self.write()
             self.wait_for_worker()
         self.compaction(records)
@@ -213,7 +217,7 @@ class _Demo:
         self.note(what, len(rows), time.monotonic() - began)
 
     def delete(self) -> None:
-        keys, began = self.flights.not_departed(), time.monotonic()
+        keys, began = self.flights.get_undeparted_keys(), time.monotonic()
         self.last = self.table.delete(self.engine.frame(keys))
         self.story.deleted = len(keys)
         self.note("delete flights that never left", len(keys), time.monotonic() - began)
@@ -241,11 +245,11 @@ class _Demo:
             rows.append(
                 [
                     what,
-                    cell(len(entries)),
-                    cell(count),
-                    cell(sum(entry["bytes"] for entry in entries)),
+                    format_cell(len(entries)),
+                    format_cell(count),
+                    format_cell(sum(entry["bytes"] for entry in entries)),
                     f"{seconds:.1f}",
-                    cell(int(count / max(seconds, 1e-3))),
+                    format_cell(int(count / max(seconds, 1e-3))),
                 ]
             )
         self.grid(["write", "commits", "rows", "bytes", "seconds", "rows/s"], rows)
@@ -312,10 +316,10 @@ class _Demo:
         top = sorted(found.items(), key=lambda item: -item[1][0])[:6]
         self.grid(
             ["carrier", "flights", "mean arrival delay, min"],
-            [[name, cell(count), "·" if mean is None else f"{mean:.1f}"] for name, (count, mean) in top],
+            [[name, format_cell(count), "·" if mean is None else f"{mean:.1f}"] for name, (count, mean) in top],
         )
         self.check(
-            "what changed equals pandas on the source file", _same(found, self.expected.changed_by_carrier(_CUT))
+            "what changed equals pandas on the source file", _same(found, self.expected.count_changes_by_carrier(_CUT))
         )
 
     def as_it_was(self) -> None:
@@ -323,20 +327,29 @@ class _Demo:
         today = self.engine.groups(self.table.scan(), "status")
         self.title(f"Read as of instant {self.story.cut}, and at the newest commit")
         rows = [
-            [status, cell(then.get(status, (0, None))[0]), cell(today.get(status, (0, None))[0])]
+            [status, format_cell(then.get(status, (0, None))[0]), format_cell(today.get(status, (0, None))[0])]
             for status in ("scheduled", "departed", "arrived")
         ]
         self.grid(["status", "then", "now"], rows)
         self.check(
             "the table as it was equals pandas on the source file",
-            {status: count for status, (count, _) in then.items()} == self.expected.by_status(_CUT),
+            {status: count for status, (count, _) in then.items()} == self.expected.count_by_status(_CUT),
         )
 
     def timeline(self) -> None:
         entries = self.table.inspect.timeline()
         self.title(f"The timeline: {len(entries)} instants, the newest {min(len(entries), _TIMELINE_SHOWN)}")
         rows = [
-            [str(e.slot), e.instant, e.action, e.state, e.operation, cell(e.inserted), cell(e.updated), cell(e.deleted)]
+            [
+                str(e.slot),
+                e.instant,
+                e.action,
+                e.state,
+                e.operation,
+                format_cell(e.inserted),
+                format_cell(e.updated),
+                format_cell(e.deleted),
+            ]
             for e in entries[-_TIMELINE_SHOWN:]
         ]
         self.grid(["slot", "instant", "action", "state", "operation", "inserted", "updated", "deleted"], rows)
@@ -366,7 +379,7 @@ def _farewell(story: DemoReport, to: Console) -> None:
     verdict = f"{len(story.checks)} checks hold" if fine else "SOME CHECKS FAILED"
     to.print(
         Text(
-            f"Done in {story.seconds:.1f} s; {verdict}. The table stays at {safe(story.path)}. Open it:",
+            f"Done in {story.seconds:.1f} s; {verdict}. The table stays at {format_value(story.path)}. Open it:",
             style="bold green" if fine else "bold red",
         )
     )
@@ -379,6 +392,6 @@ def _farewell(story: DemoReport, to: Console) -> None:
         to.print(Text(f"    {line}"), soft_wrap=True)
     to.print()
     to.print(
-        Text(f"or: hoodoo scan {safe(story.path)} --where \"carrier = 'UA' AND dep_delay > 120\"", style="dim"),
+        Text(f"or: hoodoo scan {format_value(story.path)} --where \"carrier = 'UA' AND dep_delay > 120\"", style="dim"),
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""Division of reads into Spark tasks."""
+"""Parts of a read, one per Spark task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hoodoo.storage.store import Store
 from hoodoo.table import Table
 
 
-def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
+def start_read(table: Table, options: ReadOptions, until: int | None = None) -> Any:
     """Start the read that the Spark options describe.
 
     Args:
@@ -48,7 +48,7 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
     )
 
 
-def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
+def get_read_schema(table: Table, options: ReadOptions) -> pa.Schema:
     """Return the schema of a Spark read.
 
     Args:
@@ -58,7 +58,7 @@ def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
     Returns:
         The schema.
     """
-    return rows_of(table, ReadOptions(**{**vars(options), "since": None, "until": None, "as_of": None})).schema
+    return start_read(table, ReadOptions(**{**vars(options), "since": None, "until": None, "as_of": None})).schema
 
 
 def require_schema(schema: pa.Schema, asked: str) -> None:
@@ -108,7 +108,7 @@ class ReadPart(InputPartition):
         self.task, self.store, self.slots = task, store, slots
 
 
-def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]:
+def split_read(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]:
     """Split a table read into one part per Spark task.
 
     Args:
@@ -122,7 +122,7 @@ def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]
     return [ReadPart(task, table.handle.store, slots) for task in rows.tasks()]
 
 
-def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
+def read_part(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
     """Read the rows of one Spark task.
 
     Args:

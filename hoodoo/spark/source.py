@@ -28,11 +28,19 @@ from hoodoo.engine.spark import prepare_session, reduce_with_code
 from hoodoo.engine.spark_types import arrow_schema_of, require_readable, schema_to_ddl
 from hoodoo.errors import EngineError, HoodooError
 from hoodoo.spark import tables as spark_tables
-from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, parts_of, read, require_schema, rows_of, schema_of
+from hoodoo.spark.parts import (
+    ReadPart,
+    commits_to_keep_readable,
+    get_read_schema,
+    read_part,
+    require_schema,
+    split_read,
+    start_read,
+)
 from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
-from hoodoo.spark.stream_write import stream_planned
-from hoodoo.spark.write import HoodooWriter, planned
+from hoodoo.spark.stream_write import create_stream_writer
+from hoodoo.spark.write import HoodooWriter, plan_write
 
 _OLDEST = (4, 2)  # oldest supported PySpark version: the first with read limits for streams
 _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
@@ -100,10 +108,10 @@ class HoodooSource(DataSource):
         options = ReadOptions.of(self.options, None)
         table = options.open()
         try:
-            rows = rows_of(table, options)
+            rows = start_read(table, options)
             self.fixed, schema = rows.cursor.seq, rows.schema
         except HoodooError:  # a stream continues from its checkpoint, even if its original start is no longer readable
-            schema = schema_of(table, options)
+            schema = get_read_schema(table, options)
         require_readable(schema)
         return schema_to_ddl(schema)
 
@@ -122,9 +130,9 @@ class HoodooSource(DataSource):
         """
         options = ReadOptions.of(self.options)
         table = options.open()
-        rows = rows_of(table, options, self.fixed)
+        rows = start_read(table, options, self.fixed)
         require_schema(rows.schema, schema_to_ddl(arrow_schema_of(schema)))
-        return HoodooReader(parts_of(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq)), schema)
+        return HoodooReader(split_read(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq)), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Return the reader for `spark.readStream`.
@@ -155,7 +163,7 @@ class HoodooSource(DataSource):
             ColumnError: A column has a duplicate field, or does not match the table.
             TableNotFound: There is no table at the path.
         """
-        return HoodooWriter(planned(self.options, schema, overwrite))
+        return HoodooWriter(plan_write(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer for `writeStream`.
@@ -172,7 +180,7 @@ class HoodooSource(DataSource):
             ColumnError: A column has a duplicate field, or does not match the table.
             TableNotFound: There is no table at the path.
         """
-        return stream_planned(self.options, schema, overwrite)
+        return create_stream_writer(self.options, schema, overwrite)
 
 
 class HoodooReader(DataSourceReader):
@@ -194,4 +202,4 @@ class HoodooReader(DataSourceReader):
         Returns:
             The rows, in batches.
         """
-        return read(partition, self.schema)
+        return read_part(partition, self.schema)

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoodoo.arguments import ApplicationVersion, one_of
+from hoodoo.arguments import ApplicationVersion, check_allowed_value
 from hoodoo.errors import OptionError
 from hoodoo.readers.progress import StreamLimits
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
-from hoodoo.timeline.properties.synonyms import meant
+from hoodoo.timeline.properties.synonyms import translate_option_name
 from hoodoo.timeline.properties.table_options import ARGUMENTS
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions, limits_of
 
@@ -51,7 +51,7 @@ _NO_TABLE = (
 )
 
 
-def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+def _check_option_names(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     """Check the names of options.
 
     Spark ignores case, so the check restores the case of the names.
@@ -69,10 +69,10 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
                 option=name,
             )
         if name.lower() not in names:
-            ours = meant(name, names.values())
+            ours = translate_option_name(name, names.values())
             near = [ours.lower()] if ours else difflib.get_close_matches(name.lower()[:100], names, 1, 0.5)
             hint = f"Did you mean {names[near[0]]!r}?" if near else f"Valid options: {', '.join(names.values())}."
-            if (argument := meant(name, ARGUMENTS[1:])) and not ours:
+            if (argument := translate_option_name(name, ARGUMENTS[1:])) and not ours:
                 hint = f"The {argument} of a table is set by hoodoo.create({argument}=...). Leave the option out."
             raise OptionError(f"Unknown option {printable(name)}. {hint}", option=name)
     return {names[name.lower()]: value for name, value in given.items()}
@@ -80,7 +80,7 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
 
 def _flag(options: Mapping[str, str], name: str) -> bool:
     value = options.get(name, "false").lower()
-    one_of(name, value, ("true", "false"))
+    check_allowed_value(name, value, ("true", "false"))
     return value == "true"
 
 
@@ -93,7 +93,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def names_in(text: str | None) -> list[str] | None:
+def parse_column_names(text: str | None) -> list[str] | None:
     """Parse a list of column names.
 
     Args:
@@ -185,11 +185,11 @@ class ReadOptions:
         if _OF_CREATE_TABLE in given:
             raise OptionError(_NO_TABLE, option=_OF_CREATE_TABLE)
         everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
-        options = _checked(given, everywhere)
+        options = _check_option_names(given, everywhere)
         maybe_stream = stream is None and not {"as_of", "until"} & options.keys()
         guess = INCREMENTAL if stream or stream is None and "deletes" in options else SNAPSHOT
         mode = options.get("mode", guess).lower()
-        one_of("mode", mode, (INCREMENTAL, CHANGES) if stream else tuple(_OF_MODE))
+        check_allowed_value("mode", mode, (INCREMENTAL, CHANGES) if stream else tuple(_OF_MODE))
         allowed = {*_COMMON, *_OF_MODE[mode]}
         if stream or maybe_stream:
             allowed |= {*_OF_STREAM, "since", "deletes"} if "mode" not in options else set(_OF_STREAM)
@@ -208,8 +208,8 @@ class ReadOptions:
                 "Options since and startingPosition have the same meaning. Pass only one of them.", option="since"
             )
         versions = options.get("versions", "net").lower()
-        one_of("versions", versions, ("net", "all"))
-        columns = names_in(options.get("columns"))
+        check_allowed_value("versions", versions, ("net", "all"))
+        columns = parse_column_names(options.get("columns"))
         return ReadOptions(
             _path(options),
             _storage(options),
@@ -274,12 +274,12 @@ class SparkWriteOptions:
             OptionError: An option is unknown, contains a secret, has an invalid value, or is not supported by the
                 operation.
         """
-        options = _checked(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
+        options = _check_option_names(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
         operation = options.get("operation", "insert").lower()
-        one_of("operation", operation, OPERATIONS)
+        check_allowed_value("operation", operation, OPERATIONS)
         duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")
-        one_of("duplicates", duplicates, ("newest", "fail"))
-        one_of("existing", existing, ("fail", "keep"))
+        check_allowed_value("duplicates", duplicates, ("newest", "fail"))
+        check_allowed_value("existing", existing, ("fail", "keep"))
         if "existing" in options and operation not in ("insert", "bulk_insert"):
             raise OptionError("Option 'existing' needs operation 'insert' or 'bulk_insert'.", option="existing")
         if "duplicates" in options and operation == "delete":
@@ -291,8 +291,8 @@ class SparkWriteOptions:
                 f"Option {named[0]!r} has no effect on operation 'delete'. Leave it out.", option=named[0]
             )
         evolve, missing = options.get("evolve", "false").lower(), options.get("missing", "fail")
-        one_of("evolve", evolve, ("true", "false"))
-        one_of("missing", missing, ("fail", "null"))
+        check_allowed_value("evolve", evolve, ("true", "false"))
+        check_allowed_value("missing", missing, ("fail", "null"))
         return SparkWriteOptions(
             _path(options),
             _storage(options),

@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from hoodoo.arguments import flag
+from hoodoo.arguments import check_flag
 from hoodoo.engine.session import require_spark_session
 from hoodoo.errors import OptionError
 from hoodoo.spark import sql_tables, sql_writes
 from hoodoo.spark.source import register
-from hoodoo.spark.sql_reading import frame_of, known_names, names_of, query, refresh_temporary_views
+from hoodoo.spark.sql_reading import (
+    create_dataframe,
+    get_named_tables,
+    get_referable_tables,
+    refresh_temporary_views,
+    run_query,
+)
 from hoodoo.spark.sql_text import (
     CATALOG,
     Node,
     Reference,
     Statement,
+    parse_statement,
     path_of,
-    read,
     references,
     unparsable_sql,
     unsupported_sql,
@@ -37,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
-_WRITES = {exp.Merge: sql_writes.merge, exp.Update: sql_writes.update, exp.Delete: sql_writes.delete}
-_WRITES |= {exp.Insert: sql_writes.insert}
+_WRITES = {exp.Merge: sql_writes.run_merge, exp.Update: sql_writes.run_update, exp.Delete: sql_writes.run_delete}
+_WRITES |= {exp.Insert: sql_writes.run_insert}
 _INSTEAD = {
     "ANALYZE": "Every write maintains statistics.",
     "DROP": "A table is its folder. Delete the folder.",
@@ -82,11 +88,11 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
         HoodooError: Any error that the corresponding table method raises.
         EngineError: PySpark is older than 4.2, `spark` is not a session, or DuckDB is needed and not installed.
     """
-    flag("rewrite", rewrite)
-    statement = read(text)
+    check_flag("rewrite", rewrite)
+    statement = parse_statement(text)
     require_spark_session(spark)
     register(spark)
-    names, found = names_of(spark), references(statement, known_names(spark, statement))
+    names, found = get_named_tables(spark), references(statement, get_referable_tables(spark, statement))
     tree = statement.tree
     if isinstance(tree, exp.Create) and _creates_hoodoo_table(tree, names):
         return _create(spark, statement, names)
@@ -101,13 +107,13 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     if mine is not None and (write := _WRITES.get(type(tree))):
         result = write(spark, statement, _target(statement, mine))
         refresh_temporary_views(spark, mine.path)
-        return _frame(spark, sql_writes.counts_of(result))
+        return _frame(spark, sql_writes.convert_result(result))
     if mine is not None and isinstance(tree, exp.Alter):
-        return _altered(spark, mine.path, sql_tables.alter(spark, statement, _target(statement, mine), rewrite))
+        return _altered(spark, mine.path, sql_tables.alter_table(spark, statement, _target(statement, mine), rewrite))
     if mine is not None and isinstance(tree, exp.Describe):
         return _describe(spark, statement, mine.path)
     if isinstance(tree, (exp.Query, exp.Insert, exp.Merge, exp.Create)):
-        return query(spark, statement)
+        return run_query(spark, statement)
     raise _not_there(statement)
 
 
@@ -125,7 +131,7 @@ def _run_unparsable_statement(spark: SparkSession, statement: Statement, found: 
     """Run a statement that sqlglot cannot parse."""
     words = statement.words
     if words[0] in _READS:
-        return query(spark, statement)
+        return run_query(spark, statement)
     if words[0] == "ALTER":
         return _altered(spark, found[0].path, sql_tables.move_column(statement, _target(statement, found[0])))
     if words[0] in ("DESC", "DESCRIBE") and words[1] == "HISTORY" and words[-2] == "LIMIT" and words[-1].isdigit():
@@ -178,7 +184,7 @@ def _view(spark: SparkSession, statement: Statement) -> DataFrame:
             "a view of a hoodoo table that is not CREATE [OR REPLACE] TEMPORARY VIEW name AS SELECT ...",
             "Permanent views cannot refer to hoodoo.`path`, and columns are named in the SELECT.",
         )
-    frame = frame_of(spark, statement.after(sql_tables.query_begins_after(statement)))
+    frame = create_dataframe(spark, statement.after(sql_tables.find_query_start(statement)))
     if tree.args.get("replace"):
         frame.createOrReplaceTempView(tree.this.name)
     else:

@@ -45,7 +45,7 @@ _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class Side:
-    """Row that an SQL expression can refer to.
+    """Side of a join or merge, whose columns an expression can use.
 
     Attributes:
         alias: The name of the row in the statement, in lower case, or '' without a name.
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scope:
-    """Columns that an SQL expression can use.
+    """Scope with the columns that an SQL expression can use.
 
     Attributes:
         sides: The rows that the expression can refer to.
@@ -114,7 +114,7 @@ class Scope:
         raise ExpressionError(f"Column {printable(text)} does not exist; {hint}", expression=text)
 
 
-def duckdb_text(node: Node, scope: Scope) -> str:
+def translate_expression(node: Node, scope: Scope) -> str:
     """Translate a Spark SQL expression to DuckDB SQL.
 
     Args:
@@ -171,7 +171,7 @@ class _Writer:
             raise _refused(node, "The pattern has a backslash, which is not an escape character in DuckDB.")
         if form in _COMPARISONS:
             self._require_times(node)
-        if form in (exp.Add, exp.Sub) and node.find(exp.Interval) and ZONED in self._clocks(node):
+        if form in (exp.Add, exp.Sub) and node.find(exp.Interval) and ZONED in self._find_time_kinds(node):
             self._require_utc(node)
         for name, value in list(node.args.items()):
             if isinstance(value, list):
@@ -274,7 +274,7 @@ class _Writer:
                 f"The expression uses days of the session's time zone {self._scope.zone}, but DuckDB uses days of UTC.",
             )
 
-    def _clocks(self, node: Node) -> set[str]:
+    def _find_time_kinds(self, node: Node) -> set[str]:
         """Return the kinds of dates and times in an expression."""
         found = set()
         for part in node.find_all(exp.Column, exp.Cast):
@@ -296,7 +296,7 @@ class _Writer:
         """
         if self._scope.in_utc:
             return
-        clocks = self._clocks(node)
+        clocks = self._find_time_kinds(node)
         if ZONED in clocks and len(clocks) > 1:
             raise _refused(
                 node,

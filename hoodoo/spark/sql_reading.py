@@ -17,7 +17,7 @@ from sqlglot import exp
 from hoodoo.errors import PredicateError
 from hoodoo.readers.predicate import text as grammar
 from hoodoo.readers.predicate.tree import And, Compare, In, Not, Or, Predicate
-from hoodoo.spark.sql_text import Node, Reference, Statement, read, references, with_placeholders
+from hoodoo.spark.sql_text import Node, Reference, Statement, insert_placeholders, parse_statement, references
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
@@ -30,7 +30,7 @@ _named: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictiona
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
 
 
-def names_of(spark: SparkSession) -> dict[str, str]:
+def get_named_tables(spark: SparkSession) -> dict[str, str]:
     """Return the paths of the session's named tables.
 
     The caller may add names to the dict.
@@ -38,12 +38,12 @@ def names_of(spark: SparkSession) -> dict[str, str]:
     return _named.setdefault(spark, {})
 
 
-def known_names(spark: SparkSession, statement: Statement) -> dict[str, str]:
+def get_referable_tables(spark: SparkSession, statement: Statement) -> dict[str, str]:
     """Return the paths of the tables that a statement may refer to by name.
 
     Tables and views of Spark hide tables in the folder of `hoodoo.use`.
     """
-    named, words = names_of(spark), {token.text.lower() for token in statement.tokens}
+    named, words = get_named_tables(spark), {token.text.lower() for token in statement.tokens}
     if isinstance(statement.tree, exp.Create):  # a table that Spark creates may have the name of a folder
         created = statement.tree.this.this if isinstance(statement.tree.this, exp.Schema) else statement.tree.this
         words.discard(created.name.lower())
@@ -59,17 +59,17 @@ def is_utc(zone: str) -> bool:
     return zone.upper() in _UTC
 
 
-def frame_of(spark: SparkSession, text: str) -> DataFrame:
+def create_dataframe(spark: SparkSession, text: str) -> DataFrame:
     """Create a DataFrame from a Spark SQL query on hoodoo tables.
 
     Args:
         spark: The session.
         text: The query.
     """
-    return query(spark, read(text))
+    return run_query(spark, parse_statement(text))
 
 
-def query(spark: SparkSession, statement: Statement) -> DataFrame:
+def run_query(spark: SparkSession, statement: Statement) -> DataFrame:
     """Run a Spark SQL query on hoodoo tables.
 
     Args:
@@ -80,12 +80,12 @@ def query(spark: SparkSession, statement: Statement) -> DataFrame:
         TableNotFound: There is no table at a path.
         PositionError: The position in VERSION AS OF or TIMESTAMP AS OF is invalid.
     """
-    found = references(statement, known_names(spark, statement))
+    found = references(statement, get_referable_tables(spark, statement))
     if not found:
         return spark.sql(statement.text)
     planner = _Planner(spark)
     frames: dict[str, Any] = {f"hoodoo_{index}": planner.frame(one) for index, one in enumerate(found)}
-    template = with_placeholders(statement, found, lambda index: f"hoodoo_{index}")
+    template = insert_placeholders(statement, found, lambda index: f"hoodoo_{index}")
     return spark.sql(template, **frames)
 
 
@@ -98,7 +98,7 @@ def refresh_temporary_views(spark: SparkSession, path: str) -> None:
         spark: The session.
         path: The path of the table.
     """
-    for name, location in names_of(spark).items():
+    for name, location in get_named_tables(spark).items():
         if location == path or open_store(location).uri == open_store(path).uri:  # a path has several spellings
             open_table(path).scan().to_spark(spark).createOrReplaceTempView(name)
 
@@ -202,17 +202,17 @@ def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> st
             return ""
         kinds.append(schema.field(known[0]).type)
         column.replace(exp.column(exp.to_identifier(known[0], quoted=True)))
-    if not kinds or not _literals_mean_the_same(node, kinds, in_utc):
+    if not kinds or not _have_equal_meaning(node, kinds, in_utc):
         return ""
     text = str(node.this.sql())
     try:
-        tree = grammar.read(text, schema)
+        tree = grammar.parse_condition(text, schema)
     except PredicateError:
         return ""
-    return text if _keeps_enough(tree) else ""
+    return text if _is_safe_to_push(tree) else ""
 
 
-def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
+def _have_equal_meaning(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
     """Return whether literals have equal meanings in Spark and DuckDB.
 
     Spark compares a number with a string as floats, and interprets times without a zone in the session's time zone.
@@ -228,7 +228,7 @@ def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) 
     return in_utc or not any(pa.types.is_timestamp(kind) for kind in kinds)
 
 
-def _keeps_enough(tree: Predicate) -> bool:
+def _is_safe_to_push(tree: Predicate) -> bool:
     """Return whether a condition is safe to push down.
 
     Spark sorts NaN above all numbers.
@@ -241,7 +241,7 @@ def _keeps_enough(tree: Predicate) -> bool:
         case And(parts=(Compare(op=">=") as low, Compare(op="<=") as high)) if low.column == high.column:
             return not pa.types.is_floating(low.type) or pa.types.is_float64(low.type)
         case And() | Or():
-            return all(map(_keeps_enough, tree.parts))
+            return all(map(_is_safe_to_push, tree.parts))
         case Not():
             return not _has_floats(tree)
     return True

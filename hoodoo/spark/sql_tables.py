@@ -16,7 +16,7 @@ from hoodoo.engine.spark_types import arrow_schema_of, type_to_spark_ddl
 from hoodoo.errors import OptionError, SchemaError, TableNotFound
 from hoodoo.format.transforms import Transform, transform_of
 from hoodoo.redact import printable
-from hoodoo.spark.sql_reading import frame_of
+from hoodoo.spark.sql_reading import create_dataframe
 from hoodoo.spark.sql_text import Node, Statement, unparsable_sql, unsupported_sql
 from hoodoo.spark.sql_writes import Target
 from hoodoo.table import Table
@@ -45,7 +45,7 @@ _KNOWN = (
 )
 
 
-def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
+def convert_sql_type(spark: SparkSession, kind: Node) -> pa.DataType:
     """Convert a Spark SQL type to an Arrow type.
 
     Args:
@@ -58,7 +58,7 @@ def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
     return arrow_schema_of(spark.sql(f"SELECT CAST(NULL AS {kind.sql('spark')}) AS c").schema).field("c").type
 
 
-def query_begins_after(statement: Statement) -> int:
+def find_query_start(statement: Statement) -> int:
     """Find the last token before the query of CREATE TABLE."""
     words = statement.names("AS") or [index - 1 for index in statement.names("SELECT")]
     if not words:
@@ -90,7 +90,7 @@ def create_table(spark: SparkSession, statement: Statement, path: str | None) ->
         raise unsupported_sql(
             "CREATE OR REPLACE TABLE", "Delete the folder of the old table first, or write to the table."
         )
-    location, given = _properties(tree)
+    location, given = _convert_clauses(tree)
     if primary_key and given.setdefault("key", ",".join(primary_key)) != ",".join(primary_key):
         raise OptionError(
             f"CREATE TABLE has two keys: PRIMARY KEY ({', '.join(primary_key)}) and the table property key "
@@ -149,7 +149,7 @@ def _split_primary_key(tree: Node) -> tuple[list[Node], list[str]]:
 def _query_of(spark: SparkSession, statement: Statement) -> Any:
     if not statement.tree.args.get("expression"):
         return None
-    return frame_of(spark, statement.after(query_begins_after(statement)))
+    return create_dataframe(spark, statement.after(find_query_start(statement)))
 
 
 def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
@@ -169,10 +169,10 @@ def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
                     "CREATE TABLE accepts names, types, NOT NULL and PRIMARY KEY. ALTER TABLE ... ADD COLUMN also "
                     "accepts a DEFAULT.",
                 )
-        yield pa.field(node.name, type_of(spark, node.args["kind"]), not required)
+        yield pa.field(node.name, convert_sql_type(spark, node.args["kind"]), not required)
 
 
-def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
+def _convert_clauses(tree: Node) -> tuple[str, dict[str, Any]]:
     """Convert the clauses of CREATE TABLE to arguments."""
     location, found = "", dict[str, Any]()
     for one in tree.args["properties"].expressions if tree.args.get("properties") else []:
@@ -214,7 +214,7 @@ def _table_property(node: Node) -> dict[str, str]:
 
 
 # ---- ALTER TABLE
-def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bool) -> Any:
+def alter_table(spark: SparkSession, statement: Statement, target: Target, rewrite: bool) -> Any:
     """Run an ALTER TABLE statement.
 
     Args:
@@ -262,9 +262,9 @@ def move_column(statement: Statement, target: Target) -> Any:
     if words[:1] in (["ALTER"], ["CHANGE"]):
         at = 2 if words[1:2] == ["COLUMN"] else 1
         if words[at + 1 :] == ["FIRST"]:
-            return target.table.alter([MoveColumn(_known(rest[at].text, target.table.schema), None, True)])
+            return target.table.alter([MoveColumn(_find_column(rest[at].text, target.table.schema), None, True)])
         if words[at + 1 : at + 2] == ["AFTER"] and len(words) == at + 3:
-            name, after = (_known(rest[index].text, target.table.schema) for index in (at, at + 2))
+            name, after = (_find_column(rest[index].text, target.table.schema) for index in (at, at + 2))
             return target.table.alter([MoveColumn(name, after, False)])
     raise unsupported_sql("this form of ALTER TABLE", f"Use {_KNOWN}.")
 
@@ -282,7 +282,7 @@ def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator
     elif isinstance(node, exp.RenameColumn) and not node.args.get("exists"):
         yield RenameColumn(_path(node.this, schema), ".".join(_parts(node.args["to"])))
     elif isinstance(node, exp.AlterColumn) and node.args.get("dtype"):
-        yield WidenColumn(_path(node.this, schema), type_of(spark, node.args["dtype"]))
+        yield WidenColumn(_path(node.this, schema), convert_sql_type(spark, node.args["dtype"]))
     elif isinstance(node, exp.AlterColumn) and node.args.get("drop") and node.args.get("allow_null"):
         yield MakeNullable(_path(node.this, schema))
     else:
@@ -290,7 +290,7 @@ def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator
 
 
 def _added(spark: SparkSession, node: Node, schema: pa.Schema) -> AddColumn:
-    kind, default = type_of(spark, node.args["kind"]), NO_DEFAULT
+    kind, default = convert_sql_type(spark, node.args["kind"]), NO_DEFAULT
     for one in node.args.get("constraints") or []:
         said = one.args["kind"]
         if not isinstance(said, exp.DefaultColumnConstraint):
@@ -315,10 +315,10 @@ def _unknown(node: Node) -> OptionError:
 
 def _path(node: Node, schema: pa.Schema) -> str:
     first, *fields = _parts(node)
-    return ".".join((_known(first, schema), *fields))
+    return ".".join((_find_column(first, schema), *fields))
 
 
-def _known(name: str, schema: pa.Schema) -> str:
+def _find_column(name: str, schema: pa.Schema) -> str:
     """Find the name of a column, ignoring case.
 
     An unknown name is returned unchanged, and `Table.alter` rejects it later.

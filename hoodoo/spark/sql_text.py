@@ -103,7 +103,7 @@ class Reference:
     alias: str = ""
 
 
-def read(text: str) -> Statement:
+def parse_statement(text: str) -> Statement:
     """Parse a Spark SQL statement.
 
     Args:
@@ -145,7 +145,7 @@ def references(statement: Statement, names: Mapping[str, str]) -> list[Reference
         if path := path_of(node, names) if not node.db and node.name.lower() not in hidden else None:
             begin, end = _start(node), node.this.meta["end"] + 1
             last = next(index for index, token in enumerate(statement.tokens) if token.end + 1 == end)
-            position, end = _position(statement, last, end)
+            position, end = _parse_position(statement, last, end)
             bare = not node.alias and last > 0 and statement.words[last - 1] in _BEFORE_ALIASED
             plain = bare and not any(node.args.get(name) for name in ("sample", "pivots"))
             found.append(Reference(begin, end, path, node, position, node.name if plain else ""))
@@ -175,7 +175,7 @@ def unparsable_sql(statement: Statement) -> ExpressionError:
     return ExpressionError(f"Cannot parse the statement: {why}", expression=statement.text[:1000])
 
 
-def with_placeholders(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
+def insert_placeholders(statement: Statement, found: Sequence[Reference], name: Callable[[int], str]) -> str:
     """Replace hoodoo tables in a statement by placeholders.
 
     Args:
@@ -232,11 +232,11 @@ def _by_tokens(statement: Statement) -> Iterator[Reference]:
     for index, token in enumerate(words[:-2]):
         ours = token.text.lower() == CATALOG and words[index + 1].token_type == TokenType.DOT
         if ours and words[index + 2].token_type == TokenType.IDENTIFIER:
-            position, end = _position(statement, index + 2, words[index + 2].end + 1)
+            position, end = _parse_position(statement, index + 2, words[index + 2].end + 1)
             yield Reference(token.start, end, words[index + 2].text, None, position)
 
 
-def _position(statement: Statement, last: int, end: int) -> tuple[str | None, int]:
+def _parse_position(statement: Statement, last: int, end: int) -> tuple[str | None, int]:
     """Parse a VERSION AS OF or TIMESTAMP AS OF clause.
 
     Args:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
-from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
-from hoodoo.spark.sql_reading import frame_of, zone_of
+from hoodoo.spark.sql_expressions import Scope, Side, schema_of_frame, translate_expression
+from hoodoo.spark.sql_reading import create_dataframe, zone_of
 from hoodoo.spark.sql_text import Node, Statement, TokenType, unsupported_sql
 from hoodoo.table import Table
 from hoodoo.table.merging import Merge
@@ -31,7 +31,7 @@ _COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "bytes_w
 
 @dataclass(frozen=True)
 class Target:
-    """Table that an SQL statement writes to.
+    """Target table of an SQL statement.
 
     Attributes:
         table: The table.
@@ -49,13 +49,12 @@ class Target:
         return str(self.node.alias or ("" if self.node.db else self.node.name)).lower()
 
 
-def counts_of(result: WriteResult) -> pa.Table:
-    """Convert the result of a write to a row."""
+def convert_result(result: WriteResult) -> pa.Table:
     told = {name: [getattr(result, name)] for name in _COUNTS}
     return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
 
 
-def update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run an UPDATE statement on a hoodoo table.
 
     Args:
@@ -70,14 +69,14 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
         raise unsupported_sql("UPDATE ... FROM", "Use MERGE INTO, which can read another table.")
-    _require_nothing_else(statement, "UPDATE", ("this", "expressions", "where"))
-    _require_alike(statement)
+    _require_supported_clauses(statement, "UPDATE", ("this", "expressions", "where"))
+    _require_equal_meaning(statement)
     row = Side(target.alias, "", target.table.schema)
     scope = Scope((row,), zone_of(spark))
-    return target.table.update(_assignments(tree.expressions, row, (row,), scope), where=_where(tree, scope))
+    return target.table.update(_translate_assignments(tree.expressions, row, (row,), scope), where=_where(tree, scope))
 
 
-def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run a DELETE statement on a hoodoo table.
 
     Args:
@@ -89,13 +88,13 @@ def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         ExpressionError: The condition cannot be translated to DuckDB.
         HoodooError: Any error that `Table.delete` raises.
     """
-    _require_nothing_else(statement, "DELETE", ("this", "where"))
-    _require_alike(statement)
+    _require_supported_clauses(statement, "DELETE", ("this", "where"))
+    _require_equal_meaning(statement)
     where = _where(statement.tree, Scope((Side(target.alias, "", target.table.schema),), zone_of(spark)))
     return target.table.delete(where=pc.scalar(True) if where is None else where)
 
 
-def _require_nothing_else(statement: Statement, what: str, known: Sequence[str]) -> None:
+def _require_supported_clauses(statement: Statement, what: str, known: Sequence[str]) -> None:
     """Check that a statement has no unsupported clause.
 
     Such a clause may restrict the affected rows, so ignoring it could change more rows.
@@ -112,7 +111,7 @@ def _require_nothing_else(statement: Statement, what: str, known: Sequence[str])
         )
 
 
-def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run an INSERT statement on a hoodoo table.
 
     Args:
@@ -136,7 +135,7 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         raise unsupported_sql("INSERT ... PARTITION", "Write partition columns as ordinary columns with values.")
     listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
     by_name = bool(tree.args.get("by_name"))
-    frame = frame_of(
+    frame = create_dataframe(
         spark, _with_clause(statement, "INSERT") + statement.after(_last_token_before_query(statement, target, listed))
     )
     given = listed if listed is not None else list(frame.columns) if by_name else table.schema.names
@@ -149,10 +148,10 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
             "a value for each column, or name the columns: INSERT INTO t (a, b) ..."
         )
     missing = "null" if listed or by_name else "fail"
-    return table.insert(_fitting(frame.toDF(*named), table.schema), duplicates="fail", missing=missing)
+    return table.insert(_cast_decimals(frame.toDF(*named), table.schema), duplicates="fail", missing=missing)
 
 
-def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+def _cast_decimals(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     """Cast decimals of a DataFrame to float columns.
 
     Spark SQL parses numbers with a decimal point as decimals.
@@ -165,7 +164,7 @@ def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
     return frame
 
 
-def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+def run_merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
     """Run a MERGE statement into a hoodoo table.
 
     Args:
@@ -178,13 +177,13 @@ def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteRes
         ExpressionError: A value or a condition cannot be translated to DuckDB.
         HoodooError: Any error that the merge of `Table.merge` raises.
     """
-    _require_alike(statement)
+    _require_equal_meaning(statement)
     tree, schema = statement.tree, target.table.schema
     using, on = statement.names("USING")[0], statement.names("ON")
     begin = statement.tokens[using].end + 1
     end = statement.tokens[next(index for index in on if index > using)].start
     frame = _renamed_in_table_case(
-        frame_of(spark, f"{_with_clause(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
+        create_dataframe(spark, f"{_with_clause(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
     )
     alias = str(tree.args["using"].alias_or_name).lower()
     if getattr(tree.args["using"], "db", "") and not tree.args["using"].alias and "/" in alias:
@@ -207,7 +206,7 @@ class _Clause:
 
     def add_to(self, merging: Merge) -> None:
         then, condition = self.when.args["then"], self.when.args.get("condition")
-        where = None if condition is None else duckdb_text(condition, self._scope)
+        where = None if condition is None else translate_expression(condition, self._scope)
         if isinstance(then, exp.Insert):
             if then.this is None or isinstance(then.this, exp.Star):
                 merging.when_not_matched_insert_all(where)
@@ -229,7 +228,7 @@ class _Clause:
                 raise unsupported_sql("UPDATE SET * without a source row", "Name the columns and their values.")
             merging.when_matched_update_all(where)
             return
-        values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
+        values = _translate_assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
         if self._by_source:
             merging.when_not_matched_by_source_update(values, where=where)
         else:
@@ -266,7 +265,7 @@ class _Clause:
             raise OptionError(
                 "INSERT of a MERGE needs at least one column that is not a key or partition column.", option="text"
             )
-        return {name: duckdb_text(node, self._scope) for name, node in found.items()}
+        return {name: translate_expression(node, self._scope) for name, node in found.items()}
 
 
 def _listed(node: Node | None) -> list[Node]:
@@ -282,7 +281,7 @@ def _is_column(node: Node, name: str, scope: Scope) -> bool:
     return found == name and not fields
 
 
-def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
+def _translate_assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
     """Translate the assignments of a SET clause to DuckDB expressions.
 
     Args:
@@ -311,13 +310,13 @@ def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope:
         name = _column(names[0], row.schema)
         if name in found:
             raise ColumnError(f"SET names column {name!r} more than once.", column=name)
-        found[name] = duckdb_text(part.expression, scope)
+        found[name] = translate_expression(part.expression, scope)
     return found
 
 
 def _where(tree: Node, scope: Scope) -> str | None:
     where = tree.args.get("where")
-    return None if where is None else duckdb_text(where.this, scope)
+    return None if where is None else translate_expression(where.this, scope)
 
 
 def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
@@ -364,7 +363,9 @@ def _renamed_in_table_case(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 def _column(name: str, schema: pa.Schema) -> str:
     found = Side("", "", schema).column(name)
     if found is None:
-        raise ColumnError(f"Column {printable(name)} is not in the table; {hint(name, schema.names)}", column=name)
+        raise ColumnError(
+            f"Column {printable(name)} is not in the table; {suggest_name(name, schema.names)}", column=name
+        )
     return found
 
 
@@ -383,8 +384,8 @@ def _last_token_before_query(statement: Statement, target: Target, listed: Seque
     return index
 
 
-def _require_alike(statement: Statement) -> None:
-    """Check that Spark and DuckDB agree on a statement.
+def _require_equal_meaning(statement: Statement) -> None:
+    """Check that a statement has an equal meaning in Spark and DuckDB.
 
     sqlglot may parse such string literals differently. It does not distinguish TRY_CAST from CAST, which raises an
     error instead of returning null.

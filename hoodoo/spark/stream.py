@@ -24,13 +24,19 @@ from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, cursor_of_commit_number, require_same_commit
 from hoodoo.readers.output import Rows
-from hoodoo.readers.progress import MicroBatchSize, StreamLimits, StreamPosition, end_of_snapshot_batch, next_slot
+from hoodoo.readers.progress import (
+    MicroBatchSize,
+    StreamLimits,
+    StreamPosition,
+    find_next_batch_end,
+    find_snapshot_batch_end,
+)
 from hoodoo.readers.scan import Scan
-from hoodoo.readers.slices.slice_task import Range
-from hoodoo.spark.parts import ReadPart, parts_of, read, schema_of
+from hoodoo.readers.slices.slice_task import CommitRange
+from hoodoo.spark.parts import ReadPart, get_read_schema, read_part, split_read
 from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.table import Table
-from hoodoo.table.reading import rows_changed
+from hoodoo.table.reading import read_changed_rows
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.holds.leases import Lease
 from hoodoo.timeline.slots.slot import Slot
@@ -145,7 +151,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             end = head.seq if self._target is None else min(head.seq, self._target)
             found = (
-                next_slot(here.slot, end, self._written(head, here.slot, end), limits, min(head.min_readable, end))
+                find_next_batch_end(
+                    here.slot, end, self._written(head, here.slot, end), limits, min(head.min_readable, end)
+                )
                 if end > here.slot
                 else here
             )
@@ -166,7 +174,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _head(self) -> View:
         table = self._table
         head: View = table.handle.look().view
-        if (now := schema_to_ddl(schema_of(table, self.options))) != (
+        if (now := schema_to_ddl(get_read_schema(table, self.options))) != (
             planned := schema_to_ddl(arrow_schema_of(self.schema))
         ):
             raise SchemaError(
@@ -178,8 +186,8 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next_of_snapshot(self, here: StreamPosition, head: View, limits: StreamLimits) -> StreamPosition:
         seq = here.slot or self._first_snapshot(head).seq
         if limits != StreamLimits():
-            self._hold(seq)
-        return end_of_snapshot_batch(
+            self._protect_snapshot(seq)
+        return find_snapshot_batch_end(
             seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
         )
 
@@ -229,7 +237,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if since == last.slot:
             return []
         rows = self._rows_between(since, last.slot)
-        return parts_of(rows, self._table, (since, last.slot) if self._compares else (last.slot,))
+        return split_read(rows, self._table, (since, last.slot) if self._compares else (last.slot,))
 
     @property
     def _compares(self) -> bool:
@@ -252,7 +260,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seen = newest._replace(view=newest.history.view(until))
         if options.mode == CHANGES:
             return Changes(seen.history, seen.config, since, seen.view, self._columns, options.where, options.versions)
-        return rows_changed(seen, since, self._columns, options.where, options.meta, options.deletes)
+        return read_changed_rows(seen, since, self._columns, options.where, options.meta, options.deletes)
 
     def _parts_of_snapshot(self, first: StreamPosition, last: StreamPosition) -> list[ReadPart]:
         view = self._snapshot(last.slot)
@@ -260,7 +268,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         some: dict[str, dict[str, FileGroup]] = {}
         for group in groups:
             some.setdefault(group.partition, {})[group.file_id] = group
-        return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
+        return split_read(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
         """Read a snapshot as changes of a stream."""
@@ -268,7 +276,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
             return Changes(history, config, 0, view, self._columns, options.where)
-        scan = Scan(history, config, view, self._columns, options.where, options.meta, changed=Range(0, None))
+        scan = Scan(history, config, view, self._columns, options.where, options.meta, changed=CommitRange(0, None))
         return IncrementalRows(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -280,7 +288,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Returns:
             The rows, in batches.
         """
-        return read(partition, self.schema)
+        return read_part(partition, self.schema)
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
@@ -290,11 +298,11 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SnapshotExpired: The snapshot is neither readable nor protected.
         """
         history = self._table.handle.history
-        held = not history.head().readable(seq) and seq in leases.held(self._table.handle.store)
+        held = not history.head().readable(seq) and seq in leases.list_protected_commits(self._table.handle.store)
         view: View = history.state(seq) if held else history.view(seq)
         return view
 
-    def _hold(self, seq: int) -> None:
+    def _protect_snapshot(self, seq: int) -> None:
         """Protect a snapshot from cleaning.
 
         Without write permission, only retention protects the snapshot. A stopped query leaves its lease, so it can be

@@ -21,7 +21,7 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import EngineError, OptionError
 from hoodoo.redact import printable
 from hoodoo.spark.source_options import SparkStreamOptions
-from hoodoo.spark.write import Job, job_of
+from hoodoo.spark.write import SparkWriteJob, create_write_job
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.timeline.sinks import application_of
 from hoodoo.writers.staging import staged
@@ -40,10 +40,10 @@ class StreamMessage(WriterCommitMessage):
     """
 
     rows: staged.TaskRows
-    job: Job
+    job: SparkWriteJob
 
 
-def query_of(checkpoint: str, storage: Mapping[str, Any]) -> str:
+def read_query_id(checkpoint: str, storage: Mapping[str, Any]) -> str:
     """Read the id of the streaming query from its Spark checkpoint.
 
     Args:
@@ -78,7 +78,7 @@ def _bytes_of(checkpoint: str, storage: Mapping[str, Any]) -> bytes:
         return bytes(file.read())
 
 
-def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> HoodooStreamWriter:
+def create_stream_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> HoodooStreamWriter:
     """Create the writer of a micro-batch.
 
     Args:
@@ -102,7 +102,7 @@ def stream_planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> 
             option="outputMode",
         )
     chosen = SparkStreamOptions.of(options)
-    return HoodooStreamWriter(job_of(chosen.write, schema), chosen)
+    return HoodooStreamWriter(create_write_job(chosen.write, schema), chosen)
 
 
 class HoodooStreamWriter(DataSourceStreamArrowWriter):
@@ -113,7 +113,7 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         options: The options of the stream.
     """
 
-    def __init__(self, job: Job, options: SparkStreamOptions) -> None:
+    def __init__(self, job: SparkWriteJob, options: SparkStreamOptions) -> None:
         self.job, self.options = job, options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamMessage:
@@ -146,7 +146,7 @@ class HoodooStreamWriter(DataSourceStreamArrowWriter):
         told = [one for one in messages if isinstance(one, StreamMessage)]
         job = told[0].job if told else self.job
         try:
-            query = query_of(self.options.checkpoint, self.options.write.storage)
+            query = read_query_id(self.options.checkpoint, self.options.write.storage)
         except EngineError:
             job.discard()
             raise

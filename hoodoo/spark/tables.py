@@ -1,4 +1,4 @@
-"""SQL table functions `hoodoo_timeline` and `hoodoo_changes`.
+"""Table functions for SQL: `hoodoo_timeline` and `hoodoo_changes`.
 
 Each function runs as one task, so read large ranges through the data source instead. The timeline always has the same
 columns, so `hoodoo_timeline` is an Arrow table function. The columns of changes depend on the table, and Spark only
@@ -19,7 +19,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from hoodoo.engine.spark_types import schema_to_ddl
 from hoodoo.errors import OptionError
-from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, parts_of, read, rows_of
+from hoodoo.spark.parts import ReadPart, commits_to_keep_readable, read_part, split_read, start_read
 from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.timeline.timeline_listing import Entry
 
@@ -91,13 +91,13 @@ class _Changes:
         texts = {name: _text(name, argument) for name, argument in given.items() if argument is not None}
         options = ReadOptions.of({"mode": CHANGES, **texts})
         table = options.open()
-        rows = rows_of(table, options)
-        parts = parts_of(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq))
+        rows = start_read(table, options)
+        parts = split_read(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq))
         return _Range(from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), parts=tuple(parts))
 
     def rows(self, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
         for part in self.found.parts:
-            for batch in read(part, self.found.schema):
+            for batch in read_part(part, self.found.schema):
                 yield from zip(*(column.to_pylist(maps_as_pydicts="strict") for column in batch.columns), strict=True)
 
     eval = rows  # the method name that Spark expects

@@ -24,13 +24,13 @@ from hoodoo.readers.predicate import checks
 from hoodoo.spark.source_options import SparkWriteOptions
 from hoodoo.table import Table
 from hoodoo.writers.batches.cast import require_fields_once
-from hoodoo.writers.batches.evolution import of_schema
+from hoodoo.writers.batches.evolution import find_changes_for_schema
 from hoodoo.writers.staging import staged
 
 
 @dataclass(frozen=True)
-class Job:
-    """Description of a Spark write.
+class SparkWriteJob:
+    """Job that writes a Spark DataFrame to a table.
 
     Attributes:
         options: The write options.
@@ -76,8 +76,8 @@ class Job:
         options, preparing = self.options, self.preparing
         collected = sorted(rows, key=lambda one: one.partition)
         try:
-            evolution = of_schema(preparing.schema, self.known) if options.write.evolve else None
-            data = replace(staged.gathered(preparing, collected), evolution=evolution)
+            evolution = find_changes_for_schema(preparing.schema, self.known) if options.write.evolve else None
+            data = replace(staged.collect_prepared_rows(preparing, collected), evolution=evolution)
             write = getattr(Table(preparing.store), options.operation.removeprefix("bulk_"))
             write(data, **self._arguments(transaction))
         except KeyExists as problem:
@@ -106,7 +106,7 @@ class Job:
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """Message from a Spark task to the commit of its write.
+    """Message from a Spark task about the files it staged.
 
     Attributes:
         rows: The rows that the task prepared or staged.
@@ -115,7 +115,7 @@ class TaskMessage(WriterCommitMessage):
     rows: staged.TaskRows
 
 
-def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
+def plan_write(options: Mapping[str, str], schema: Any, overwrite: bool) -> SparkWriteJob:
     """Plan a Spark batch write.
 
     Args:
@@ -138,11 +138,11 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
             'inserts rows, and upserts them with option("operation", "upsert").',
             option="mode",
         )
-    return job_of(SparkWriteOptions.of(options), schema)
+    return create_write_job(SparkWriteOptions.of(options), schema)
 
 
-def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
-    """Check the columns of a Spark write.
+def create_write_job(chosen: SparkWriteOptions, schema: Any) -> SparkWriteJob:
+    """Create the job of a Spark write, and check its columns.
 
     Args:
         chosen: The write options.
@@ -158,14 +158,14 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
     for field in rows:
         require_fields_once(field.type, field.name)  # check all columns, because Spark sends all of them
     delete = chosen.write.delete
-    evolution = of_schema(rows, config.columns) if chosen.write.evolve else None
+    evolution = find_changes_for_schema(rows, config.columns) if chosen.write.evolve else None
     wanted = evolution.of(config) if evolution else config
     columns = tuple(index for index, name in enumerate(rows.names) if name in (*config.key, *config.partition_sources))
     taken = pa.schema([rows.field(index) for index in columns]) if delete else rows
-    held = () if delete else checks.of(config)
+    held = () if delete else checks.load_checks(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
     preparing = staged.StagingJob.of(store, wanted, folder, taken, chosen.write, held, settled)
-    return Job(chosen, preparing, config.columns, columns if delete else None, config.name_mapping)
+    return SparkWriteJob(chosen, preparing, config.columns, columns if delete else None, config.name_mapping)
 
 
 class HoodooWriter(DataSourceArrowWriter):
@@ -175,7 +175,7 @@ class HoodooWriter(DataSourceArrowWriter):
         job: The description of the write.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SparkWriteJob) -> None:
         self.job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:

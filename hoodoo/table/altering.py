@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag
+from hoodoo.arguments import check_flag
 from hoodoo.errors import OptionError
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.columns.no_default import NO_DEFAULT
@@ -42,7 +42,7 @@ class AlterResult:
     bytes_written: int = 0
 
 
-@explained
+@suggest_for_methods
 class Alter:
     """Methods that change the columns of a table.
 
@@ -93,7 +93,7 @@ class Alter:
         """
         from hoodoo.timeline.columns.alterations import AddColumn
 
-        return self([AddColumn(name, type, default, after, flag("first", first))], rewrite=rewrite)
+        return self([AddColumn(name, type, default, after, check_flag("first", first))], rewrite=rewrite)
 
     def drop_column(self, name: str, *, rewrite: bool = False) -> AlterResult:
         """Drop a column from the table.
@@ -164,7 +164,7 @@ class Alter:
         """
         from hoodoo.timeline.columns.alterations import MoveColumn
 
-        return self([MoveColumn(name, after, flag("first", first))])
+        return self([MoveColumn(name, after, check_flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType | str, *, rewrite: bool = False) -> AlterResult:
         """Change the type of a column to a wider type.
@@ -285,9 +285,9 @@ class Alter:
                         option=option,
                     )
         context = self._handle.context()
-        done = alter(context, list(alterations), flag("rewrite", rewrite))
+        done = alter(context, list(alterations), check_flag("rewrite", rewrite))
         if done.instant:
-            self._handle.served(context, done.slot)
+            self._handle.run_services(context, done.slot)
         history = self._handle.look().history
         return AlterResult(
             cursor_of_commit_number(history, done.slot), done.instant, done.groups, done.rows, done.bytes_written

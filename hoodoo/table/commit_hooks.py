@@ -57,7 +57,7 @@ Hook: TypeAlias = "Callable[[CommitEvent], object] | str"
 
 
 @dataclass(frozen=True, eq=False)
-class _Registered:
+class _RegisteredHook:
     """Commit hook with its table."""
 
     hook: Hook
@@ -66,7 +66,7 @@ class _Registered:
 
 
 _lock = threading.Lock()
-_registered: tuple[_Registered, ...] = ()
+_registered: tuple[_RegisteredHook, ...] = ()
 _telling = threading.local()
 
 
@@ -100,7 +100,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
         )
     if path is not None and not isinstance(path, (str, os.PathLike)):
         raise OptionError(f"Option path must be the path of a table, got {printable(path)}.", option="path")
-    one = _Registered(hook, None if path is None else _absolute_path(str(path)), tell)
+    one = _RegisteredHook(hook, None if path is None else _absolute_path(str(path)), tell)
 
     def take_back() -> None:
         global _registered
@@ -126,7 +126,7 @@ def call_commit_hooks(path: str, done: Committed) -> None:
         _telling.now = False
 
 
-def _tell(one: _Registered, event: CommitEvent) -> None:
+def _tell(one: _RegisteredHook, event: CommitEvent) -> None:
     try:
         one.tell(event)
     except Exception as problem:  # any error, because the commit is final

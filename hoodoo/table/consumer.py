@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import consumers_with_kept_files, retention
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.history import History
@@ -15,7 +15,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
 
-@explained
+@suggest_for_methods
 class Consumer:
     """Named reader of a table.
 
@@ -44,7 +44,7 @@ class Consumer:
         """
         table, store = self._handle.look().view.table, self._handle.store
         stored = consumers.get(store, self.name)
-        return Cursor(table, stored.position, consumers.digest_of(store, stored))
+        return Cursor(table, stored.position, consumers.read_commit_digest(store, stored))
 
     def commit(self, cursor: PositionLike) -> None:
         """Store the position that the consumer has read.
@@ -104,7 +104,7 @@ def lags(timeline: TableTimeline, history: History, head: View, config: TableCon
     waited = {consumer.name for consumer in consumers_with_kept_files(timeline, head, retention(config.options))}
     found = []
     for one in consumers.all_of(history.store):
-        at = Cursor(head.table, one.position, consumers.digest_of(history.store, one))
+        at = Cursor(head.table, one.position, consumers.read_commit_digest(history.store, one))
         behind = max(0, head.seq - one.position)
         unread = max(one.position + 1, history.oldest_slot())
         seconds = max(0.0, (now - history.slot(unread).completed_at) / 1000) if behind else 0.0

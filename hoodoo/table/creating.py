@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, names, one_of
+from hoodoo.arguments import check_allowed_value, check_flag, convert_names
 from hoodoo.errors import OptionError, TableExists
 from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.keys import check_key_columns
@@ -21,14 +21,14 @@ from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
-from hoodoo.table.given_schema import SchemaLike, columns_of
+from hoodoo.table.given_schema import SchemaLike, convert_schema
 from hoodoo.table.table import Table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.properties import hoodie_properties, original_names, table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import to_properties
 from hoodoo.timeline.properties.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.hoodie_properties import CHANGE_LOGS
-from hoodoo.timeline.properties.nesting import require_no_outer_table, require_no_table_inside
+from hoodoo.timeline.properties.nesting import require_no_inner_table, require_no_outer_table
 
 if TYPE_CHECKING:
     from hoodoo.table.partitioning import PartitionBy
@@ -114,23 +114,23 @@ def create(
         CredentialsError: The store rejects the credentials, or no credentials are available.
     """
     from hoodoo.compactor.cleaning import retention
-    from hoodoo.storage.probe import require_conforming
+    from hoodoo.storage.probe import require_safe_store
     from hoodoo.table.partitioning import Partitioning
     from hoodoo.timeline import create_table
 
-    one_of("type", type, _TYPES)
-    one_of("if_exists", if_exists, _IF_EXISTS)
+    check_allowed_value("type", type, _TYPES)
+    check_allowed_value("if_exists", if_exists, _IF_EXISTS)
     if change_log is not None:
-        one_of("change_log", change_log, tuple(CHANGE_LOGS))
-    keys, partitioning = names("key", key), Partitioning.of(partition_by)
+        check_allowed_value("change_log", change_log, tuple(CHANGE_LOGS))
+    keys, partitioning = convert_names("key", key), Partitioning.of(partition_by)
     partitions = partitioning.columns
-    orders = names("order_by", order_by)
+    orders = convert_names("order_by", order_by)
     if not keys:
         raise OptionError("Option key must contain at least one column.", option="key")
-    given, rows = columns_of(schema, key)
+    given, rows = convert_schema(schema, key)
     declared = given
     if rename is not None:
-        one_of("rename", rename, _RENAMES)
+        check_allowed_value("rename", rename, _RENAMES)
         declared = pa.schema(replace_invalid_names(given))
         said = _name_mapping(given, normalize_schema(declared))
         keys, orders, partitioning = said.names(keys), said.names(orders), partitioning.with_names(said.names)
@@ -138,13 +138,13 @@ def create(
         checks = said.checks(checks)
     fitted = normalize_schema(partitioning.with_columns(normalize_schema(declared)))
     check_key_columns(fitted, keys, partitions, orders)
-    partitioning.require_partition_not_ordered(orders, flag("allow_moving_keys", allow_moving_keys))
-    for text in partitioning.folder_count_warnings(fitted, lambda name: _values(rows, given, declared, name)):
+    partitioning.require_partition_not_ordered(orders, check_flag("allow_moving_keys", allow_moving_keys))
+    for text in partitioning.folder_count_warnings(fitted, lambda name: _get_values(rows, given, declared, name)):
         warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
-    chosen = retention.check(table_options.with_options(options), partitions)
-    held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
+    chosen = retention.check(table_options.validate_new_options(options), partitions)
+    held = {check.name: check.text for check in row_checks.parse_checks({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
-    properties = hoodie_properties.new_properties(
+    properties = hoodie_properties.create_properties(
         _table_name(name, store),
         fitted,
         keys,
@@ -159,28 +159,28 @@ def create(
     properties |= original_names.to_properties(_name_mapping(given, fitted).originals)
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     if if_exists == "open" and create_table.exists(store):
-        return _opened(store, properties)
+        return _open_existing(store, properties)
     require_no_outer_table(store)
-    require_no_table_inside(store)
-    require_conforming(store)
+    require_no_inner_table(store)
+    require_safe_store(store)
     try:
-        create_table.create(store, properties, SYSTEM)
+        create_table.create_table(store, properties, SYSTEM)
     except TableExists:
         if if_exists == "open" and create_table.exists(store):  # another process created it at the same time
-            return _opened(store, properties)
+            return _open_existing(store, properties)
         raise
     table = Table(store)
     table._created = True
     return table
 
 
-def _opened(store: Store, properties: Mapping[str, str]) -> Table:
+def _open_existing(store: Store, properties: Mapping[str, str]) -> Table:
     """Open the existing table instead of creating it.
 
     Raises:
         TableExists: The key, partitions, order or type of the table differ from those in `properties`.
     """
-    table, wanted = Table(store), hoodie_properties.parse(properties)
+    table, wanted = Table(store), hoodie_properties.parse_config(properties)
     there = table.handle.config
     for name in ("key", "partition_by", "order_by", "type"):
         found, expected = getattr(there, name), getattr(wanted, name)
@@ -222,7 +222,7 @@ def _table_name(name: str | None, store: Store) -> str:
     return text if not text[0].isdigit() else f"t_{text}"
 
 
-def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
+def _get_values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
     """Return the values of a column in the sample rows.
 
     Args:

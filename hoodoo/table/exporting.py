@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hoodoo.arguments import flag, one_of
+from hoodoo.arguments import check_allowed_value, check_flag
 from hoodoo.errors import OptionError
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.properties.table_options import EXPORT_MODES
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hoodoo.timeline.views.view import View
 
 
-@explained
+@suggest_for_methods
 class Exportable:
     """Base class with the export methods of `Table`."""
 
@@ -89,13 +89,13 @@ class Exportable:
                 export is complete.
             UnsupportedTable: Another engine made commits that hoodoo cannot adopt.
         """
-        if not flag("delta", delta) | flag("iceberg", iceberg):
+        if not check_flag("delta", delta) | check_flag("iceberg", iceberg):
             raise OptionError(
                 "Nothing to export. Pass delta=True (--delta), iceberg=True (--iceberg) or both. To write rows "
                 "to a file, use scan() (hoodoo scan PATH --output FILE).",
                 option="delta",
             )
-        if flag("change_feed", change_feed) and not delta:
+        if check_flag("change_feed", change_feed) and not delta:
             raise OptionError(
                 "change_feed enables the change data feed of the Delta export. Also pass delta=True (--delta).",
                 option="change_feed",
@@ -103,7 +103,7 @@ class Exportable:
         from hoodoo.exports import export as exporting
         from hoodoo.exports.request import HISTORIES, ICEBERG_VERSIONS
 
-        one_of("history", history, HISTORIES)
+        check_allowed_value("history", history, HISTORIES)
         if iceberg_version is not None:
             if not isinstance(iceberg_version, int) or iceberg_version not in ICEBERG_VERSIONS:
                 raise OptionError(
@@ -118,7 +118,7 @@ class Exportable:
                     option="iceberg_version",
                 )
         if mode is not None:
-            one_of("mode", mode, EXPORT_MODES)
+            check_allowed_value("mode", mode, EXPORT_MODES)
         registration = None
         if register is None and (catalog is not None or catalog_properties):
             raise OptionError(
@@ -147,7 +147,7 @@ class Exportable:
             self.handle.environment.now_ms(),
             delta,
             iceberg,
-            flag("rebuild", rebuild),
+            check_flag("rebuild", rebuild),
             mode or config.options.export_mode,
             history,
             iceberg_version,

@@ -1,4 +1,4 @@
-"""Conversion of schemas to pyarrow."""
+"""Schemas given by callers, and their conversion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from hoodoo.errors import OptionError, SchemaError
-from hoodoo.nearest import listed
+from hoodoo.nearest import join_names
 from hoodoo.redact import printable
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
@@ -32,8 +32,8 @@ _PYTHON_TYPES: dict[type, str] = {
 """Column types by Python type, for schemas such as {"id": int}."""
 
 
-def columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
-    """Convert the columns of a new table to a pyarrow schema.
+def convert_schema(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
+    """Convert the schema of a new table to a pyarrow schema.
 
     Args:
         schema: The schema, or rows that have the columns.
@@ -91,7 +91,7 @@ def _arrow_type(kind: pa.DataType | type | str, name: str) -> pa.DataType:
         if kind not in _PYTHON_TYPES:
             raise SchemaError(
                 f"Column {printable(name)}: {printable(kind.__name__)} is not a supported type: expected "
-                f"{listed(sorted(one.__name__ for one in _PYTHON_TYPES))}. Pass an Arrow type or a name such as "
+                f"{join_names(sorted(one.__name__ for one in _PYTHON_TYPES))}. Pass an Arrow type or a name such as "
                 "'decimal(18,2)' or 'list<string>'.",
                 column=printable(name),
             )
@@ -99,4 +99,4 @@ def _arrow_type(kind: pa.DataType | type | str, name: str) -> pa.DataType:
     return parse_column_type(kind, name) if isinstance(kind, str) else kind
 
 
-__all__ = ["SchemaLike", "columns_of"]
+__all__ = ["SchemaLike", "convert_schema"]

@@ -22,12 +22,17 @@ from hoodoo.errors import (
     TableNotFound,
     UnsupportedTable,
 )
-from hoodoo.readers.cursor import PositionLike, resolve
+from hoodoo.readers.cursor import PositionLike, resolve_position
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
+from hoodoo.timeline.environment import SYSTEM, Environment, ResultHolder, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.hudi.external_history import CompletedInstant, ExternalHistory, Overlay, unfinished_adoptions
+from hoodoo.timeline.hudi.external_history import (
+    CompletedInstant,
+    ExternalHistory,
+    MergedHistory,
+    list_unimported_commits,
+)
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import hoodie_properties
@@ -60,8 +65,8 @@ def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
     return lag.measure(timeline, view, config)
 
 
-class Seen(NamedTuple):
-    """State of a table at one moment.
+class TableSnapshot(NamedTuple):
+    """Snapshot of a table's state at one moment.
 
     Keeping them in one object ensures that threads never mix two states.
 
@@ -107,7 +112,7 @@ class TableHandle:
         return self.seen.history
 
     # ---- looking
-    def look(self) -> Seen:
+    def look(self) -> TableSnapshot:
         """Read the newest state of the table."""
         ours = self.timeline.history
         try:
@@ -115,19 +120,19 @@ class TableHandle:
         except TableNotFound:
             if not isinstance(self.seen.history, ExternalHistory):
                 raise
-            self.seen = seen = self._unadopted(self.seen.config, self.seen.history)  # not adopted yet
+            self.seen = seen = self._read_external_table(self.seen.config, self.seen.history)  # not adopted yet
             return seen
-        found = state.external and (unfinished_adoptions(ours) or state.external)
-        self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
+        found = state.external and (list_unimported_commits(ours) or state.external)
+        self.seen = seen = self._overlaid(state, found) if found else TableSnapshot(state.config, ours, state.view)
         return seen
 
-    def heal(self) -> Seen:
+    def heal(self) -> TableSnapshot:
         """Complete the commits of crashed writers."""
         with suppress(TableNotFound, *_MAY_NOT_WRITE):
             self.timeline.heal()
         return self.look()
 
-    def at(self, position: PositionLike | None) -> Seen:
+    def at(self, position: PositionLike | None) -> TableSnapshot:
         """Return the table state at a position."""
         newest = self.look()
         if position is None:
@@ -140,9 +145,9 @@ class TableHandle:
 
         Relative times count back from the clock of the table's environment.
         """
-        return resolve(history, position, exclusive, self.environment.now_ms)
+        return resolve_position(history, position, exclusive, self.environment.now_ms)
 
-    def require_adopted(self, seen: Seen, what: str) -> None:
+    def require_adopted(self, seen: TableSnapshot, what: str) -> None:
         """Check that all commits of other engines are recorded.
 
         Args:
@@ -153,27 +158,27 @@ class TableHandle:
             seen.config.require_writable()
             raise UnsupportedTable(f"Another engine wrote to this table. {what}", path=self.store.uri)
 
-    def _opened(self) -> Seen:
+    def _opened(self) -> TableSnapshot:
         """Read the table state when the table is opened.
 
         If this process has write permission, this also publishes commits that crashed writers left unpublished.
         """
         ours = self.timeline.history
         healed, archived = (
-            Deferred(self.timeline.heal),
-            Deferred[str | None](lambda: archived_timeline.newest(self.store)),
+            ResultHolder(self.timeline.heal),
+            ResultHolder[str | None](lambda: archived_timeline.newest(self.store)),
         )
         try:
             self.timeline.history.together([healed, archived])
             state = healed.result
         except TableNotFound:
-            return self._unadopted(hoodie_properties.load(self.store))
+            return self._read_external_table(hoodie_properties.load(self.store))
         except _MAY_NOT_WRITE:  # read-only processes leave it to writers
             state, archived.result = self.timeline.look(), None
-        found = unfinished_adoptions(ours, archived.result) or state.external
-        return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
+        found = list_unimported_commits(ours, archived.result) or state.external
+        return self._overlaid(state, found) if found else TableSnapshot(state.config, ours, state.view)
 
-    def _unadopted(self, config: TableConfig, known: ExternalHistory | None = None) -> Seen:
+    def _read_external_table(self, config: TableConfig, known: ExternalHistory | None = None) -> TableSnapshot:
         """Read a table that another engine created.
 
         Args:
@@ -183,28 +188,28 @@ class TableHandle:
         theirs = known or self._history_of_hudi(config)
         view = theirs.head()
         if config.is_timeline_v1 and not (now := hoodie_properties.load(self.store)).is_timeline_v1:
-            return self._unadopted(now)  # Hudi upgraded the table, perhaps during this read
+            return self._read_external_table(now)  # Hudi upgraded the table, perhaps during this read
         if not view.seq and config.created.columns and not config.table_id and not config.is_timeline_v1:
-            return Seen(config, theirs, view)  # another engine created the table, and it has no writes yet
+            return TableSnapshot(config, theirs, view)  # another engine created the table, and it has no writes yet
         if not view.seq:
             raise TableNotFound(
                 f"Path {self.store.uri} has properties but no commits. If its creation was interrupted, call create "
                 "again. If another engine truncated the table, its next write makes it a table again.",
                 path=self.store.uri,
             )
-        return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
+        return TableSnapshot(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
 
     def _history_of_hudi(self, config: TableConfig) -> ExternalHistory:
         from hoodoo.timeline.hudi.timeline_v1 import TimelineV1History
 
         return TimelineV1History(self.store, config) if config.is_timeline_v1 else ExternalHistory(self.store)
 
-    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
+    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> TableSnapshot:
         if any(one.action == RESTORE for one in found):  # slot positions are invalid until a write adopts the restore
-            return self._unadopted(state.config)
-        overlay = Overlay(self.timeline.history, state.config.created)
+            return self._read_external_table(state.config)
+        overlay = MergedHistory(self.timeline.history, state.config.created)
         view = overlay.head()
-        return Seen(state.config.with_schemas(view.schemas), overlay, view)
+        return TableSnapshot(state.config.with_schemas(view.schemas), overlay, view)
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
@@ -214,25 +219,25 @@ class TableHandle:
         cannot write to the table.
         """
         from hoodoo.engine.local import LocalEngine
-        from hoodoo.storage.probe import require_conforming_once
+        from hoodoo.storage.probe import require_safe_server
         from hoodoo.writers.context import Context
 
         self.config.require_writable()
-        require_conforming_once(self.store)
+        require_safe_server(self.store)
         if not self._alone:
             require_no_outer_table(self.store)
             self._alone = True
         ours = self.timeline.history
         if self.history is not ours:
-            from hoodoo.writers.adopt import Adopter
+            from hoodoo.writers.adopt import CommitImporter
 
             if not ours.has_commits() and not self.look().view.seq:
                 self._begin()
             elif not ours.has_commits():
-                Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_all_commits()
-            while ours.has_commits() and (found := unfinished_adoptions(ours)):
+                CommitImporter(ours, engine or LocalEngine(), self.environment.now_ms()).adopt_all_commits()
+            while ours.has_commits() and (found := list_unimported_commits(ours)):
                 self._adopt(found[0])
-            self.timeline.ready()
+            self.timeline.prepare_for_write()
         self.seen = self._known()
 
         def run_plans(view: View) -> None:
@@ -248,7 +253,7 @@ class TableHandle:
         context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans, change)
         return context
 
-    def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
+    def context_at(self, position: PositionLike | None) -> tuple[Context, TableSnapshot]:
         """Prepare a write, and read the table state at a position.
 
         The call first adopts commits of other engines. It raises the errors of `at` and `context`.
@@ -258,20 +263,20 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """Run commit hooks and table services after a commit."""
+        """Run hooks and table services after a finished commit."""
         from hoodoo.readers.exact_counts import CommitRowCounter
         from hoodoo.table.commit_hooks import call_commit_hooks
         from hoodoo.table.results import WriteResult
 
         call_commit_hooks(self.store.uri, done)
-        waited_seconds = self.served(context, done.cursor.seq) if done.instant else 0.0
+        waited_seconds = self.run_services(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()
         measure = partial(_lag, self.timeline, view, seen.config)
         count = CommitRowCounter(self.store, seen.config, view.table, done.cursor.seq)
         return WriteResult(**vars(done), waited_seconds=waited_seconds, _measure=measure, _count=count)
 
-    def served(self, context: Context, slot: int) -> float:
+    def run_services(self, context: Context, slot: int) -> float:
         """Run table services after a commit.
 
         Returns:
@@ -290,11 +295,11 @@ class TableHandle:
     def newest_config(self) -> TableConfig:
         return self.look().config
 
-    def _known(self) -> Seen:
+    def _known(self) -> TableSnapshot:
         history = self.timeline.history
         view = history.known_head()
         config = hoodie_properties.apply_settings(self.timeline.last_state().config, view.settings, view.schemas)
-        return Seen(config, history, view)
+        return TableSnapshot(config, history, view)
 
     def _begin(self) -> None:
         """Write the first commit of an empty table.
@@ -306,11 +311,11 @@ class TableHandle:
         created = self.store.modified_ms(PROPERTIES)
         now = self.environment.now_ms()
         seen, at = self.seen, now if created is None else min(created, now)
-        create_table.begin(self.store, seen.config, seen.view.table, at, self.environment)
+        create_table.write_first_commit(self.store, seen.config, seen.view.table, at, self.environment)
         self.timeline.history.head()
 
     def _adopt(self, found: CompletedInstant) -> None:
         from hoodoo.engine.local import LocalEngine
-        from hoodoo.writers.adopt import Adopter
+        from hoodoo.writers.adopt import CommitImporter
 
-        Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).adopt_commit(found)
+        CommitImporter(self.timeline.history, LocalEngine(), self.environment.now_ms()).adopt_commit(found)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from hoodoo.arguments import number_from, require_application
+from hoodoo.arguments import check_number, require_application
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.table.handle import TableHandle
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SchemaVersion:
     changes: tuple[str, ...]
 
 
-@explained
+@suggest_for_methods
 class Inspect:
     """Methods that list the metadata of a table."""
 
@@ -93,10 +93,10 @@ class Inspect:
             RangeUndone: Another engine rolled back the snapshot.
             CorruptTable: A file is damaged.
         """
-        from hoodoo.readers.duplicates import duplicates
+        from hoodoo.readers.duplicates import find_duplicate_keys
 
         config, history, view = self._handle.at(as_of)
-        return duplicates(history, config, view)
+        return find_duplicate_keys(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """List all instants of the table's timeline.
@@ -114,8 +114,8 @@ class Inspect:
         """
         from hoodoo.timeline import timeline_listing
 
-        number_from("newest", newest, 1, whole=True)
-        return timeline_listing.listing(self._handle.look().history, newest)
+        check_number("newest", newest, 1, whole=True)
+        return timeline_listing.list_actions(self._handle.look().history, newest)
 
     def application(self, name: str) -> Application:
         """Return the progress of an application.

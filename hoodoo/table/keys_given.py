@@ -1,4 +1,4 @@
-"""Conversion of keys to rows.
+"""Keys given by callers, and their conversion to rows.
 
 Callers pass rows with the key columns, with or without partition columns, or bare key values. This module does not look
 at the partitions of the table.
@@ -27,8 +27,8 @@ _ONE = (str, bytes, int, float, decimal.Decimal, dt.date, dt.time, uuid.UUID, np
 _ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
 
-class GivenKeys(NamedTuple):
-    """Keys of a delete or a look-up, as rows.
+class KeyRows(NamedTuple):
+    """Rows with the keys of a delete or a look-up.
 
     Attributes:
         rows: One row for each key, with the key and partition columns, or the columns that they are derived from.
@@ -40,8 +40,8 @@ class GivenKeys(NamedTuple):
     in_partitions: bool
 
 
-class PartitionsGiven(NamedTuple):
-    """Partition columns of a batch of keys.
+class PartitionColumns(NamedTuple):
+    """Partition columns that keys come with.
 
     Attributes:
         wholly: True if the batch contains the values of all partition columns, or can derive them.
@@ -53,15 +53,15 @@ class PartitionsGiven(NamedTuple):
     partly: str
 
     @staticmethod
-    def by(names: Sequence[str], config: TableConfig) -> PartitionsGiven:
+    def by(names: Sequence[str], config: TableConfig) -> PartitionColumns:
         made = computable_partition_columns(names, config)
         by_key = [name for name, one in made.items() if one.column in config.key]
         told = [name for name in config.partition_by if name in names or name in made]
         partly = next((name for name in told if name not in by_key), "")
-        return PartitionsGiven(len(told) == len(config.partition_by), partly)
+        return PartitionColumns(len(told) == len(config.partition_by), partly)
 
 
-def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
+def convert_keys(keys: KeysLike, config: TableConfig) -> KeyRows:
     """Convert keys to rows.
 
     Raises:
@@ -70,22 +70,22 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
     known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_sources))))
-    given = config.name_mapping.rows(to_arrow(_as_rows(keys, config), config.name_mapping.hints(known)))
+    given = config.name_mapping.rows(to_arrow(_convert_plain_keys(keys, config), config.name_mapping.hints(known)))
     if not given.num_columns and not len(given):
-        return GivenKeys(columns.empty_table(), False)  # an empty list has no column names
-    told = PartitionsGiven.by(given.schema.names, config)
+        return KeyRows(columns.empty_table(), False)  # an empty list has no column names
+    told = PartitionColumns.by(given.schema.names, config)
     if told.wholly:
-        return GivenKeys(given, True)
+        return KeyRows(given, True)
     if told.partly:
         raise ColumnError(
             f"The keys contain partition column {told.partly!r} but not all partition columns: "
             f"{', '.join(config.partition_by)}. Add the missing columns, or leave all of them out.",
             column=told.partly,
         )
-    return GivenKeys(_without_partition(given, config), False)
+    return KeyRows(_apply_to_all_partitions(given, config), False)
 
 
-def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
+def _convert_plain_keys(keys: KeysLike, config: TableConfig) -> ArrowLike:
     """Convert plain key values to rows.
 
     Bare key values are one value, or a list, a set, an iterator or an array of values.
@@ -112,7 +112,7 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
     return pa.table({field.name: values})  # the type is checked and losslessly cast later
 
 
-def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
+def _apply_to_all_partitions(given: pa.Table, config: TableConfig) -> pa.Table:
     """Let keys apply to all partitions.
 
     Partition columns that are key columns or derived from the key are not added.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, instant_text, number_from
+from hoodoo.arguments import check_flag, check_instant, check_number
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
-from hoodoo.hints import explained
-from hoodoo.sizes import size_from
+from hoodoo.hints import suggest_for_methods
+from hoodoo.sizes import convert_size_argument
 from hoodoo.table.handle import TableHandle
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _RESTORES = (
 )
 
 
-@explained
+@suggest_for_methods
 class Maintained:
     """Base class with `Table.compact` and `Table.verify`."""
 
@@ -85,7 +85,7 @@ class Maintained:
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
             self.handle.context(),
-            number_from("logs_min", logs_min, 1, whole=True, optional=False),
+            check_number("logs_min", logs_min, 1, whole=True, optional=False),
             Strategy(strategy),
             limits,
         )
@@ -104,19 +104,19 @@ class Maintained:
             UnsupportedTable: Another engine wrote to the table, and hoodoo has not adopted these commits yet.
             SnapshotExpired: Other processes deleted files of the table during every check.
         """
-        from hoodoo.readers.verify import verified
-        from hoodoo.timeline.hudi.external_history import Overlay
+        from hoodoo.readers.verify import verify_table
+        from hoodoo.timeline.hudi.external_history import MergedHistory
 
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # the report contains this error
             seen = self.handle.heal()
-            if not (isinstance(seen.history, Overlay) and seen.history.lost()):
+            if not (isinstance(seen.history, MergedHistory) and seen.history.lost()):
                 self.handle.require_adopted(
                     seen, "Verification is possible after the next write by hoodoo adopts those commits."
                 )
-        return verified(self.handle.store, self.handle.config)
+        return verify_table(self.handle.store, self.handle.config)
 
 
-@explained
+@suggest_for_methods
 class Maintenance:
     """Methods that maintain or repair a table."""
 
@@ -164,10 +164,10 @@ class Maintenance:
             CorruptTable: A file is damaged. The other files are clustered first.
         """
         from hoodoo.compactor.clustering import cluster as clustering
-        from hoodoo.table.partition_values import partition_folders
+        from hoodoo.table.partition_values import convert_to_folders
 
         context = self._handle.context()
-        paths = None if partitions is None else partition_folders(self._handle.config, partitions)
+        paths = None if partitions is None else convert_to_folders(self._handle.config, partitions)
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return clustering.cluster(context, sort_by, order, paths, limits)
 
@@ -223,10 +223,10 @@ class Maintenance:
         from hoodoo.compactor.cleaning.kept import explain_kept_files
 
         hours, commits = (
-            number_from("retain_hours", retain_hours, 0),
-            number_from("retain_commits", retain_commits, 0, whole=True),
+            check_number("retain_hours", retain_hours, 0),
+            check_number("retain_commits", retain_commits, 0, whole=True),
         )
-        versions = number_from("retain_versions", retain_versions, 1, whole=True)
+        versions = check_number("retain_versions", retain_versions, 1, whole=True)
         context = self._handle.context()
         state = context.timeline.look()
         config = state.config
@@ -260,7 +260,7 @@ class Maintenance:
         from hoodoo.compactor.cleaning import retention as retaining
 
         context = self._handle.context()
-        given = number_from("older_than_hours", older_than_hours, 0)
+        given = check_number("older_than_hours", older_than_hours, 0)
         config = context.timeline.look().config
         options = config.options if given is None else replace(config.options, partition_ttl_hours=given)
         hours = retaining.check(options, config.partition_by).partition_ttl_hours
@@ -294,8 +294,8 @@ class Maintenance:
         from hoodoo.compactor.cleaning import archive as archiving
 
         hours, keep = (
-            number_from("older_than_hours", older_than_hours, 0),
-            number_from("keep_instants", keep_instants, 1, whole=True),
+            check_number("older_than_hours", older_than_hours, 0),
+            check_number("keep_instants", keep_instants, 1, whole=True),
         )
         context = self._handle.context()
         return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
@@ -316,7 +316,7 @@ class Maintenance:
         """
         from hoodoo.compactor.cleaning import sweep as sweeping
 
-        hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
+        hours = check_number("older_than_hours", older_than_hours, 0, optional=False)
         return sweeping.sweep(self._handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, *, older_than_hours: float = 24.0) -> PurgeReport:
@@ -353,11 +353,11 @@ class Maintenance:
         from hoodoo.readers.spark_names import by_table_names
         from hoodoo.table.quarantine.purge import purge_quarantine
         from hoodoo.timeline.properties import metadata_properties
-        from hoodoo.writers.batches.batch import prepare
+        from hoodoo.writers.batches.batch import prepare_batch
         from hoodoo.writers.batches.input import to_arrow
         from hoodoo.writers.batches.write_options import WriteOptions
 
-        hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
+        hours = check_number("older_than_hours", older_than_hours, 0, optional=False)
         context = self._handle.context()
         state = context.timeline.heal()
         config = state.config
@@ -367,7 +367,7 @@ class Maintenance:
             data = data.select(*(name for name in named if name in data.columns)).toArrow()
         known = pa.schema([config.schema.field(name) for name in config.key])
         keys = config.name_mapping.rows(to_arrow(data, config.name_mapping.hints(known)))
-        batch = prepare(keys, config, WriteOptions(delete=True))
+        batch = prepare_batch(keys, config, WriteOptions(delete=True))
         beside: list[tuple[PurgeReport | None, int]] = []
 
         def unblocked() -> None:
@@ -390,7 +390,7 @@ class Maintenance:
             PositionError: `instant` is not 17 digits, does not exist in this table, or is not a write but, for example,
                 a compaction.
         """
-        self._handle.context().timeline.rollback(instant_text(instant, _RESTORES))
+        self._handle.context().timeline.rollback(check_instant(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
         """Find out whether a write was committed.
@@ -409,7 +409,7 @@ class Maintenance:
             StoreUnavailable: The store does not respond.
             CommitUnknown: The store still does not confirm its content.
         """
-        return self._handle.context().timeline.resolve(instant_text(instant))
+        return self._handle.context().timeline.resolve(check_instant(instant))
 
     def salvage(self, *, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Repair the table if data files are damaged.
@@ -432,7 +432,9 @@ class Maintenance:
         """
         from hoodoo.compactor import table_salvage as salvaging
 
-        return salvaging.salvage(self._handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
+        return salvaging.salvage(
+            self._handle.context(), check_flag("dry_run", dry_run), check_flag("accept_loss", accept_loss)
+        )
 
     def lag(self) -> lag.Lag:
         """Measure the pending work of table services.
@@ -478,7 +480,7 @@ def _limits(memory_bytes: int | str | None, bytes_per_second: float | str | None
     from hoodoo.compactor.limits import Limits
 
     return Limits(
-        Limits.memory_bytes if memory_bytes is None else size_from("memory_bytes", memory_bytes),
-        None if bytes_per_second is None else size_from("bytes_per_second", bytes_per_second),
+        Limits.memory_bytes if memory_bytes is None else convert_size_argument("memory_bytes", memory_bytes),
+        None if bytes_per_second is None else convert_size_argument("bytes_per_second", bytes_per_second),
         groups_at_once,
     )

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import ApplicationVersion, Transaction, application_version
+from hoodoo.arguments import ApplicationVersion, Transaction, convert_transaction
 from hoodoo.engine.session import is_spark_dataframe
 from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
-from hoodoo.hints import explained, hint_for
+from hoodoo.hints import hint_for, suggest_for_methods
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.readers.predicate.filter import Params
-from hoodoo.readers.predicate.parameters import checked_parameters, expressions_of
+from hoodoo.readers.predicate.parameters import select_sql_expressions, validate_parameters
 from hoodoo.readers.spark_names import by_table_names
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.batch import prepare_batch
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
 from hoodoo.writers.batches.generated_columns import computable_partition_columns
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
@@ -35,16 +35,16 @@ from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
 from hoodoo.writers.merging.merge import MergeRowsInMemory, merge
-from hoodoo.writers.merging.merge_source import MergeSource, duplicate_source_keys_error, source_rows
+from hoodoo.writers.merging.merge_source import MergeSource, convert_source_columns, duplicate_source_keys_error
 from hoodoo.writers.operations import upsert
-from hoodoo.writers.sources import InProcess
+from hoodoo.writers.sources import InMemoryBatch
 
 _ALL = "all"
 
 
 @dataclass(frozen=True)
 class _UncheckedClause:
-    """Merge clause before its arguments are checked.
+    """Clause of a merge whose arguments are not checked yet.
 
     Attributes:
         kind: The rows that the clause applies to.
@@ -59,7 +59,7 @@ class _UncheckedClause:
     call: str
 
 
-@explained
+@suggest_for_methods
 class Merge:
     """Builder for a merge, like SQL `MERGE`.
 
@@ -233,12 +233,17 @@ class Merge:
             raise OptionError(
                 "The merge has no clause. Call when_matched_..., when_not_matched_... or both first.", option="clause"
             )
-        texts = [text for said in self._said for text in (said.where, *expressions_of(said.values)) if text is not None]
-        parameters = checked_parameters(None, params, texts)
-        version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
+        texts = [
+            text
+            for said in self._said
+            for text in (said.where, *select_sql_expressions(said.values))
+            if text is not None
+        ]
+        parameters = validate_parameters(None, params, texts)
+        version, now = convert_transaction(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._handle.context()
         context = context.on_head(None if if_head is None else self._handle.slot_of(context.timeline.history, if_head))
-        config = self._handle.timeline.ready().config
+        config = self._handle.timeline.prepare_for_write().config
 
         def clauses(schema: pa.Schema, config: TableConfig) -> list[Clause]:
             return [_clause(said, schema, config, now, parameters) for said in self._said]
@@ -249,12 +254,12 @@ class Merge:
             except DuplicateKeys as problem:
                 raise duplicate_source_keys_error(problem.details["keys"]) from None
         if is_spark_dataframe(self._source):
-            from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
+            from hoodoo.writers.staging.staged import merge_schema, prepare_merge_dataframe
 
             frame = by_table_names(self._source, config.name_mapping)
             schema = merge_schema(frame, config)
             clauses(schema, config)  # check the clauses before the frame is evaluated
-            with staged_for_merge(context, config, frame) as (context, staged):
+            with prepare_merge_dataframe(context, config, frame) as (context, staged):
                 return self._handle.finished(context, merge(context, staged, partial(clauses, schema), version))
         rows = self._source = _rows_here(self._source, config)  # stored, because a reader can only be read once
         source = MergeRowsInMemory(MergeSource.of(rows, config))
@@ -263,23 +268,25 @@ class Merge:
 
     @property
     def _is_upsert(self) -> bool:
-        """Return whether the merge is equivalent to an upsert."""
+        """True if the merge is equivalent to an upsert."""
         kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
         return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
 
     def _upserted(self, context: Context, config: TableConfig, version: ApplicationVersion | None) -> WriteResult:
-        held = checks.of(config)
+        held = checks.load_checks(config)
         if is_spark_dataframe(self._source):
-            from hoodoo.writers.staging.staged import merge_schema, only, staged
+            from hoodoo.writers.staging.staged import merge_schema, prepare_dataframe, select_dataframe_columns
 
             frame = by_table_names(self._source, config.name_mapping)
-            frame = only(frame, _taken(merge_schema(frame, config), config))
+            frame = select_dataframe_columns(frame, _get_source_columns(merge_schema(frame, config), config))
             options = WriteOptions(duplicates="fail")
-            with staged(context, config, frame, options, held) as (context, rows, _):
+            with prepare_dataframe(context, config, frame, options, held) as (context, rows, _):
                 return self._handle.finished(context, upsert(context, rows, transaction=version))
         given = self._source = _rows_here(self._source, config)
-        batch = prepare(given.select(_taken(given.schema, config)), config, WriteOptions(duplicates="fail"), held)
-        return self._handle.finished(context, upsert(context, InProcess(batch, held), transaction=version))
+        batch = prepare_batch(
+            given.select(_get_source_columns(given.schema, config)), config, WriteOptions(duplicates="fail"), held
+        )
+        return self._handle.finished(context, upsert(context, InMemoryBatch(batch, held), transaction=version))
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
         is_known = values is None or values is _ALL
@@ -300,7 +307,7 @@ def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
     rows = config.name_mapping.rows(to_arrow(source, config.name_mapping.hints(config.schema)))
     if not rows.num_columns and not len(rows):
         return config.schema.empty_table()  # an empty list has no column names
-    return source_rows(rows, config)
+    return convert_source_columns(rows, config)
 
 
 def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now: dt.datetime, params: Params) -> Clause:
@@ -313,7 +320,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     )
     condition = None
     if said.where is not None:
-        condition = sql.read(said.where, seen, now, f"where of {said.call}", params)
+        condition = sql.read_expression(said.where, seen, now, f"where of {said.call}", params)
         if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
             raise ExpressionError(
                 f"where of {said.call} must be a condition, but this expression has type {condition.type}. "
@@ -323,9 +330,9 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     if said.values is None:
         return Clause(said.kind, condition, None)
     if isinstance(said.values, str):
-        values = _all_of(source, config, said.call)
+        values = _copy_all_columns(source, config, said.call)
     else:
-        values = _without_fixed(said, config, seen, now)
+        values = _drop_fixed_columns(said, config, seen, now)
     places = isinstance(said.values, str) or said.kind is Kind.NOT_MATCHED
     if not values:
         return Clause(said.kind, condition, NewValues(config, {}))
@@ -333,7 +340,7 @@ def _clause(said: _UncheckedClause, source: pa.Schema, config: TableConfig, now:
     return Clause(said.kind, condition, given)
 
 
-def _without_fixed(
+def _drop_fixed_columns(
     said: _UncheckedClause, config: TableConfig, seen: pa.Schema, now: dt.datetime
 ) -> Mapping[str, object]:
     """Drop key and partition columns from a merge clause.
@@ -347,7 +354,7 @@ def _without_fixed(
         if name not in fixed:
             values[name] = given
             continue
-        found = sql.read(given, seen, now, f"set[{name!r}]") if isinstance(given, str) else None
+        found = sql.read_expression(given, seen, now, f"set[{name!r}]") if isinstance(given, str) else None
         if found is None or found.column not in (f"{SOURCE}.{name}", f"{TARGET}.{name}"):
             raise ColumnError(
                 f"Column {name!r} is a key or partition column, which rows are matched by. {said.call} can set "
@@ -357,18 +364,18 @@ def _without_fixed(
     return values
 
 
-def _taken(source: pa.Schema, config: TableConfig) -> list[str]:
+def _get_source_columns(source: pa.Schema, config: TableConfig) -> list[str]:
     """Return the source columns of an update.
 
     Raises:
-        ColumnError: As in `_all_of`.
+        ColumnError: As in `_copy_all_columns`.
     """
-    _all_of(source, config, "when_matched_update_all")
+    _copy_all_columns(source, config, "when_matched_update_all")
     own = set(config.schema.names)
     return [name for name in source.names if name in own]
 
 
-def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
+def _copy_all_columns(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
     """Return the values of a clause that copies all columns.
 
     Raises:

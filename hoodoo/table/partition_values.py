@@ -1,4 +1,4 @@
-"""Conversion of partition values to folder paths.
+"""Partition values, and their conversion to folder paths.
 
 This module does not access the store.
 """
@@ -15,14 +15,14 @@ from hoodoo.format.keys import partition_paths
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.cast import cast_column
 from hoodoo.writers.batches.input import to_arrow
 
 PartitionValues = Sequence[object | Mapping[str, object]]
 """One value per partition, or one dict from column to value per partition."""
 
 
-def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
+def convert_to_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
     """Convert partition values to folder paths.
 
     Args:
@@ -37,7 +37,7 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
         PartitionValueError: The table is unpartitioned, an entry does not have exactly the partition columns, or a
             value cannot be converted to its column type or is not a valid folder name.
     """
-    rows = _rows(config.partition_by, partitions, config.name_mapping)
+    rows = _convert_to_dicts(config.partition_by, partitions, config.name_mapping)
     schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
     try:
         table = _as_columns(rows, schema)
@@ -57,14 +57,14 @@ def require_values(config: TableConfig, partitions: PartitionValues, there: Coll
 
     Args:
         config: The configuration of the table.
-        partitions: One entry per partition, as in `partition_folders`.
+        partitions: One entry per partition, as in `convert_to_folders`.
         there: The partition folders of the table.
     """
     for given in partitions:
         values = given.values() if isinstance(given, Mapping) else [given]
         for value in values:
             name, mark, rest = value.partition("=") if isinstance(value, str) else ("", "", "")
-            if mark and name in config.partition_by and partition_folders(config, [given])[0] not in there:
+            if mark and name in config.partition_by and convert_to_folders(config, [given])[0] not in there:
                 raise PartitionValueError(
                     f"The table has no partition with the value {printable(value)}. Pass partition values "
                     f"instead of folder names: {printable(rest)}.",
@@ -86,11 +86,12 @@ def _as_columns(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
 
 def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
     given = to_arrow([row])
-    return pa.table([cast(given[field.name], field) for field in schema], schema=schema)
+    return pa.table([cast_column(given[field.name], field) for field in schema], schema=schema)
 
 
-def _rows(columns: Sequence[str], partitions: PartitionValues, name_mapping: NameMapping) -> list[Mapping[str, Any]]:
-    """Convert partition values to dicts."""
+def _convert_to_dicts(
+    columns: Sequence[str], partitions: PartitionValues, name_mapping: NameMapping
+) -> list[Mapping[str, Any]]:
     if not columns:
         raise PartitionValueError(
             "The table has no partitions. Use delete(where=...) to delete matching rows, or "

@@ -1,4 +1,4 @@
-"""Partition columns of a new table.
+"""Partitioning of a new table by columns.
 
 This module only works on schemas. Checks on key and partition columns are in format/keys.py.
 """
@@ -22,7 +22,7 @@ PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
 
 @dataclass(frozen=True)
 class Partitioning:
-    """Partition columns of a new table.
+    """Partitioning of a new table by columns.
 
     Attributes:
         columns: The partition columns.

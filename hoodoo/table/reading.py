@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, number_from, one_of
+from hoodoo.arguments import check_allowed_value, check_flag, check_number
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.table.handle import Seen, TableHandle
+from hoodoo.table.handle import TableHandle, TableSnapshot
 from hoodoo.timeline.history import History
 from hoodoo.timeline.views.view import View
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hoodoo.timeline import timeline_listing
 
 
-@explained
+@suggest_for_methods
 class Readable:
     """Base class with the read methods of `Table`."""
 
@@ -80,11 +80,11 @@ class Readable:
             SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
             RangeUndone: Another engine rolled back the snapshot.
         """
-        from hoodoo.readers.output import named
+        from hoodoo.readers.output import choose_column_names
         from hoodoo.readers.scan import Scan
 
         seen = self.handle.at(as_of)
-        flag("meta", meta), flag("read_optimized", read_optimized), flag("verified", verified)
+        check_flag("meta", meta), check_flag("read_optimized", read_optimized), check_flag("verified", verified)
         found = Scan(
             seen.history,
             seen.config,
@@ -96,9 +96,9 @@ class Readable:
             verified=verified,
             params=params,
         )
-        return named(found, names, seen.config.name_mapping)
+        return choose_column_names(found, names, seen.config.name_mapping)
 
-    def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
+    def _get_commit_range(self, since: PositionLike, until: PositionLike | None) -> tuple[int, TableSnapshot]:
         """Return the first and last commit of a range."""
         seen = self.handle.at(until)
         after = self.handle.slot_of(seen.history, since, exclusive=True)
@@ -201,11 +201,11 @@ class Readable:
                 `deletes`, also if cleaning deleted the snapshot at `since`.
             RangeUndone: Another engine rolled back `since` or `until`.
         """
-        from hoodoo.readers.output import named
+        from hoodoo.readers.output import choose_column_names
 
-        after, seen = self._between(since, until)
-        found = rows_changed(seen, after, columns, where, meta, deletes, params)
-        return named(found, names, seen.config.name_mapping)
+        after, seen = self._get_commit_range(since, until)
+        found = read_changed_rows(seen, after, columns, where, meta, deletes, params)
+        return choose_column_names(found, names, seen.config.name_mapping)
 
     def changes(
         self,
@@ -252,18 +252,18 @@ class Readable:
                 values of `since`. Pass the older position first.
         """
         from hoodoo.readers.changes.changes import Changes
-        from hoodoo.readers.output import named
+        from hoodoo.readers.output import choose_column_names
 
-        one_of("versions", versions, ("net", "all", "diff"))
+        check_allowed_value("versions", versions, ("net", "all", "diff"))
         if versions == "diff":
             config, history, view = self.handle.at(until)
             found = Changes(
                 history, config, self.handle.slot_of(history, since), view, columns, where, timed=False, params=params
             )
-            return named(found, names, config.name_mapping)
-        after, seen = self._between(since, until)
+            return choose_column_names(found, names, config.name_mapping)
+        after, seen = self._get_commit_range(since, until)
         found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions, params=params)
-        return named(found, names, seen.config.name_mapping)
+        return choose_column_names(found, names, seen.config.name_mapping)
 
     def get(
         self,
@@ -306,19 +306,19 @@ class Readable:
             RangeUndone: Another engine rolled back the snapshot.
         """
         from hoodoo.index.key_index import Keys
-        from hoodoo.readers.lookup import in_order, look_up
-        from hoodoo.readers.output import guarded
-        from hoodoo.readers.scan import validated_columns
-        from hoodoo.table.keys_given import keys_given
-        from hoodoo.writers.batches.batch import prepare
+        from hoodoo.readers.lookup import look_up, sort_by_requested_keys
+        from hoodoo.readers.output import convert_read_errors
+        from hoodoo.readers.scan import validate_columns
+        from hoodoo.table.keys_given import convert_keys
+        from hoodoo.writers.batches.batch import prepare_batch
         from hoodoo.writers.batches.write_options import WriteOptions
 
-        one_of("names", names, ("current", "original"))
-        flag("meta", meta)
+        check_allowed_value("names", names, ("current", "original"))
+        check_flag("meta", meta)
         config, history, view = self.handle.at(as_of)
         columns = config.name_mapping.names(columns)
-        chosen = validated_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
-        given = keys_given(keys, config)
+        chosen = validate_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
+        given = convert_keys(keys, config)
         if given.in_partitions and config.partition_by and not config.folders_contain_partition_values:
             column = config.partition_by[0]
             raise ColumnError(
@@ -327,19 +327,19 @@ class Readable:
                 "columns, and all partitions are searched.",
                 column=column,
             )
-        batch = prepare(given.rows, config, WriteOptions(delete=True, duplicates="first"))
+        batch = prepare_batch(given.rows, config, WriteOptions(delete=True, duplicates="first"))
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         placed = [PARTITION_PATH] if given.in_partitions and config.partition_by else []
         if given.in_partitions:
             wanted = Keys.one_lookup_per_key(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
             wanted = Keys.one_lookup_per_partition(record_keys, batch.hashes, list(view.partitions))
-        rows = guarded(
+        rows = convert_read_errors(
             history,
             lambda: history.require_readable(view.seq),
             lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, [*chosen, *placed]),
         )
-        found = in_order(rows, wanted, record_keys, bool(placed)).select(list(chosen))
+        found = sort_by_requested_keys(rows, wanted, record_keys, bool(placed)).select(list(chosen))
         return config.name_mapping.rows_with_original_names(found) if names == "original" else found
 
     def follow(
@@ -384,14 +384,14 @@ class Readable:
             ColumnError: `columns` names a column that is missing from the table when a range is read.
             PredicateError: `where` cannot be parsed, or does not match the columns when a range is read.
         """
-        from hoodoo.readers.changes.follow import follow
-        from hoodoo.readers.predicate.parameters import checked_parameters
+        from hoodoo.readers.changes.follow import poll_commits
+        from hoodoo.readers.predicate.parameters import validate_parameters
 
-        one_of("mode", mode, ("changes", "incremental"))
-        number_from("most_commits", most_commits, 1, whole=True)
-        number_from("poll_seconds", poll_seconds, 0, optional=False)
-        number_from("timeout_seconds", timeout_seconds, 0)
-        values = checked_parameters(where, params)
+        check_allowed_value("mode", mode, ("changes", "incremental"))
+        check_number("most_commits", most_commits, 1, whole=True)
+        check_number("poll_seconds", poll_seconds, 0, optional=False)
+        check_number("timeout_seconds", timeout_seconds, 0)
+        values = validate_parameters(where, params)
         _, history, view = self.handle.look()
         table, start = view.table, self.handle.slot_of(history, since, exclusive=True)
 
@@ -407,7 +407,7 @@ class Readable:
                 else self.incremental(*between, columns=columns, where=where, params=values, deletes=deletes)
             )
 
-        return follow(look, start, pull, most_commits, poll_seconds, timeout_seconds)
+        return poll_commits(look, start, pull, most_commits, poll_seconds, timeout_seconds)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """List the commits that changed rows, newest first.
@@ -425,12 +425,12 @@ class Readable:
         """
         from hoodoo.timeline import timeline_listing
 
-        number_from("newest", newest, 1, whole=True)
-        return timeline_listing.commits(self.handle.look().history, newest)
+        check_number("newest", newest, 1, whole=True)
+        return timeline_listing.list_commits(self.handle.look().history, newest)
 
 
-def rows_changed(
-    seen: Seen,
+def read_changed_rows(
+    seen: TableSnapshot,
     after: int,
     columns: Sequence[str] | None,
     where: Where | None,
@@ -444,7 +444,7 @@ def rows_changed(
     """
     from hoodoo.readers.changes.incremental import IncrementalRows
     from hoodoo.readers.scan import Scan
-    from hoodoo.readers.slices.slice_task import Range
+    from hoodoo.readers.slices.slice_task import CommitRange
 
     config, history, view = seen
     config.require_commit_times()
@@ -452,6 +452,6 @@ def rows_changed(
     instants = None
     if after:
         instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
-    flag("meta", meta), flag("deletes", deletes)
-    changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants), params=params)
+    check_flag("meta", meta), check_flag("deletes", deletes)
+    changed = Scan(history, config, view, columns, where, meta, changed=CommitRange(after, instants), params=params)
     return IncrementalRows(history, config, changed, after, view, where, meta, params) if deletes else changed

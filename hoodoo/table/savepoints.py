@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import Cursor, PositionLike, cursor_of_commit_number, require_unambiguous_name
 from hoodoo.table.handle import TableHandle
 
 
-@explained
+@suggest_for_methods
 class Savepoints:
     """Methods that create, list and delete savepoints."""
 
@@ -67,4 +67,4 @@ class Savepoints:
         """
         from hoodoo.timeline import savepoints
 
-        savepoints.give_up(self._handle.context().timeline, name)
+        savepoints.delete_savepoint(self._handle.context().timeline, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Protocol
 
-from hoodoo.arguments import ApplicationVersion, application_version, flag, one_of
+from hoodoo.arguments import ApplicationVersion, check_allowed_value, check_flag, convert_transaction
 from hoodoo.engine.stream_offsets import stream_offsets
 from hoodoo.errors import CommitConflict, OptionError
 from hoodoo.redact import printable
@@ -67,8 +67,8 @@ class Sink:
             OptionError: The operation is unknown, the name is empty or too long, or the operation does not accept one
                 of the arguments.
         """
-        one_of("operation", operation, OPERATIONS)
-        application_version((name, 0))
+        check_allowed_value("operation", operation, OPERATIONS)
+        convert_transaction((name, 0))
         known = inspect.signature(getattr(table, operation)).parameters.keys() - _NOT_OF_A_BATCH
         for argument in arguments:
             if argument not in known:
@@ -78,7 +78,7 @@ class Sink:
                     option=argument,
                 )
         self.table, self.name, self.operation, self.arguments = table, name, operation, arguments
-        self.positions = flag("positions", positions)
+        self.positions = check_flag("positions", positions)
 
     def __repr__(self) -> str:
         return f"<hoodoo sink {self.name!r}: {self.operation} into {self.table.path}>"
@@ -113,10 +113,10 @@ class Sink:
         """
         transaction: ApplicationVersion | tuple[str, int] = (self.name, batch_id)
         if self.positions:
-            transaction = self._positioned(stream_offsets(frame, batch_id), batch_id)
+            transaction = self._create_transaction(stream_offsets(frame, batch_id), batch_id)
         getattr(self.table, self.operation)(frame, transaction=transaction, **self.arguments)
 
-    def _positioned(self, offsets: str, batch_id: int) -> ApplicationVersion:
+    def _create_transaction(self, offsets: str, batch_id: int) -> ApplicationVersion:
         """Return the transaction of a micro-batch.
 
         A retry of a committed batch gets the version of that commit, so the write skips it. Raises CommitConflict if

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.table.handle import TableHandle
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hoodoo.table.results import WriteResult
 
 
-@explained
+@suggest_for_methods
 class Restorable:
     """Base class with the snapshot methods of `Table`."""
 
@@ -47,7 +47,7 @@ class Restorable:
         from hoodoo.timeline.holds import leases
 
         _, (config, history, view) = self.handle.context_at(as_of)
-        return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
+        return Pin(history, config, *leases.take_lease(history, self.handle.environment, view.seq, hours))
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
         """Open a consumer by name.
@@ -73,7 +73,7 @@ class Restorable:
         from hoodoo.timeline.holds import consumers
 
         _, (_, history, _) = self.handle.context_at(None)
-        consumers.register(history, name, self.handle.slot_of(history, start, exclusive=True))
+        consumers.register_consumer(history, name, self.handle.slot_of(history, start, exclusive=True))
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
@@ -113,4 +113,4 @@ class Restorable:
         from hoodoo.writers import restore as restoring
 
         context, seen = self.handle.context_at(None)
-        return self.handle.finished(context, restoring.restore(context, self.handle.slot_of(seen.history, to)))
+        return self.handle.finished(context, restoring.restore_snapshot(context, self.handle.slot_of(seen.history, to)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from hoodoo.errors import OptionError
-from hoodoo.hints import TABLE, explained, hint_for, takes
+from hoodoo.hints import TABLE, hint_for, suggest_for_methods, takes
 from hoodoo.readers.cursor import Cursor, cursor_of
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
@@ -93,7 +93,7 @@ def _in_namespaces() -> dict[str, str]:
     }
 
 
-@explained
+@suggest_for_methods
 class Table(Writable, Readable, Maintained, Restorable, Exportable):
     """Table that can be read and written.
 
@@ -125,7 +125,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
     def __repr__(self) -> str:
         """Describe the table without access to the store."""
-        from hoodoo.notebook import cut
+        from hoodoo.notebook import truncate_text
 
         config, _, view = self.handle.seen
         parts = f", partitioned by {', '.join(config.partition_by)}" if config.partition_by else ""
@@ -135,12 +135,12 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
         what = f"key {', '.join(config.key)}{parts}{within}{order}, slot {view.seq}"
         columns = ", ".join(f"{field.name} {field.type}" for field in config.declared_schema)
         return (
-            f"<hoodoo {config.type} table {config.name!r} at {self.path}, {cut(what, _LINE)}>\n"
-            f"{cut(f'{len(config.declared_schema)} columns: {columns}', _LINE)}"
+            f"<hoodoo {config.type} table {config.name!r} at {self.path}, {truncate_text(what, _LINE)}>\n"
+            f"{truncate_text(f'{len(config.declared_schema)} columns: {columns}', _LINE)}"
         )
 
     def _repr_html_(self) -> str:
-        from hoodoo.notebook import html_table
+        from hoodoo.notebook import format_html_table
 
         config, _, view = self.handle.seen
         roles = {
@@ -148,7 +148,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
             "partition": config.partition_by,
             "ordering": config.order_by,
         }
-        return html_table(
+        return format_html_table(
             f"hoodoo {config.type} table {config.name!r} at {self.path}, slot {view.seq}; head() reads a few rows",
             ("column", "type", "null", "role"),
             (
@@ -228,9 +228,9 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
         from hoodoo.compactor.cleaning import retention
         from hoodoo.timeline import settings
 
-        table_options.with_options(options)
+        table_options.validate_new_options(options)
         partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
-        settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
+        settings.change_options(timeline, options, lambda changed: retention.check(changed, partition_by))
         self.handle.look()
 
     @property
@@ -262,9 +262,9 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
         def held(config: TableConfig) -> dict[str, str]:
             said = config.name_mapping.checks(checks)
-            return {check.name: check.text for check in row_checks.parsed(said, config.schema)}
+            return {check.name: check.text for check in row_checks.parse_checks(said, config.schema)}
 
-        settings.change_checks(self.handle.context().timeline, held)
+        settings.replace_checks(self.handle.context().timeline, held)
         self.handle.look()
 
     @property

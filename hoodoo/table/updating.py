@@ -9,8 +9,8 @@ import datetime as dt
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hoodoo.arguments import ApplicationVersion, Transaction, application_version
-from hoodoo.hints import explained
+from hoodoo.arguments import ApplicationVersion, Transaction, convert_transaction
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.properties.config import TableConfig
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hoodoo.writers.context import Context
 
 
-@explained
+@suggest_for_methods
 class Updatable:
     """Base class with `Table.update` and `Table.merge`."""
 
@@ -78,15 +78,19 @@ class Updatable:
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
-        from hoodoo.readers.predicate.parameters import checked_parameters, expressions_of, used_parameters
+        from hoodoo.readers.predicate.parameters import (
+            select_sql_expressions,
+            select_used_parameters,
+            validate_parameters,
+        )
         from hoodoo.writers import stored_rows
 
-        parameters = checked_parameters(where, params, expressions_of(set))
-        version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
+        parameters = validate_parameters(where, params, select_sql_expressions(set))
+        version, now = convert_transaction(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._context_on_head(if_head)
         values = partial(_values, set, parameters, now)
-        condition = partial(_condition, where, used_parameters(where, parameters), now)
-        return self.handle.finished(context, stored_rows.update(context, condition, values, version))
+        condition = partial(_condition, where, select_used_parameters(where, parameters), now)
+        return self.handle.finished(context, stored_rows.update_where(context, condition, values, version))
 
     def merge(self, source: ArrowLike) -> Merge:
         """Merge rows into the table, like SQL `MERGE`.
@@ -116,7 +120,7 @@ class Updatable:
 
         condition = partial(_condition, where, parameters, dt.datetime.now(dt.timezone.utc))
         context = self._context_on_head(if_head)
-        return self.handle.finished(context, stored_rows.delete(context, condition, transaction))
+        return self.handle.finished(context, stored_rows.delete_where(context, condition, transaction))
 
     def _context_on_head(self, if_head: PositionLike | None) -> Context:
         context = self.handle.context()

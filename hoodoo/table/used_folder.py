@@ -1,4 +1,4 @@
-"""Public function `hoodoo.use`."""
+"""Public function `hoodoo.use`, which sets the folder in use."""
 
 from __future__ import annotations
 

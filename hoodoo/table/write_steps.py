@@ -13,17 +13,24 @@ from hoodoo.engine.session import is_spark_dataframe
 from hoodoo.errors import CheckFailed
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
-from hoodoo.table.given_rows import as_arrow, as_partial, checks_of, is_without_partition, prepared, with_current_names
+from hoodoo.table.given_rows import (
+    as_arrow,
+    as_partial,
+    get_checks,
+    is_without_partition,
+    separate_rows,
+    use_current_names,
+)
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows
-from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.batch import prepare_batch
 from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
-from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
+from hoodoo.writers.sources import DeletedKeys, InMemoryBatch, Source, SparkPreparedRows
 
 if TYPE_CHECKING:
     from hoodoo.table.keys_given import KeysLike
@@ -34,7 +41,7 @@ Write = Callable[[Context, Source], Committed]
 
 
 def upsert(handle: TableHandle, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
-    if not options.takes_over and new_keys == NewKeys.INSERT:
+    if not options.keeps_stored_values and new_keys == NewKeys.INSERT:
 
         def write_rows(context: Context, source: Source) -> Committed:
             return operations.upsert(context, source, transaction=options.transaction)
@@ -60,12 +67,12 @@ def insert(
     sort_by: str | Sequence[str] | None,
 ) -> WriteResult:
     def write(context: Context, source: Source) -> Committed:
-        return operations.insert(context, source, existing, bulk, options.transaction, sort_by)
+        return operations.insert_rows(context, source, existing, bulk, options.transaction, sort_by)
 
     return _write(handle, data, options, write)
 
 
-def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole_table: bool) -> WriteResult:
+def replace_partitions(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole_table: bool) -> WriteResult:
     """Replace the rows of partitions, or of the whole table."""
 
     def write(context: Context, source: Source) -> Committed:
@@ -77,12 +84,11 @@ def overwrite(handle: TableHandle, data: ArrowLike, options: WriteOptions, whole
     return _write(handle, data, options, write)
 
 
-def delete(
+def delete_keys(
     handle: TableHandle, keys: KeysLike, version: ApplicationVersion | None, if_head: PositionLike | None
 ) -> WriteResult:
-    """Delete rows by key."""
     from hoodoo.readers.spark_names import by_table_names
-    from hoodoo.table.keys_given import keys_given
+    from hoodoo.table.keys_given import convert_keys
 
     options = WriteOptions(delete=True, transaction=version, if_head=if_head)
 
@@ -91,30 +97,30 @@ def delete(
 
     data: Any = by_table_names(keys, handle.config.name_mapping) if is_spark_dataframe(keys) else keys
     staged = is_spark_dataframe(data) and not is_without_partition(data, handle.config)
-    if staged or isinstance(data, Prepared):
+    if staged or isinstance(data, SparkPreparedRows):
         return _write(handle, data, options, write)
-    context, state = handle.context(), handle.timeline.ready()
+    context, state = handle.context(), handle.timeline.prepare_for_write()
     if is_spark_dataframe(data):
         data = data.select(*state.config.key).toArrow()
-    given = keys_given(data, state.config)
-    batch = prepare(given.rows, state.config, options)
-    source = InProcess(batch) if given.in_partitions else InEveryPartition(batch)
+    given = convert_keys(data, state.config)
+    batch = prepare_batch(given.rows, state.config, options)
+    source = InMemoryBatch(batch) if given.in_partitions else DeletedKeys(batch)
     return _commit(handle, replace(context, begun=state), source, no_bad_rows(0), options, write)
 
 
 def delete_partitions(
     handle: TableHandle, partitions: PartitionValues, version: ApplicationVersion | None
 ) -> WriteResult:
-    from hoodoo.table.partition_values import partition_folders, require_values
+    from hoodoo.table.partition_values import convert_to_folders, require_values
 
     context, (config, _, view) = handle.context_at(None)
-    paths = partition_folders(config, partitions)
+    paths = convert_to_folders(config, partitions)
     require_values(config, partitions, view.partitions)
     return handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
 
 def _write(handle: TableHandle, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
-    if isinstance(data, Prepared):
+    if isinstance(data, SparkPreparedRows):
         return _write_prepared(handle, data, options, write)
     return (
         _write_frame(handle, data, options, write)
@@ -123,10 +129,10 @@ def _write(handle: TableHandle, data: ArrowLike, options: WriteOptions, write: W
     )
 
 
-def _write_prepared(handle: TableHandle, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
+def _write_prepared(handle: TableHandle, rows: SparkPreparedRows, options: WriteOptions, write: Write) -> WriteResult:
     # Spark tasks of `df.write` have already prepared the rows.
     context = handle.context()
-    begun = handle.timeline.ready()  # before bad rows are stored
+    begun = handle.timeline.prepare_for_write()  # before bad rows are stored
     context = replace(context, evolution=rows.evolution, begun=begun)
     return _commit(handle, context, rows.source, rows.bad, options, write)
 
@@ -134,12 +140,12 @@ def _write_prepared(handle: TableHandle, rows: Prepared, options: WriteOptions, 
 def _write_frame(handle: TableHandle, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
     # Spark tasks prepare and stage the rows.
     from hoodoo.readers.spark_names import by_table_names
-    from hoodoo.writers.staging.staged import staged
+    from hoodoo.writers.staging.staged import prepare_dataframe
 
     context = handle.context()
-    config = handle.timeline.ready().config  # newest columns, because staging is expensive
-    frame, options = by_table_names(frame, config.name_mapping), with_current_names(options, config)
-    with staged(context, config, frame, options, checks_of(options, config)) as (context, source, bad):
+    config = handle.timeline.prepare_for_write().config  # newest columns, because staging is expensive
+    frame, options = by_table_names(frame, config.name_mapping), use_current_names(options, config)
+    with prepare_dataframe(context, config, frame, options, get_checks(options, config)) as (context, source, bad):
         return _commit(handle, context, source, bad, options, write)
 
 
@@ -147,14 +153,14 @@ def _write_arrow(handle: TableHandle, data: ArrowLike, options: WriteOptions, wr
     context = handle.context()
     given: pa.Table | None = None
     while True:
-        state = handle.timeline.ready()  # names in the batch are the current column names
+        state = handle.timeline.prepare_for_write()  # names in the batch are the current column names
         given = as_arrow(data, state.config, options) if given is None else given
-        batch, bad = prepared(given, state.config, options)
+        batch, bad = separate_rows(given, state.config, options)
         try:
             begun = replace(context, evolution=batch.evolution, begun=state)
             return _commit(handle, begun, batch, bad, options, write)
         except CheckFailed:
-            if row_checks.of(handle.newest_config()) == row_checks.of(state.config):
+            if row_checks.load_checks(handle.newest_config()) == row_checks.load_checks(state.config):
                 raise
             # the check is newer than the prepared batch: prepare again, so that the error shows the row as given
 
@@ -174,4 +180,4 @@ def _commit(
     return replace(result, quarantined=sum(reasons.values()), reasons=reasons)
 
 
-__all__ = ["delete", "delete_partitions", "insert", "overwrite", "upsert"]
+__all__ = ["delete_keys", "delete_partitions", "insert", "replace_partitions", "upsert"]

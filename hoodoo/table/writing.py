@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hoodoo.arguments import Transaction, application_version, flag, one_of
+from hoodoo.arguments import Transaction, check_allowed_value, check_flag, convert_transaction
 from hoodoo.errors import OptionError
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.redact import printable
 from hoodoo.table.updating import Updatable
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hoodoo.writers.batches.write_options import BadRowLimits
 
 
-@explained
+@suggest_for_methods
 class Writable(Updatable):
     """Base class with the write methods of `Table`."""
 
@@ -126,10 +126,10 @@ class Writable(Updatable):
         """
         from hoodoo.merge.modes import MergeMode
         from hoodoo.table import given_rows, write_steps
-        from hoodoo.writers.batches.partial_columns import columns_named
+        from hoodoo.writers.batches.partial_columns import validate_column_names
         from hoodoo.writers.batches.write_options import NewKeys
 
-        one_of("new_keys", new_keys, [each.value for each in NewKeys])
+        check_allowed_value("new_keys", new_keys, [each.value for each in NewKeys])
         if missing == "keep":
             raise OptionError(
                 "Option missing must be 'fail' or 'null', got 'keep'. To keep stored values, pass columns='given'.",
@@ -141,7 +141,7 @@ class Writable(Updatable):
                 "one of the two.",
                 option="missing",
             )
-        options = given_rows.options_of(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
+        options = given_rows.convert_write_arguments(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
         mode = MergeMode.of(merge, unavailable)
         if mode.keep_non_null and columns is None:
             options, columns = replace(options, missing="fail"), "given"  # a missing column equals a column of nulls
@@ -156,7 +156,7 @@ class Writable(Updatable):
                 "can be replayed. Write the batch with on_bad_rows='fail'.",
                 option="on_bad_rows",
             )
-        options = replace(options, columns=None if columns is None else columns_named(columns), mode=mode)
+        options = replace(options, columns=None if columns is None else validate_column_names(columns), mode=mode)
         return write_steps.upsert(self.handle, data, options, NewKeys(new_keys))
 
     def insert(
@@ -209,11 +209,11 @@ class Writable(Updatable):
         """
         from hoodoo.table import given_rows, write_steps
 
-        one_of("existing", existing, ("fail", "keep"))
-        if sort_by is not None and not flag("bulk", bulk):
+        check_allowed_value("existing", existing, ("fail", "keep"))
+        if sort_by is not None and not check_flag("bulk", bulk):
             raise OptionError("Option sort_by needs bulk=True. Pass both, or leave out sort_by.", option="sort_by")
-        options = given_rows.options_of(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
-        return write_steps.insert(self.handle, data, options, existing, flag("bulk", bulk), sort_by)
+        options = given_rows.convert_write_arguments(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
+        return write_steps.insert(self.handle, data, options, existing, check_flag("bulk", bulk), sort_by)
 
     def delete(
         self,
@@ -258,10 +258,10 @@ class Writable(Updatable):
                 find out.
             Fenced: Another process rolled back this write while it ran.
         """
-        from hoodoo.readers.predicate.parameters import checked_parameters
+        from hoodoo.readers.predicate.parameters import validate_parameters
         from hoodoo.table import write_steps
 
-        version = application_version(transaction)
+        version = convert_transaction(transaction)
         if isinstance(data, str) and where is None:
             raise OptionError(
                 f"delete needs keys as rows or a list: delete([{printable(data)}]). Pass a condition as where: "
@@ -280,11 +280,11 @@ class Writable(Updatable):
                 "drops whole partitions.",
                 option="where",
             )
-        parameters = checked_parameters(where, params)
+        parameters = validate_parameters(where, params)
         if where is not None:
             return self._delete_where(where, parameters, version, if_head)
         assert data is not None
-        return write_steps.delete(self.handle, data, version, if_head)
+        return write_steps.delete_keys(self.handle, data, version, if_head)
 
     def insert_overwrite(
         self,
@@ -328,8 +328,8 @@ class Writable(Updatable):
         """
         from hoodoo.table import given_rows, write_steps
 
-        options = given_rows.options_of(duplicates, missing, evolve, on_bad_rows, transaction)
-        return write_steps.overwrite(self.handle, data, options, flag("whole_table", whole_table))
+        options = given_rows.convert_write_arguments(duplicates, missing, evolve, on_bad_rows, transaction)
+        return write_steps.replace_partitions(self.handle, data, options, check_flag("whole_table", whole_table))
 
     def delete_partitions(self, partitions: PartitionValues, *, transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions.
@@ -354,7 +354,7 @@ class Writable(Updatable):
         """
         from hoodoo.table import write_steps
 
-        return write_steps.delete_partitions(self.handle, partitions, application_version(transaction))
+        return write_steps.delete_partitions(self.handle, partitions, convert_transaction(transaction))
 
     def sink(self, name: str, *, operation: str = "upsert", positions: bool = False, **arguments: object) -> Sink:
         """Create a sink for `writeStream.foreachBatch(...)`.

@@ -13,7 +13,7 @@ from hoodoo.format.keys import record_keys
 from hoodoo.format.log import change_log_block
 from hoodoo.format.log.change_log_block import AFTER, BEFORE, KEY, OP
 from hoodoo.format.resolve import NO_CHANGES
-from hoodoo.readers.slices.slices import read_whole
+from hoodoo.readers.slices.slices import read_whole_file
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
@@ -30,7 +30,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     """
     if not file.changes:
         return None
-    logs = (read_whole(store, path, *file.changes[path]) for path in sorted(file.changes))
+    logs = (read_whole_file(store, path, *file.changes[path]) for path in sorted(file.changes))
     parts = [
         _decode_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))
     ]

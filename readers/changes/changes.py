@@ -17,26 +17,26 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import one_of
+from hoodoo.arguments import check_allowed_value
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, SnapshotExpired
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
-from hoodoo.readers.changes.row_diff import KEY, RowDiff, joined
-from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
+from hoodoo.readers.changes.row_diff import KEY, SnapshotDiff, report_moves_as_updates
+from hoodoo.readers.changes.snapshot_pair import FilePair, pair_changed_files
 from hoodoo.readers.cursor import cursor_of
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Params, Where
-from hoodoo.readers.pruning import Pruning
-from hoodoo.readers.scan import validated_columns
+from hoodoo.readers.pruning import FilePruning
+from hoodoo.readers.scan import validate_columns
 from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import Slot
-from hoodoo.timeline.views.pages import differing_partitions
+from hoodoo.timeline.views.pages import find_differing_partitions
 from hoodoo.timeline.views.view import FileGroup, View, apply
 
 _WINDOW = 32  # with versions='all': number of slots whose changes are sorted together
@@ -67,8 +67,8 @@ class ChangesTask(Task):
     where: Filter | None
     net: bool
     timed: bool
-    steps: tuple[SnapshotPair, ...]
-    trail: tuple[SnapshotPair, ...] = ()
+    steps: tuple[FilePair, ...]
+    trail: tuple[FilePair, ...] = ()
     instants: tuple[str, ...] | None = None
 
     def __call__(self) -> pa.Table:
@@ -86,19 +86,22 @@ class ChangesTask(Task):
             pa.concat_arrays([pa.array([], pa.string()), *(keys for keys in touched if keys is not None)]).unique()
         )
         return pa.concat_tables(
-            [joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)]
+            [
+                report_moves_as_updates(images.changes(step, keys), False)
+                for step, keys in zip(self.steps, touched, strict=True)
+            ]
         )
 
-    def find_changes_of_pair(self, step: SnapshotPair) -> pa.Table:
+    def find_changes_of_pair(self, step: FilePair) -> pa.Table:
         return self._row_diff(self.columns, self.where).diff(step)
 
     def combine_changes_of_pairs(self, changes: Sequence[pa.Table]) -> pa.Table:
-        rows = joined(pa.concat_tables(changes), True)
+        rows = report_moves_as_updates(pa.concat_tables(changes), True)
         return self._add_delete_instants(rows) if self.timed else rows
 
-    def _row_diff(self, columns: tuple[str, ...], where: Filter | None) -> RowDiff:
+    def _row_diff(self, columns: tuple[str, ...], where: Filter | None) -> SnapshotDiff:
         instants = None if self.instants is None else pa.array(self.instants, pa.string())
-        return RowDiff(
+        return SnapshotDiff(
             self.store,
             self.config,
             pa.schema([self.config.file_schema.field(name) for name in columns]),
@@ -161,13 +164,11 @@ class Changes(Rows):
         meta: bool = False,
         params: Params | None = None,
     ) -> None:
-        one_of("versions", versions, (NET, ALL))
+        check_allowed_value("versions", versions, (NET, ALL))
         config.require_commit_times()
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
-            validated_columns(
-                config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names
-            ),
+            validate_columns(config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names),
             Filter.of(config.name_mapping.text(where), config.schema, params=params),
         )
         self._net, self._timed = versions == NET, timed
@@ -248,7 +249,7 @@ class Changes(Rows):
         for partition, steps in _pairs_by_partition(before, self._view):
             if not may_match_in(partition):
                 continue
-            instants_only = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
+            instants_only = [FilePair((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, instants_only))
             moved = not self._timed or bool(trail) and partition in receivers
             tasks += [
@@ -259,12 +260,12 @@ class Changes(Rows):
 
     def _may_match_in(self, before: View) -> Callable[[str], bool]:
         own = not (before.foreign_rows or self._view.foreign_rows)
-        return Pruning(self._config, self._where.tree if self._where else None, own=own).may_match_in
+        return FilePruning(self._config, self._where.tree if self._where else None, own=own).may_match_in
 
     def _task(
         self,
-        steps: Sequence[SnapshotPair],
-        trail: tuple[SnapshotPair, ...] = (),
+        steps: Sequence[FilePair],
+        trail: tuple[FilePair, ...] = (),
         instants: tuple[str, ...] | None = None,
     ) -> ChangesTask:
         return ChangesTask(
@@ -300,15 +301,15 @@ class Changes(Rows):
             file.partition for slot in self._effective_slots() for file in slot.files if file.inserts or file.external
         }
 
-    def _delete_candidates(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
+    def _delete_candidates(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[FilePair]]:
         seqs = {slot.seq for slots in removers.values() for slot in slots}
-        trails: dict[str, list[SnapshotPair]] = {}
+        trails: dict[str, list[FilePair]] = {}
         for slot, old, new in _replay_slots(self._history, before, max(seqs, default=0)):
             if slot.seq in seqs:
                 for partition, ids in _written_file_ids(slot).items():
                     if partition in removers:
                         trails.setdefault(partition, []).append(
-                            SnapshotPair(
+                            FilePair(
                                 _select_groups(old, partition, ids), _select_groups(new, partition, ids), slot.instant
                             )
                         )
@@ -328,7 +329,7 @@ class Changes(Rows):
                 for step in partition_steps
             ]
             yield [], [self._task([step]) for step in steps]
-        window: dict[str, list[SnapshotPair]] = {}
+        window: dict[str, list[FilePair]] = {}
         instants: list[str] = []
         for slot, old, new in _replay_slots(self._history, first, self._seq):
             if not slot.writes_rows or self._view.is_rolled_back_by_other_engine(slot.seq):
@@ -337,7 +338,9 @@ class Changes(Rows):
                 if not may_match_in(partition):
                     continue
                 window.setdefault(partition, []).extend(
-                    pair_up(_select_groups(old, partition, ids), _select_groups(new, partition, ids), slot.instant)
+                    pair_changed_files(
+                        _select_groups(old, partition, ids), _select_groups(new, partition, ids), slot.instant
+                    )
                 )
             instants.append(slot.instant)
             if len(instants) == _WINDOW:
@@ -345,9 +348,9 @@ class Changes(Rows):
                 window, instants = {}, []
         yield instants, self._chain_tasks(window)
 
-    def _chain_tasks(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
+    def _chain_tasks(self, window: Mapping[str, list[FilePair]]) -> list[ChangesTask]:
         # All consecutive snapshot pairs of a file group form one task. Each other pair is a task of its own.
-        chains: dict[tuple[str, str], list[SnapshotPair]] = {}
+        chains: dict[tuple[str, str], list[FilePair]] = {}
         for partition, steps in window.items():
             for step in steps:
                 single = len(step.before) == len(step.after) == 1
@@ -425,8 +428,8 @@ def _select_groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup
     return tuple(groups[name] for name in sorted(ids) if name in groups)
 
 
-def _pairs_by_partition(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
-    for partition in differing_partitions(before.partitions, after.partitions):
+def _pairs_by_partition(before: View, after: View) -> Iterator[tuple[str, list[FilePair]]]:
+    for partition in find_differing_partitions(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
-        if steps := pair_up(list(old.values()), list(new.values())):
+        if steps := pair_changed_files(list(old.values()), list(new.values())):
             yield partition, steps

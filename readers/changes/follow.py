@@ -1,4 +1,4 @@
-"""Polling of a table for new commits.
+"""Loop that follows a table and reads new commits.
 
 `readers/changes/changes.py` and `readers/scan.py` read the rows of a range.
 """
@@ -16,7 +16,7 @@ from hoodoo.timeline.views.view import View
 R = TypeVar("R", bound=Rows)
 
 
-def follow(
+def poll_commits(
     look: Callable[[], tuple[History, View]],
     since: int,
     pull: Callable[[int, int], R],
@@ -24,7 +24,7 @@ def follow(
     poll_seconds: float,
     timeout_seconds: float | None,
 ) -> Iterator[R]:
-    """Poll a table and read each range of new commits.
+    """Poll a table for commits, and read their rows.
 
     Args:
         look: Function that returns the history and the newest view of the table.
@@ -36,7 +36,7 @@ def follow(
     """
     idle_since = time.monotonic()
     while True:
-        until = end_of_next_range(*look(), since, most_commits)
+        until = find_next_range_end(*look(), since, most_commits)
         if until > since:
             yield pull(since, until)
             since, idle_since = until, time.monotonic()
@@ -46,7 +46,7 @@ def follow(
             time.sleep(poll_seconds)
 
 
-def end_of_next_range(history: History, head: View, since: int, most_commits: int | None) -> int:
+def find_next_range_end(history: History, head: View, since: int, most_commits: int | None) -> int:
     """Find the end of the next range of commits.
 
     The range ends at the newest slot that changed rows, or earlier if it already contains `most_commits` commits. If

@@ -1,4 +1,4 @@
-"""Reader for changed rows and deleted keys.
+"""Incremental reads of changed rows and deleted keys.
 
 The result can be passed to `upsert` of another table.
 """
@@ -67,7 +67,7 @@ class DeletedKeysTask(Task):
 
 
 class IncrementalRows(Rows):
-    """Changed rows and the keys of deleted rows.
+    """Rows of an incremental read, and the deleted keys.
 
     The rows were inserted or updated in a range of commits. Returned by `Table.incremental` with deletes=True.
 

@@ -1,4 +1,4 @@
-"""Comparison of base files by row position.
+"""Difference between base files, compared row by row.
 
 If the key columns of both files consist of identical bytes, each row has the same position in both files. Otherwise
 this module returns None, and the caller compares the rows by key.
@@ -22,7 +22,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
 
-def changed_rows(
+def find_changed_rows(
     store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
     """Find the rows that differ between two base files.
@@ -68,7 +68,7 @@ def _differing_rows(old: _OpenBaseFile, new: _OpenBaseFile, group: int, wanted: 
 
 class _OpenBaseFile:
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
-        self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
+        self.rows = base_file.RowGroups(source, file.path, wanted, slices.get_expected_footer(file))
         self._metadata = self.rows.metadata
         self.groups = self._metadata.num_row_groups
         self._leaves: dict[str, list[int]] = {}
@@ -94,4 +94,4 @@ class _OpenBaseFile:
         return [self.rows.chunk(group, leaf) for leaf in self._leaves.get(column, ())]
 
 
-__all__ = ["changed_rows"]
+__all__ = ["find_changed_rows"]

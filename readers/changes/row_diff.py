@@ -1,4 +1,4 @@
-"""Comparison of rows between two snapshots.
+"""Difference between the rows of two snapshots.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 `touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each
@@ -20,12 +20,12 @@ from hoodoo.format.log.change_log_block import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.merge.kernels import KeyedChanges, positions_among
-from hoodoo.readers.changes.positional_diff import changed_rows
-from hoodoo.readers.changes.snapshot_pair import SnapshotPair
-from hoodoo.readers.changes.touched_keys import TouchedKeys
+from hoodoo.readers.changes.positional_diff import find_changed_rows
+from hoodoo.readers.changes.snapshot_pair import FilePair
+from hoodoo.readers.changes.touched_keys import ChangedKeys
 from hoodoo.readers.predicate.filter import Filter
 from hoodoo.readers.slices import slices
-from hoodoo.readers.slices.by_row import changed_in_logs
+from hoodoo.readers.slices.by_row import find_rows_changed_in_logs
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
@@ -35,8 +35,8 @@ KEY = "#key"  # the record key; no table column can have this name, since it is 
 
 
 @dataclass
-class RowDiff:
-    """Comparison of rows between snapshots.
+class SnapshotDiff:
+    """Difference between the rows of two snapshots.
 
     A file that several comparisons need is read once.
 
@@ -61,7 +61,7 @@ class RowDiff:
     _logs: dict[tuple[str, str], list[KeyedChanges]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._touched = TouchedKeys(self.store, self.config, self.instants)
+        self._touched = ChangedKeys(self.store, self.config, self.instants)
 
     def changes_schema(self) -> pa.Schema:
         image = pa.struct(list(self.schema))
@@ -75,7 +75,7 @@ class RowDiff:
             ]
         )
 
-    def touched_keys(self, pair: SnapshotPair) -> pa.Array | None:
+    def touched_keys(self, pair: FilePair) -> pa.Array | None:
         return self._touched.of(pair)
 
     def announce_keys_to_read(self, keys: pa.Array) -> None:
@@ -97,7 +97,7 @@ class RowDiff:
         return slices.schema_of(self.config, dict.fromkeys([RECORD_KEY, COMMIT_TIME, *self.schema.names, *filtered]))
 
     def _read_live_rows(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array | None) -> pa.Table:
-        return slices.read_slice(self.store, self.config, group, wanted, keys=keys)
+        return slices.read_file_slice(self.store, self.config, group, wanted, keys=keys)
 
     def _read_cached_rows(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array) -> pa.Table:
         # The base file rows and log changes of the expected keys are cached.
@@ -125,7 +125,7 @@ class RowDiff:
             ]
         return self._logs[file.content]
 
-    def diff(self, pair: SnapshotPair) -> pa.Table:
+    def diff(self, pair: FilePair) -> pa.Table:
         """Find the changed rows between two snapshots.
 
         Returns:
@@ -138,22 +138,22 @@ class RowDiff:
             self.announce_keys_to_read(keys)  # a base file that both snapshots use is read once
         return self.changes(pair, keys)
 
-    def _compare_by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
+    def _compare_by_position(self, pair: FilePair) -> tuple[pa.Table, pa.Table] | None:
         # Rows can be compared by position if the newer base file is an in-place rewrite of the older one, or if both
         # snapshots have the same base file and only their logs differ. Otherwise the result is None.
         if not len(pair.before) == len(pair.after) == 1:
             return None
         before, after = pair.before[0], pair.after[0]
         if before.base_path == after.base_path:
-            return changed_in_logs(self.store, self.config, before, after, self._image_schema())
+            return find_rows_changed_in_logs(self.store, self.config, before, after, self._image_schema())
         if not before.base or not after.base or before.logs or after.logs or after.base.file.changes:
             return None
-        return changed_rows(self.store, self.config, before.base.file, after.base.file, self._image_schema())
+        return find_changed_rows(self.store, self.config, before.base.file, after.base.file, self._image_schema())
 
-    def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
+    def changes(self, pair: FilePair, keys: pa.Array | None) -> pa.Table:
         return self._compare_rows(pair, self.live_rows(pair.before, keys), self.live_rows(pair.after, keys))
 
-    def _compare_rows(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
+    def _compare_rows(self, pair: FilePair, old: pa.Table, new: pa.Table) -> pa.Table:
         position = positions_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(position >= 0)
         both = both[~_equal_strings(new[COMMIT_TIME], both, old[COMMIT_TIME], position[both])]
@@ -192,7 +192,7 @@ class RowDiff:
     def _changes_of_kind(
         self,
         op: str,
-        pair: SnapshotPair,
+        pair: FilePair,
         versions: pa.Table,
         at: np.ndarray,
         before: tuple[pa.Table, np.ndarray] | None,
@@ -221,8 +221,8 @@ class RowDiff:
         return change_log_block.images(take(table.select(self.schema.names), positions), np.zeros(row_count, bool))
 
 
-def joined(changes: pa.Table, net: bool) -> pa.Table:
-    """Report moved rows as updates.
+def report_moves_as_updates(changes: pa.Table, net: bool) -> pa.Table:
+    """Report rows that moved to another partition as updates.
 
     A delete in one file group and an insert of the same key in another file group become an update.
     """

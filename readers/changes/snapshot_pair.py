@@ -9,8 +9,8 @@ from hoodoo.timeline.views.view import FileGroup
 
 
 @dataclass(frozen=True)
-class SnapshotPair:
-    """Earlier and later version of some files.
+class FilePair:
+    """Pair of the earlier and later version of some files.
 
     Attributes:
         before: The file groups in the earlier snapshot.
@@ -23,7 +23,7 @@ class SnapshotPair:
     instant: str = ""
 
 
-def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[SnapshotPair]:
+def pair_changed_files(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[FilePair]:
     """Pair the changed files of two snapshots.
 
     A file group that is in both snapshots gets its own pair if its files differ. All removed file groups form one pair
@@ -31,15 +31,15 @@ def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: st
     """
     old, new = {group.file_id: group for group in before}, {group.file_id: group for group in after}
     steps = [
-        SnapshotPair((old[name],), (new[name],), instant)
+        FilePair((old[name],), (new[name],), instant)
         for name in old
         if name in new and paths(old[name]) != paths(new[name])
     ]
     gone = tuple(group for name, group in old.items() if name not in new)
     came = tuple(group for name, group in new.items() if name not in old)
     if gone:
-        return [*steps, SnapshotPair(gone, came, instant)]
-    return [*steps, *(SnapshotPair((), (group,), instant) for group in came)]
+        return [*steps, FilePair(gone, came, instant)]
+    return [*steps, *(FilePair((), (group,), instant) for group in came)]
 
 
 def paths(group: FileGroup) -> tuple[str, ...]:

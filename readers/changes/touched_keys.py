@@ -1,4 +1,4 @@
-"""Search for keys that changed between two snapshots.
+"""Search for touched keys, which changed between two snapshots.
 
 Table services keep the commit time of a row when they rewrite or move it. Compaction, clustering and log compaction
 therefore touch no key. The search reads the keys and commit times of the files that may differ. If the table has a
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hoodoo.format.log import change_log_block
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.readers.changes.change_log_reader import read_change_log
-from hoodoo.readers.changes.snapshot_pair import SnapshotPair, paths
+from hoodoo.readers.changes.snapshot_pair import FilePair, paths
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -26,8 +26,8 @@ from hoodoo.timeline.views.view import FileGroup
 
 
 @dataclass
-class TouchedKeys:
-    """Search for keys that changed between snapshots.
+class ChangedKeys:
+    """Keys that may have changed between two snapshots.
 
     A shared file is read once.
 
@@ -43,7 +43,7 @@ class TouchedKeys:
     instants: pa.Array | None = None
     _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
 
-    def of(self, pair: SnapshotPair) -> pa.Array | None:
+    def of(self, pair: FilePair) -> pa.Array | None:
         """Find the keys whose rows may have changed.
 
         None means all keys.
@@ -119,7 +119,7 @@ class TouchedKeys:
         parts = []
         for group in groups:
             cached = self._versions.pop(paths(group), None)
-            parts.append(slices.read_slice(self.store, self.config, group, schema) if cached is None else cached)
+            parts.append(slices.read_file_slice(self.store, self.config, group, schema) if cached is None else cached)
         self._versions = dict(
             zip(map(paths, groups), parts, strict=True)
         )  # the next pair begins with the snapshot that ends this pair

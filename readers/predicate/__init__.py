@@ -1,1 +1,1 @@
-"""Conditions that select rows of a read or write."""
+"""Predicates, which are conditions on rows."""

@@ -1,4 +1,4 @@
-"""Conditions that all rows of a table must satisfy.
+"""Checks, which are conditions that all rows must satisfy.
 
 A row fails a check if the condition is false. It passes if the condition is true or null.
 `timeline/properties/check_properties.py` stores the checks of a table. The table's writers decide how failing rows are
@@ -38,7 +38,7 @@ _ROW = "#row"  # an additional column; no table column can have this name, since
 
 @dataclass(frozen=True)
 class Check:
-    """Condition that all rows of a table must satisfy.
+    """Check, which is a condition that all rows must satisfy.
 
     It has a name and is already parsed. Tasks receive checks in parsed form, so that they need no parser.
     """
@@ -69,7 +69,7 @@ class Check:
         return positions
 
 
-def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
+def parse_checks(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
     """Parse the checks of a table.
 
     `conditions` is a dict of check names and conditions. Raises OptionError for an invalid name, and for an empty or
@@ -99,12 +99,12 @@ def parsed(conditions: object, schema: pa.Schema) -> tuple[Check, ...]:
     return tuple(_parse_check(name, conditions[name], schema) for name in sorted(conditions))
 
 
-def of(config: TableConfig) -> tuple[Check, ...]:
+def load_checks(config: TableConfig) -> tuple[Check, ...]:
     """Load the checks of a table.
 
     They are sorted by name. Raises PredicateError for a check that no longer matches the columns.
     """
-    return parsed(stored(config.raw), config.schema)
+    return parse_checks(stored(config.raw), config.schema)
 
 
 @lru_cache(maxsize=256)
@@ -112,7 +112,7 @@ def _parse_check(name: str, text: str, schema: pa.Schema) -> Check:
     from hoodoo.readers.predicate import text as grammar  # imported here because importing sqlglot is slow
 
     try:
-        return Check(name, *grammar.read_with_quotes(text, schema))
+        return Check(name, *grammar.parse_and_quote(text, schema))
     except PredicateError as problem:
         raise PredicateError(
             f"Check {name!r} does not match the columns of the table. Correct it with set_checks({{...}}), "
@@ -125,7 +125,7 @@ def names(checks: Sequence[Check], column: str) -> list[str]:
     return [check.name for check in checks if column in check.columns]
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
+def rename_check_columns(text: str, names: Mapping[str, str]) -> str:
     """Rename columns in the text of a check.
 
     `names` maps old names to new names.
@@ -140,7 +140,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
     return text
 
 
-def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
+def update_checks(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
     """Update the checks after column changes.
 
     Returns the checks whose text changes because columns are renamed, as table properties. Raises SchemaError if the
@@ -157,7 +157,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
             or not isinstance(alteration, (DropColumn, RenameColumn, RetypeColumn, WidenColumn))
         ):
             continue
-        affected = names(parsed(texts, schema), alteration.name)
+        affected = names(parse_checks(texts, schema), alteration.name)
         if affected and not isinstance(alteration, RenameColumn):
             raise SchemaError(
                 f"Check {affected[0]!r} uses column {alteration.name!r}: {texts[affected[0]]}. Change the check first "
@@ -166,27 +166,27 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
                 check=affected[0],
             )
         if isinstance(alteration, RenameColumn):
-            texts |= {name: renamed(texts[name], {alteration.name: alteration.to}) for name in affected}
+            texts |= {name: rename_check_columns(texts[name], {alteration.name: alteration.to}) for name in affected}
             index = schema.get_field_index(alteration.name)
             schema = schema.set(index, schema.field(index).with_name(alteration.to)) if index >= 0 else schema
     return to_properties({name: text for name, text in texts.items() if text != stored_texts[name]})
 
 
-def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
+def restore_checks(config: TableConfig, columns: TableSchema) -> dict[str, str]:
     """Update the checks after a restore of older columns.
 
     Returns the checks whose text changes. Columns are matched by id. Raises SchemaError if a check uses a column that
     is missing in `columns` or has an incompatible type there.
     """
     stored_texts, texts = stored(config.raw), {}
-    for check in of(config):
+    for check in load_checks(config):
         names = {}
         for name in check.columns:
             column = columns.by_id.get(config.columns.by_name[name].id)
             if column is None:
                 raise _check_column_error(check, name, "is not in the restored columns")
             names[name] = column.name
-        texts[check.name] = renamed(check.text, names)
+        texts[check.name] = rename_check_columns(check.text, names)
         try:
             _parse_check(check.name, texts[check.name], columns.arrow)
         except PredicateError:
@@ -203,4 +203,4 @@ def _check_column_error(check: Check, column: str, reason: str) -> SchemaError:
     )
 
 
-__all__ = ["Check", "altered", "carried", "names", "of", "parsed", "renamed"]
+__all__ = ["Check", "update_checks", "restore_checks", "names", "load_checks", "parse_checks", "rename_check_columns"]

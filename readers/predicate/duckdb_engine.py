@@ -1,4 +1,4 @@
-"""Database in memory that evaluates SQL expressions.
+"""DuckDB database in memory, for SQL expressions.
 
 DuckDB evaluates expressions of `where`, `update` and `merge`. Other modules decide which expressions are allowed.
 """

@@ -1,4 +1,4 @@
-"""Filters for files and rows.
+"""Filters, which select files and rows by a condition.
 
 If DuckDB is installed, a condition may be any boolean SQL expression over one row. hoodoo itself evaluates the parts
 that the grammar of `where` (text.py) supports, and uses them for pruning. DuckDB evaluates the remaining parts. A
@@ -20,7 +20,7 @@ from hoodoo.errors import ExpressionError, OptionError, PredicateError
 from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import duckdb_engine, from_arrow, sql
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.predicate.parameters import checked_parameters
+from hoodoo.readers.predicate.parameters import validate_parameters
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.readers.predicate.tree import And, Predicate
 from hoodoo.redact import printable
@@ -44,7 +44,7 @@ _POSITION = "#position"  # no table column can have this name
 
 @dataclass(frozen=True)
 class Filter:
-    """Filter for files and rows.
+    """Filter, which selects files and rows by a condition.
 
     It is a parsed `where` condition. A row matches if all parts of the condition are true.
 
@@ -80,7 +80,7 @@ class Filter:
                 value.
             OptionError: `where` is neither a string nor an Arrow expression, or `params` is invalid.
         """
-        values = checked_parameters(where, params)
+        values = validate_parameters(where, params)
         if where is None:
             return None
         if isinstance(where, str):
@@ -114,7 +114,7 @@ class Filter:
             ExpressionError: DuckDB cannot evaluate the condition for one of the rows.
         """
         if self.tree is not None and self.tree_decides:
-            rows_so_far = rows.filter(predicates.mask(self.tree, rows))
+            rows_so_far = rows.filter(predicates.find_matching_rows(self.tree, rows))
         else:
             rows_so_far = rows if self.expression is None else rows.filter(self.expression)
         if self.rest is None or not len(rows_so_far):
@@ -125,7 +125,7 @@ class Filter:
     def positions(self, rows: pa.Table) -> np.ndarray:
         if self.is_decided_by_syntax_tree:
             assert self.tree is not None
-            return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
+            return np.flatnonzero(pc.fill_null(predicates.find_matching_rows(self.tree, rows), False).to_numpy())
         numbered = rows.select(sorted(self.columns)).append_column(_POSITION, pa.array(np.arange(len(rows))))
         positions: np.ndarray = self.matching(numbered)[_POSITION].to_numpy()
         return positions
@@ -135,7 +135,7 @@ def _parse_text(where: str, schema: pa.Schema, now: dt.datetime, params: Mapping
     from hoodoo.readers.predicate import text  # imported here because importing sqlglot is slow
 
     try:
-        return _filter_of_tree(text.read(where, schema, params))
+        return _filter_of_tree(text.parse_condition(where, schema, params))
     except PredicateError as problem:
         return _parse_as_sql(where, schema, now, params, problem)
 
@@ -145,17 +145,17 @@ def _filter_of_tree(tree: Predicate) -> Filter:
 
 
 def _filter_of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
-    if from_arrow.uses_column_index(where):
+    if from_arrow.may_use_column_index(where):
         raise PredicateError(
             "The pyarrow expression refers to a column by its index. Use its name instead: "
             f"pyarrow.compute.field(name), with one of {', '.join(schema.names)}.",
             where=printable(where),
         )
-    tree, columns = from_arrow.tree_of(where, schema), from_arrow.columns_of(where, schema)
+    tree, columns = from_arrow.convert_arrow_expression(where, schema), from_arrow.find_columns(where, schema)
     return Filter(tree, where, columns, tree_decides=False)
 
 
-def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
+def add_pruning_condition(where: Filter | None, tree: Predicate | None) -> Filter | None:
     """Add a condition to skip more files.
 
     Args:
@@ -183,7 +183,9 @@ def _parse_as_sql(
             **problem.details,
         )
     try:
-        parts = sql.split_at_ands(sql.add_parentheses_to_lists(sql.parsed(where, _OPTION, schema.names), params))
+        parts = sql.split_at_ands(
+            sql.add_parentheses_to_lists(sql.parse_expression(where, _OPTION, schema.names), params)
+        )
     except ExpressionError as refused:
         if meant_text:
             raise problem from None
@@ -202,7 +204,7 @@ def _parse_as_sql(
         else:
             trees.append(tree)
     try:
-        rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION, params) if others else None
+        rest = sql.validate_syntax_tree(sql.all_of(others), where, schema, now, _OPTION, params) if others else None
     except ExpressionError as refused:
         raise PredicateError(refused.message, **_error_details(refused, where)) from None
     if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
@@ -224,7 +226,7 @@ def _parse_or_none(text: str, schema: pa.Schema, params: Mapping[str, Any]) -> P
     from hoodoo.readers.predicate import text as grammar
 
     try:
-        return grammar.read(text, schema, params)
+        return grammar.parse_condition(text, schema, params)
     except PredicateError:
         return None
 

@@ -54,7 +54,7 @@ class _Call:
 _Node: TypeAlias = "_Field | _Literal | _Call"
 
 
-def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
+def convert_arrow_expression(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
     """Convert an Arrow expression to a file filter.
 
     Returns None if file statistics cannot evaluate any part of the expression. The tree is only for pruning: it is
@@ -65,7 +65,7 @@ def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
     return None if node is None else _none_if_opaque(_convert_node(node, schema))
 
 
-def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
+def find_columns(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
     """Find the columns that an Arrow expression uses.
 
     The result may contain unused columns.
@@ -93,7 +93,7 @@ def _can_evaluate(expression: pc.Expression, schema: pa.Schema, names: Sequence[
     return True
 
 
-def uses_column_index(expression: pc.Expression) -> bool:
+def may_use_column_index(expression: pc.Expression) -> bool:
     """Check whether an Arrow expression may use column indexes.
 
     Such an index is wrong if the read leaves out columns.
@@ -292,4 +292,11 @@ def _convert_number(value: Any, kind: pa.DataType, literal_type: pa.DataType) ->
     return float(value) if pa.types.is_floating(kind) else value
 
 
-__all__ = ["columns_of", "comparison", "uses_column_index", "one_of", "like_prefix_pattern", "tree_of"]
+__all__ = [
+    "find_columns",
+    "comparison",
+    "may_use_column_index",
+    "one_of",
+    "like_prefix_pattern",
+    "convert_arrow_expression",
+]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
 
-def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
+def convert_polars_expression(expression: pl.Expr, schema: pa.Schema) -> Predicate:
     """Convert a polars expression to a file filter."""
     parts = expression.meta.pop()[::-1]
     if not parts:
@@ -38,7 +38,7 @@ def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
 
 def _convert_unary(expression: pl.Expr, operand: pl.Expr, schema: pa.Schema) -> Predicate:
     if expression.meta.eq(~operand):
-        return Not(tree_of(operand, schema))
+        return Not(convert_polars_expression(operand, schema))
     name = _column_name(operand, schema)
     if name is not None and expression.meta.eq(operand.is_null()):
         return IsNull(name)
@@ -49,9 +49,9 @@ def _convert_unary(expression: pl.Expr, operand: pl.Expr, schema: pa.Schema) -> 
 
 def _convert_binary(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate:
     if expression.meta.eq(left & right):
-        return And((tree_of(left, schema), tree_of(right, schema)))
+        return And((convert_polars_expression(left, schema), convert_polars_expression(right, schema)))
     if expression.meta.eq(left | right):
-        return Or((tree_of(left, schema), tree_of(right, schema)))
+        return Or((convert_polars_expression(left, schema), convert_polars_expression(right, schema)))
     for op, join in OPERATORS.items():
         if expression.meta.eq(join(left, right)):
             return _convert_comparison(left, op, right, schema)

@@ -35,7 +35,7 @@ _TIMESTAMP = re.compile(
 )
 
 
-def convert(literal: LiteralText, type_: pa.DataType) -> Any:
+def convert_literal(literal: LiteralText, type_: pa.DataType) -> Any:
     """Convert a literal to the type of its column.
 
     If the column has a time zone, the datetime is aware, and a timestamp without a zone is in UTC. A number for a float
@@ -67,7 +67,7 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     return _require_lossless(value, type_)
 
 
-def in_sql(value: Any, type_: pa.DataType) -> str | None:
+def format_sql_constant(value: Any, type_: pa.DataType) -> str | None:
     """Format a literal as an SQL constant.
 
     Returns None if DuckDB itself converts the original literal to the same value.

@@ -27,7 +27,7 @@ _OPTION = "params"
 _TYPES = "a str, int, float, bool, bytes, Decimal, date, datetime, time, UUID or None, or a list, tuple or set of these"
 
 
-def checked_parameters(where: object, params: object, expressions: Collection[str] = ()) -> dict[str, Any]:
+def validate_parameters(where: object, params: object, expressions: Collection[str] = ()) -> dict[str, Any]:
     """Validate the parameters of a condition.
 
     Returns a copy with values of plain Python types. Lists and sets become tuples. The result is empty if there are no
@@ -85,12 +85,12 @@ def checked_parameters(where: object, params: object, expressions: Collection[st
     return {name: _to_plain_values(name, value) for name, value in values.items()}
 
 
-def expressions_of(values: object) -> list[str]:
-    """Return the SQL expressions among new column values."""
+def select_sql_expressions(values: object) -> list[str]:
+    """Select the SQL expressions among new column values."""
     return [value for value in values.values() if isinstance(value, str)] if isinstance(values, Mapping) else []
 
 
-def used_parameters(where: object, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def select_used_parameters(where: object, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Select the parameters that a condition uses."""
     names = set(_parameter_names(where)) if isinstance(where, str) else set()
     return {name: value for name, value in parameters.items() if name in names}
@@ -173,7 +173,7 @@ def parameter_to_literal(value: Any) -> LiteralText:
     return LiteralText("text", str(value))
 
 
-def convert(value: Any, type_: pa.DataType) -> Any:
+def convert_parameter(value: Any, type_: pa.DataType) -> Any:
     """Convert a parameter to the type of its column.
 
     Raises ValueError. Its message continues a sentence that ends with "which".
@@ -181,7 +181,7 @@ def convert(value: Any, type_: pa.DataType) -> Any:
     if isinstance(value, float) and pa.types.is_floating(type_) and pa.scalar(value, type_).as_py() == value:
         return value
     try:
-        return literals.convert(parameter_to_literal(value), type_)
+        return literals.convert_literal(parameter_to_literal(value), type_)
     except ValueError as problem:
         raise ValueError(str(problem).partition(";")[0]) from None  # the rest explains how to write a literal
 
@@ -210,4 +210,4 @@ def in_sql(value: Any) -> str:
     return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
 
 
-__all__ = ["checked_parameters", "convert", "in_sql", "parameter_to_literal"]
+__all__ = ["validate_parameters", "convert_parameter", "in_sql", "parameter_to_literal"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hoodoo.format.sql_tokens import TOKEN
-from hoodoo.nearest import nearest
+from hoodoo.nearest import find_nearest_name
 from hoodoo.redact import printable
 
 _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|`[^`]*`|[^\s,()'\"`;]+")
@@ -39,7 +39,7 @@ def as_text(value: str) -> str:
 
 
 def unquoted_string_error(name: str, columns: Sequence[str], instead: str) -> str:
-    suggestion = nearest(name, columns)
+    suggestion = find_nearest_name(name, columns)
     advice = f"put strings in single quotes: {instead}"
     return f"There is no column {printable(name)}; " + (
         f"did you mean {suggestion}? If it is a string, {advice}" if suggestion else advice

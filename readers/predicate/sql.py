@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
-from hoodoo.nearest import by_likeness, hint, listed, nearest
+from hoodoo.nearest import find_nearest_name, join_names, sort_by_similarity, suggest_name
 from hoodoo.readers.predicate import duckdb_engine, literals, parameters
 from hoodoo.readers.predicate.quoting import (
     as_text,
@@ -107,10 +107,10 @@ class Expression:
         return single.take(pa.array(np.zeros(len(rows), np.int64)))
 
 
-def read(
+def read_expression(
     text: str, schema: pa.Schema, now: dt.datetime, option: str, params: Mapping[str, Any] | None = None
 ) -> Expression:
-    """Parse and validate an SQL expression.
+    """Read an SQL expression, and validate it.
 
     Args:
         text: The expression, in DuckDB's SQL.
@@ -118,18 +118,18 @@ def read(
             of its row as a prefix, such as "source.fare". The prefix is optional if only one row has the column.
         now: The time that `now()` and similar functions return, in UTC.
         option: The name of the argument, for errors.
-        params: The parameter values from `checked_parameters`.
+        params: The parameter values from `validate_parameters`.
 
     Raises:
         ExpressionError: The expression cannot be parsed, does not match the columns, or is not an expression over one
             row.
         EngineError: DuckDB is not installed.
     """
-    tree = parsed(text, option, schema.names)
-    return expression_of(add_parentheses_to_lists(tree, params or {}), text, schema, now, option, params)
+    tree = parse_expression(text, option, schema.names)
+    return validate_syntax_tree(add_parentheses_to_lists(tree, params or {}), text, schema, now, option, params)
 
 
-def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
+def parse_expression(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
     """Parse an SQL expression.
 
     Returns its syntax tree. `names` are column names. A column whose name is an SQL keyword, such as `at`, may be
@@ -216,7 +216,7 @@ def add_parentheses_to_lists(node: Any, params: Mapping[str, Any]) -> Any:
     return {"class": "OPERATOR", "type": "COMPARE_IN", **shared, "children": [operand, values]}
 
 
-def expression_of(
+def validate_syntax_tree(
     node: dict[str, Any],
     text: str,
     schema: pa.Schema,
@@ -226,7 +226,7 @@ def expression_of(
 ) -> Expression:
     """Validate the syntax tree of an SQL expression.
 
-    `params` contains the parameter values from `checked_parameters`. The other arguments are as in `read`.
+    `params` contains the parameter values from `validate_parameters`. The other arguments are as in `read_expression`.
     """
     reader = _ExpressionValidator(text, schema, now, option, params or {})
     sql = syntax_tree_to_sql(reader.checked(node, frozenset()))
@@ -303,12 +303,14 @@ class _ExpressionValidator:
         side_columns = [known for known in self._names if fields and known.startswith(f"{name}.")]
         if side_columns:  # one of two rows
             full_name, columns = f"{name}.{fields[0]}", [known.partition(".")[2] for known in side_columns]
-            suggestion = nearest(fields[0], columns)
-            shown = listed(f"{name}.{known}" for known in by_likeness(fields[0], columns))
+            suggestion = find_nearest_name(fields[0], columns)
+            shown = join_names(f"{name}.{known}" for known in sort_by_similarity(fields[0], columns))
             advice = f"did you mean {name}.{suggestion}? There" if suggestion else "there"
             return self._error_at_node(node, f"There is no column {printable(full_name)}; {advice} are {shown}")
         full_name = ".".join(node["column_names"])
-        return self._error_at_node(node, f"There is no column {printable(full_name)}; {hint(full_name, self._names)}")
+        return self._error_at_node(
+            node, f"There is no column {printable(full_name)}; {suggest_name(full_name, self._names)}"
+        )
 
     def _convert_literals(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
         # All operands are returned, with literals converted to the type of the compared column. Empty if nothing is
@@ -403,7 +405,9 @@ class _ExpressionValidator:
             return None
         kind, is_number = field.type, literal.kind == "number"
         try:
-            value = literals.convert(literal, kind) if param is None else parameters.convert(param, kind)
+            value = (
+                literals.convert_literal(literal, kind) if param is None else parameters.convert_parameter(param, kind)
+            )
         except OverflowError:  # outside Python's date range, but within DuckDB's
             return None
         except ValueError as problem:
@@ -416,7 +420,7 @@ class _ExpressionValidator:
             raise self._error_at_node(
                 node, f"Column {field.name} of type {kind} is compared with {written[:60]}, which {problem}"
             ) from None
-        return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
+        return None if is_number and not pa.types.is_floating(kind) else literals.format_sql_constant(value, kind)
 
     def _add_row_prefix(self, node: dict[str, Any], name: str) -> str:
         # Unknown names are returned unchanged.

@@ -1,4 +1,4 @@
-"""Parser for conditions on rows.
+"""Parser for the text of a condition on rows.
 
 The syntax supports:
 
@@ -23,7 +23,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import PredicateError
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.readers.predicate import literals, parameters
 from hoodoo.readers.predicate.quoting import (
     as_text,
@@ -68,18 +68,18 @@ class _WhereDialect(Dialect):
         SINGLE_TOKENS = {key: kind for key, kind in tokens.Tokenizer.SINGLE_TOKENS.items() if key != "$"}
 
 
-def read(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> Predicate:
+def parse_condition(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> Predicate:
     """Parse a condition on rows.
 
-    `params` contains the parameter values from `checked_parameters`.
+    `params` contains the parameter values from `validate_parameters`.
     """
-    return read_with_quotes(text, schema, params)[1]
+    return parse_and_quote(text, schema, params)[1]
 
 
-def read_with_quotes(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
+def parse_and_quote(text: str, schema: pa.Schema, params: Mapping[str, Any] | None = None) -> tuple[str, Predicate]:
     """Parse a condition and quote its column names.
 
-    Only names that are SQL keywords are quoted. The arguments and errors are those of `read`.
+    Only names that are SQL keywords are quoted. The arguments and errors are those of `parse_condition`.
     """
     if len(text) > TEXT_CAP:
         raise PredicateError(
@@ -128,7 +128,7 @@ def find_column_spans(text: str, column: str) -> list[tuple[int, int]]:
     """Find all uses of a column in a condition.
 
     Args:
-        text: A condition that `read` accepts.
+        text: A condition that `parse_condition` accepts.
         column: The name of the column.
 
     Raises:
@@ -281,7 +281,7 @@ class _TreeConverter:
             )
         if node.name not in self._schema.names:
             raise self._error_at_node(
-                node, f"There is no column {printable(node.name)}; {hint(node.name, self._schema.names)}"
+                node, f"There is no column {printable(node.name)}; {suggest_name(node.name, self._schema.names)}"
             )
         return self._schema.field(node.name)
 
@@ -293,7 +293,7 @@ class _TreeConverter:
         if isinstance(_without_parentheses(node), exp.Column):
             self._refuse_unknown_column(_without_parentheses(node), field)
         try:
-            return literals.convert(self._literal_text(node), field.type)
+            return literals.convert_literal(self._literal_text(node), field.type)
         except OverflowError:
             raise self._error_at_node(
                 node, f"{_shortened_sql(node)} is outside of the years 1 to 9999 in UTC"
@@ -314,7 +314,7 @@ class _TreeConverter:
                 f"{_shortened_sql(node)} is a list; write {field.name} IN {_shortened_sql(_without_parentheses(node))}",
             )
         try:
-            return parameters.convert(value, field.type)
+            return parameters.convert_parameter(value, field.type)
         except ValueError as error:
             comparison = f"{_shortened_sql(node)} = {printable(value)}"
             raise self._error_at_node(
@@ -348,7 +348,7 @@ class _TreeConverter:
             return
         if not has_quoted_literals(field.type):
             raise self._error_at_node(
-                node, f"There is no column {printable(node.name)}; {hint(node.name, self._schema.names)}"
+                node, f"There is no column {printable(node.name)}; {suggest_name(node.name, self._schema.names)}"
             )
         instead = quote_word_at(self._text, self._start_position(node))
         raise self._error_at_node(node, unquoted_string_error(node.name, self._schema.names, instead), instead)

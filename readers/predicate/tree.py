@@ -160,7 +160,7 @@ def to_arrow(predicate: Predicate) -> pc.Expression:
     return _build_condition(predicate, True, pc.field)
 
 
-def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
+def find_matching_rows(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
     """Find the rows that match a condition.
 
     Returns a mask. This avoids Arrow's query engine, which is slow to start for each filter expression.

@@ -1,1 +1,1 @@
-"""Merge of base files and log files on read."""
+"""File slices, which are base files with their logs."""

@@ -23,7 +23,9 @@ from hoodoo.timeline.views.view import FileGroup
 _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
-def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
+def read_current_rows(
+    store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray
+) -> pa.Table:
     """Read current rows by their positions in the base file.
 
     Args:
@@ -39,11 +41,11 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
     assert group.base is not None
     schema = _add_merge_columns(config, wanted)
     base = read_rows(store, config, group.base.file, schema, rows)
-    parts = slices.log_parts(store, config, group, schema, by_row=True)
+    parts = slices.read_log_blocks(store, config, group, schema, by_row=True)
     return _apply_log_changes(config, base, rows, parts).select(wanted.names)
 
 
-def changed_in_logs(
+def find_rows_changed_in_logs(
     store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
     """Find the rows that logs changed between two snapshots.
@@ -78,7 +80,7 @@ def changed_in_logs(
     return was, is_now
 
 
-def logged_rows(
+def read_logged_rows(
     store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
 ) -> pa.Table:
     """Read the rows whose newest version is in a log.
@@ -96,7 +98,7 @@ def logged_rows(
     """
     assert group.base is not None
     schema = _add_merge_columns(config, wanted)
-    parts = slices.log_parts(store, config, group, schema, by_row=True)
+    parts = slices.read_log_blocks(store, config, group, schema, by_row=True)
     changes = config.merge_policy.collapse(concat(parts))
     selected = changes.take(np.flatnonzero(chosen(changes.rows) & ~changes.delete))
     partial = selected.partial
@@ -120,7 +122,9 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     """
     tables = [schema.empty_table()]
     with slices.opened(store, file) as source:
-        groups = base_file.RowGroups(source, file.path, schema, slices.footer_of(file), config.resolution(file))
+        groups = base_file.RowGroups(
+            source, file.path, schema, slices.get_expected_footer(file), config.resolution(file)
+        )
         counts = [groups.metadata.row_group(number).num_rows for number in range(groups.metadata.num_row_groups)]
         starts = np.cumsum([0, *counts])
         for number, (begin, end) in enumerate(np.searchsorted(rows, np.stack([starts[:-1], starts[1:]], axis=1))):
@@ -165,4 +169,4 @@ def _row_positions(changes: KeyedChanges) -> np.ndarray:
     return changes.at
 
 
-__all__ = ["changed_in_logs", "live_rows", "logged_rows", "read_rows"]
+__all__ = ["find_rows_changed_in_logs", "read_current_rows", "read_logged_rows", "read_rows"]

@@ -31,7 +31,7 @@ _ROWS = 1 << 16
 
 @dataclass(frozen=True, eq=False)  # instances are compared by identity
 class Damage:
-    """Damaged part of a file.
+    """Damage in one part of a file.
 
     Attributes:
         file: The file.
@@ -68,7 +68,7 @@ def key_and_ordering_columns(config: TableConfig) -> list[list[str]]:
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
     try:
-        data = slices.read_verified(store, file)
+        data = slices.read_verified_file(store, file)
     except CorruptTable as problem:
         keys = _readable_keys(store, config, file)
         yield Damage(file, None, None, problem.message, file.rows - file.deletes, keys, bool(file.deletes))
@@ -101,7 +101,7 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
-        footer = slices.footer_of(file, _schema_when_written(config, file) if changed else None)
+        footer = slices.get_expected_footer(file, _schema_when_written(config, file) if changed else None)
         counts = base_file.group_rows(pa.BufferReader(data), file.path, footer)
     except CorruptTable as problem:
         yield Damage(file, None, None, problem.message, file.rows)

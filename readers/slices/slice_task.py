@@ -1,4 +1,4 @@
-"""Task that reads a base file and its logs.
+"""Task that reads one file slice.
 
 A file slice without logs is read as plain Parquet.
 """
@@ -19,7 +19,7 @@ from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, typed_column_ranges
 from hoodoo.readers.slices import slices
-from hoodoo.readers.slices.by_row import logged_rows
+from hoodoo.readers.slices.by_row import read_logged_rows
 from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -28,7 +28,7 @@ from hoodoo.timeline.views.view import FileGroup
 
 
 @dataclass(frozen=True)
-class Range:
+class CommitRange:
     """Range of commits to read.
 
     `instants` are the commit times of the rows that the range wrote. None means all rows.
@@ -46,7 +46,7 @@ class SliceTask(Task):
     group: FileGroup
     columns: tuple[str, ...]
     where: Filter | None
-    changed: Range | None
+    changed: CommitRange | None
     verified: bool = False
 
     def __call__(self) -> pa.Table:
@@ -58,7 +58,7 @@ class SliceTask(Task):
                 self._read_changed_rows(needed, pa.array(sorted(self.changed.instants), pa.string()))
             )
         group = self._drop_irrelevant_logs()
-        rows = slices.read_slice(
+        rows = slices.read_file_slice(
             self.store, self.config, group, self._schema(needed), self.verified, may_match=self._row_group_filter(group)
         )
         return self._filter_rows(rows)
@@ -80,7 +80,7 @@ class SliceTask(Task):
 
     def _read_matching_rows(self) -> tuple[pa.Table, np.ndarray]:
         assert self.where is not None and self.group.base is not None
-        rows, at = slices.read_matching(
+        rows, at = slices.read_matching_rows(
             self.store,
             self.config,
             self.group.base.file,
@@ -184,7 +184,7 @@ class SliceTask(Task):
         assert self.changed is not None
         wanted = list(dict.fromkeys([*needed, COMMIT_TIME]))
         if self.group.base is None or self.group.base.seq > self.changed.since:
-            rows = slices.read_slice(self.store, self.config, self.group, self._schema(wanted))
+            rows = slices.read_file_slice(self.store, self.config, self.group, self._schema(wanted))
             return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         return self._read_changed_log_rows(wanted, instants)
 
@@ -194,7 +194,7 @@ class SliceTask(Task):
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
         if any(log.file.partial for log in self.group.logs) and slices.has_row_positions(self.group):
-            return logged_rows(
+            return read_logged_rows(
                 self.store,
                 config,
                 self.group,
@@ -204,7 +204,7 @@ class SliceTask(Task):
         columns = slices.columns_to_decode(config, wanted, merging=True)
         parts = slices.read_logs(self.store, config, self.group, self._schema(columns))
         if len(parts) != 1 or parts[0].columns is not None or parts[0].unset:
-            rows = slices.read_slice(self.store, config, self.group, self._schema(wanted))
+            rows = slices.read_file_slice(self.store, config, self.group, self._schema(wanted))
             return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         changes = parts[0]
         rows = changes.rows.filter(pa.array(~changes.delete))

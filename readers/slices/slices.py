@@ -1,4 +1,4 @@
-"""Reader that merges base files and log files."""
+"""Reader for file slices: base files with their logs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def read_base(
     True are read. File size and page checksums are always checked. If `verified` is True, the digest is also checked,
     which reads the whole file.
     """
-    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
+    decode_args, stored = (
+        (may_match, get_expected_footer(file), config.resolution(file)),
+        _columns_to_decode(config, schema),
+    )
     with opened(store, file) as source:
         if verified and file.digest:
             content = source.read_buffer()
@@ -66,7 +69,7 @@ def read_base(
         return _add_record_keys(config, base_file.decode(source, file.path, stored, *decode_args), schema)
 
 
-def read_matching(
+def read_matching_rows(
     store: Store,
     config: TableConfig,
     file: DataFile,
@@ -88,7 +91,7 @@ def read_matching(
     twin = config.key_is_record_key and not file.external and {key, RECORD_KEY} <= {*schema.names} - {*seen}
     decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
     with opened(store, file) as source:
-        groups = base_file.RowGroups(source, file.path, decoded, footer_of(file), config.resolution(file))
+        groups = base_file.RowGroups(source, file.path, decoded, get_expected_footer(file), config.resolution(file))
         rows, positions = groups.matching(seen, condition, may_match)
     if twin:  # both columns contain the same string, so it is decoded once
         rows = rows.add_column(schema.get_field_index(key), schema.field(key), rows[RECORD_KEY])
@@ -103,7 +106,10 @@ def read_base_batches(
     rows: int,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    decode_args, stored = (may_match, footer_of(file), config.resolution(file)), _columns_to_decode(config, schema)
+    decode_args, stored = (
+        (may_match, get_expected_footer(file), config.resolution(file)),
+        _columns_to_decode(config, schema),
+    )
     with opened(store, file) as source:
         for part in base_file.decode_batches(source, file.path, stored, rows, *decode_args):
             yield _add_record_keys(config, part, schema)
@@ -135,7 +141,7 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
         raise _missing_file_error(file.path) from None
 
 
-def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
+def get_expected_footer(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
     """Return the expected footer of a base file.
 
     It has the row count and the columns. `schema` contains all columns. Callers pass it if the file may be damaged.
@@ -160,13 +166,13 @@ def _missing_file_error(path: str) -> CorruptTable:
     )
 
 
-def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
+def read_verified_file(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
     """Read and verify a whole data file.
 
     Files of other engines lack a digest. If the file is longer than `in_memory` bytes, no copy of it is held in memory.
     """
     size = 0 if file.blocks else file.size  # later commits may have appended to the file
-    return read_whole(store, file.path, size, file.digest, in_memory)
+    return read_whole_file(store, file.path, size, file.digest, in_memory)
 
 
 def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
@@ -176,7 +182,7 @@ def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
         raise _missing_file_error(file.path) from None
 
 
-def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
+def read_whole_file(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
     """Read and verify a whole file.
 
     A size of 0 and a digest of '' are unknown, and not checked.
@@ -213,7 +219,7 @@ def read_log(
     The schema must include record key and ordering columns. `by_row` adds the positions of the base rows that the log
     records. Blocks of the instants in `undone` are skipped, because another log rolled them back.
     """
-    data, resolution, counts = memoryview(read_verified(store, file)), config.resolution(file), None
+    data, resolution, counts = memoryview(read_verified_file(store, file)), config.resolution(file), None
     if file.blocks:
         rolled_back_instants = undone | rolled_back(data)
 
@@ -285,11 +291,11 @@ def read_logs(
     KeyedChanges with one change per key. If a log contains a partial update, the result is one KeyedChanges per block.
     If `keys` is set, the result contains only changes of these record keys.
     """
-    parts = log_parts(store, config, group, schema)
+    parts = read_log_blocks(store, config, group, schema)
     return config.merge_policy.one_per_key(parts if keys is None else [changes_of_keys(part, keys) for part in parts])
 
 
-def log_parts(
+def read_log_blocks(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
     """Read the log files of a file group block by block.
@@ -304,7 +310,7 @@ def log_parts(
         and all(file.digest for file in files)
         and sum(file.size for file in files) <= _DECODED_TOGETHER_MAX
     ):
-        contents = [read_verified(store, file) for file in files]
+        contents = [read_verified_file(store, file) for file in files]
         with suppress(CorruptTable):  # reading the logs one by one finds the damaged log
             blocks = decode_logs(contents, config.resolution(files[0]).names_of(schema.names), by_row)
     if blocks is not None:
@@ -316,7 +322,7 @@ def log_parts(
 def _rolled_back_instants(store: Store, files: Sequence[DataFile]) -> frozenset[str]:
     # Only logs with archived commits are read. For commits in the timeline, the timeline records the rollback.
     archived = [file for file in files if file.blocks.startswith("<")]
-    return frozenset().union(*(rolled_back(read_verified(store, file)) for file in archived))
+    return frozenset().union(*(rolled_back(read_verified_file(store, file)) for file in archived))
 
 
 def _changes_columns(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
@@ -341,7 +347,7 @@ def _instant_and_version(file: DataFile) -> tuple[str, int]:
     return (parsed.instant, parsed.version) if isinstance(parsed, LogFileName) else ("", 0)
 
 
-def read_slice(
+def read_file_slice(
     store: Store,
     config: TableConfig,
     group: FileGroup,
@@ -350,7 +356,7 @@ def read_slice(
     keys: pa.Array | None = None,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Read the current rows of a file group.
+    """Read the current rows of a file slice.
 
     Its base file is merged with its logs. `wanted` has types of the file schema, or dictionaries of them.
 
@@ -410,7 +416,7 @@ def _read_slice_by_position(
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     picked = _RowGroupFilter(may_match)
     base = read_base(store, config, group.base.file, schema, picked if may_match else None, verified)
-    merged = policy.one_per_key(log_parts(store, config, group, schema, by_row=True))
+    merged = policy.one_per_key(read_log_blocks(store, config, group, schema, by_row=True))
     if not merged:
         return base.select(wanted.names)
     (changes,) = merged
@@ -504,5 +510,5 @@ def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
 
 
 def mask_of_live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
+    live = read_file_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

@@ -16,7 +16,7 @@ from patience import PATIENCE_S
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli.show import Out
+from hoodoo.cli.show import CommandOutput
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.status import lag
 
@@ -57,8 +57,8 @@ def test_a_row_is_a_line_at_80_columns(tmp_path: Path, command: str, run: Any, m
     table.insert_overwrite(pa.table({"id": range(200_000), "p": [0] * 200_000}), whole_table=True)
     table.upsert([{"id": 1, "p": 2}])
     pending = table.handle.context().timeline.begin("deltacommit").instant
-    monkeypatch.setattr(Out, "piped", property(lambda self: False))
-    monkeypatch.setattr("hoodoo.cli.show.console", lambda error=False: Console(file=sys.stdout, width=80))
+    monkeypatch.setattr(CommandOutput, "piped", property(lambda self: False))
+    monkeypatch.setattr("hoodoo.cli.show.create_console", lambda error=False: Console(file=sys.stdout, width=80))
     lines = run(command, table.path)[1].splitlines()
     assert all(len(line) <= 80 for line in lines)
     rows = {"history": 3, "timeline": 4, "files": len(table.inspect.files())}.get(command)
@@ -72,7 +72,7 @@ def test_wide_lists_have_every_column_and_fold_none(
     tmp_path: Path, command: str, run: Any, lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide_table(tmp_path / "t", 30)
-    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    monkeypatch.setattr(CommandOutput, "piped", property(lambda self: False))
     head, *rows = run(command, tmp_path / "t", "--wide")[1].splitlines()
     found = lines(command, tmp_path / "t")
     assert len(rows) == len(found) == (1 if command == "files" else 2)
@@ -95,7 +95,7 @@ def test_no_command_cuts_what_goes_into_a_pipe(tmp_path: Path, run: Any, command
 
 
 def test_a_table_at_a_terminal_is_cut_and_says_so(trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    monkeypatch.setattr(CommandOutput, "piped", property(lambda self: False))
     hoodoo.open(trips).upsert(
         pa.Table.from_pylist([{**row(f"k{number:03}"), "at": None} for number in range(30)]).set_column(
             2, "at", pa.array([0] * 30, pa.timestamp("us", "UTC"))
@@ -125,7 +125,7 @@ def test_an_upsert_that_committed_exits_0_whatever_fails_afterwards(
             raise problem
 
         with monkeypatch.context() as patched:
-            patched.setattr(Out, "document", fail)
+            patched.setattr(CommandOutput, "document", fail)
             code, _, err = run("upsert", trips, rows)
             assert code == 0 and "The rows are upserted" in err
     with monkeypatch.context() as patched:
@@ -225,6 +225,6 @@ def test_history_marks_counts_that_may_be_too_high(tmp_path: Path, run: Any, mon
     table = hoodoo.create(tmp_path / "t", "id bigint, ts bigint", key="id", order_by="ts", type="merge_on_read")
     table.upsert([{"id": 1, "ts": 5}])
     table.upsert([{"id": 1, "ts": 1}])
-    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    monkeypatch.setattr(CommandOutput, "piped", property(lambda self: False))
     _, *rows = run("history", table.path)[1].splitlines()
     assert ["<= 1" in row for row in rows if "UPSERT" in row] == [True, False]

@@ -373,7 +373,7 @@ def test_people_get_tables(trips: Path, run: Any) -> None:
 def test_people_see_the_first_rows_and_how_to_get_more(
     tmp_path: Path, trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.cli.show.Out.piped", property(lambda self: False))  # as at a terminal
+    monkeypatch.setattr("hoodoo.cli.show.CommandOutput.piped", property(lambda self: False))  # as at a terminal
     run("upsert", trips, json_file(tmp_path / "many.jsonl", [row(f"k{n}") for n in range(50)]))
     out = run("scan", trips)[1]
     assert "the first 20 rows" in out

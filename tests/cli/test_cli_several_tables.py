@@ -11,7 +11,7 @@ import pytest
 import seaweed
 
 import hoodoo
-from hoodoo.cli.table_paths import table_paths
+from hoodoo.cli.table_paths import expand_path_patterns
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import TableNotFound
 
@@ -54,22 +54,22 @@ def damage(lake: Path) -> None:
     ],
 )
 def test_a_pattern_stands_for_the_tables_whose_folders_it_matches(lake: Path, pattern: str, tables: list[str]) -> None:
-    assert table_paths([f"{lake}/{pattern}"], None) == [f"{lake}/{table}" for table in tables]
+    assert expand_path_patterns([f"{lake}/{pattern}"], None) == [f"{lake}/{table}" for table in tables]
 
 
 def test_patterns_of_relative_paths_and_repeated_tables(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lake)
-    assert table_paths(["b", "*", "east/*"], None) == ["b", "a", "east/c"]
+    assert expand_path_patterns(["b", "*", "east/*"], None) == ["b", "a", "east/c"]
 
 
 def test_a_table_whose_name_contains_a_wildcard_is_found_by_its_name(lake: Path) -> None:
     hoodoo.create(lake / "new[1]", SCHEMA, key="id")
-    assert table_paths([f"{lake}/new[1]"], None) == [f"{lake}/new[1]"]
+    assert expand_path_patterns([f"{lake}/new[1]"], None) == [f"{lake}/new[1]"]
 
 
 def test_a_pattern_without_tables_is_an_error(lake: Path, run: Any) -> None:
     with pytest.raises(TableNotFound, match="No table matches"):
-        table_paths([f"{lake}/x*"], None)
+        expand_path_patterns([f"{lake}/x*"], None)
     assert run("verify", f"{lake}/x*")[0] == 1
 
 
@@ -78,7 +78,7 @@ def test_a_pattern_on_s3_lists_folders_and_no_files_of_tables(s3: dict[str, Any]
     lake = seaweed.place()
     for name in ("one", "two"):
         hoodoo.create(f"{lake}/{name}", SCHEMA, key="id", storage=s3)
-    assert table_paths([f"{lake}/*"], s3) == [f"{lake}/one", f"{lake}/two"]
+    assert expand_path_patterns([f"{lake}/*"], s3) == [f"{lake}/one", f"{lake}/two"]
     assert hoodoo.open(f"{lake}/one", storage=s3).handle.store.folders() == [".hoodie"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import hoodoo
 from hoodoo.cli.main import main
-from hoodoo.demo.flights import Feed, Flights
+from hoodoo.demo.flights import Flights, MessageBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 FEEDS = Flights.feeds
 
 
-def half_years(flights: Flights) -> list[Feed]:
+def half_years(flights: Flights) -> list[MessageBatch]:
     """The same messages in four large feeds: which feed brings a message must not matter."""
     kinds = [
         (last, [feed for feed in FEEDS(flights) if first <= feed.half <= last]) for first, last in ((0, 11), (12, 24))
     ]
     return [
-        Feed(last, kind, pa.concat_tables([feed.rows for feed in feeds if feed.kind == kind]))
+        MessageBatch(last, kind, pa.concat_tables([feed.rows for feed in feeds if feed.kind == kind]))
         for last, feeds in kinds
         for kind in ("arrivals", "departures")
     ]

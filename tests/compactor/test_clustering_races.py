@@ -25,15 +25,15 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
-from hoodoo.timeline.commits.conflicts import WriteSet, conflict, no_key_hashes
+from hoodoo.timeline.commits.conflicts import WriteSet, explain_conflict, no_key_hashes
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi.publish import final_key, is_rolled_back_externally
+from hoodoo.timeline.hudi.publish import find_publication_file, is_rolled_back_externally
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import CLUSTER
 from hoodoo.writers import operations
-from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.sources import InProcess
+from hoodoo.writers.batches.batch import prepare_batch
+from hoodoo.writers.sources import InMemoryBatch
 
 CHOSEN = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 16 << 10}
 HOWS = [{}, {"by": ["ts", "id"], "order": "zorder"}]
@@ -76,10 +76,10 @@ def on_disk(tmp_path: Path, kind: str = "merge_on_read") -> Table:
 def in_memory(kind: str = "merge_on_read") -> tuple[MemoryStore, Clock]:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
-    settings = table_options.with_options(CHOSEN)
-    create_table.create(
+    settings = table_options.validate_new_options(CHOSEN)
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     filled(opened(store, clock))
@@ -293,7 +293,7 @@ def test_a_writer_that_meets_a_clustering_rebases_by_itself(kind: str) -> None:
     store, clock = in_memory(kind)
     table, service = opened(store, clock), opened(store, clock)
     context = replace(table.handle.context(), engine=Between(lambda: clustered(service)))
-    result = operations.upsert(context, InProcess(prepare(ids(0, 30, 20), table.handle.config)))
+    result = operations.upsert(context, InMemoryBatch(prepare_batch(ids(0, 30, 20), table.handle.config)))
     assert (result.retries, result.updated, result.inserted) == (1, 30, 0)
     assert {ts for key, (ts, _) in content(table).items() if int(key[1:]) < 30} == {20}
     assert len(content(table)) == 200
@@ -372,7 +372,7 @@ def test_a_log_conflicts_with_a_rewrite_of_its_group_unless_it_is_brought_along_
 
     def judged(up_to: int | None) -> str:
         mine = WriteSet(rewrites={group}, replaces={group}, carried={} if up_to is None else {group: up_to})
-        return conflict(mine, "20990101000000000", slot, lambda slot, which: no_key_hashes())
+        return explain_conflict(mine, "20990101000000000", slot, lambda slot, which: no_key_hashes())
 
     assert "was written" in judged(None) and "was written" in judged(slot.seq - 1)
     assert judged(slot.seq) == judged(slot.seq + 1) == ""
@@ -385,7 +385,7 @@ def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_
     slot = table.handle.history.slot(table.cursor.seq)
     assert slot.operation == CLUSTER and not is_rolled_back_externally(store, slot)
     store.delete(Instant(slot.instant, slot.action, State.INFLIGHT).key)
-    store.delete(final_key(slot))
+    store.delete(find_publication_file(slot))
     assert is_rolled_back_externally(store, slot)
 
 

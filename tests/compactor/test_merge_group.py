@@ -95,7 +95,7 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
 ) -> None:
     for seed in range(sized(1, 3)):
         table = table_with_logs(tmp_path / f"t{seed}", seed, order_by, deletes)
-        expected = slices.read_slice(
+        expected = slices.read_file_slice(
             table.handle.store, table.handle.config, only_group(table), table.handle.config.stored_schema
         )
         monkeypatch.setattr(in_place, "_SMALL", small)

@@ -107,10 +107,10 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
 ) -> None:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
-    settings = table_options.with_options({"compact_after_logs": None, "clean_every": None})
-    create_table.create(
+    settings = table_options.validate_new_options({"compact_after_logs": None, "clean_every": None})
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
+        hoodie_properties.create_properties("t", CRASH_SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

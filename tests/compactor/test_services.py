@@ -252,7 +252,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
         for path in (entry.file.path for entry in group.files())
     }
     monkeypatch.setattr(
-        slices, "read_verified", lambda store, file, *more: kept[file.path]
+        slices, "read_verified_file", lambda store, file, *more: kept[file.path]
     )  # it had read everything before the purge
     assert plans.run(late.handle.context(), plan).groups == 0
     monkeypatch.undo()

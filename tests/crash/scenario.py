@@ -67,7 +67,7 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
     """Commits of all sorts, of which the older ones can be archived, a pending write with a file, and something to
     compact and to clean.
     """
-    chosen = table_options.with_options(
+    chosen = table_options.validate_new_options(
         {
             "compact_after_logs": None,
             "clean_every": None,
@@ -76,9 +76,9 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
             "retain_hours": 24,
         }
     )
-    create_table.create(
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, chosen),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, chosen),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

@@ -25,7 +25,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.properties import hoodie_properties, table_options
-from hoodoo.timeline.slots.slot import Slot, decode
+from hoodoo.timeline.slots.slot import Slot, decode_commit_file
 from hoodoo.timeline.views.view import View, apply
 
 from scenario import SCHEMA  # isort: skip
@@ -77,7 +77,7 @@ class Cut:
             data = left[key]
             known = self._known.get(data)
             if known is None:
-                slot: Slot = decode(data, key)
+                slot: Slot = decode_commit_file(data, key)
                 assert slot.prev == view.sha
                 known = self._known[data] = apply(view, slot, hashlib.sha256(data).hexdigest()), {}
             view = known[0]
@@ -109,12 +109,12 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
     patch.setattr(hoodoo.storage.local, "os", disk)
     patch.setattr(hoodoo.engine.local, "os", types.SimpleNamespace(cpu_count=lambda: 1))
     store = LocalStore(root)
-    chosen = table_options.with_options(
+    chosen = table_options.validate_new_options(
         {"compact_after_logs": None, "clean_every": None, "retain_commits": 1, "retain_hours": 0}
     )
-    create_table.create(
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

@@ -33,7 +33,7 @@ from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.properties import hoodie_properties, table_options
-from hoodoo.timeline.slots.slot import Slot, _canonical, decode, encode
+from hoodoo.timeline.slots.slot import Slot, _canonical, decode_commit_file, encode_commit_file
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import View, apply
 
@@ -60,12 +60,12 @@ def table() -> Table:
         return clock[0]
 
     store, environment = MemoryStore(), Environment(now_ms=now_ms)
-    chosen = table_options.with_options(
+    chosen = table_options.validate_new_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"}
     )
-    create_table.create(
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
         environment,
     )
     made = Table(store, environment)
@@ -213,8 +213,8 @@ def slots(made: Table) -> Callable[[random.Random], str]:
             data = mutated(rng, rng.choice(texts), texts)
         else:
             data = sealed(mutated_json(rng, rng.choice(bodies)))
-        slot = decode(data, "commits/7")
-        assert isinstance(slot, Slot) and encode(slot)
+        slot = decode_commit_file(data, "commits/7")
+        assert isinstance(slot, Slot) and encode_commit_file(slot)
         view = apply(View(), slot, "x")
         assert all(
             not path.startswith(("/", ".."))
@@ -282,7 +282,7 @@ def small_files(made: Table) -> Callable[[random.Random], str]:
                 for name in (layout.LEASES + "x", layout.HISTORY + "_version_", layout.HISTORY + "manifest_1")
             }
         )
-        leases.held(store)
+        leases.list_protected_commits(store)
         list(archived_timeline.read(store))
         return "read"
 

@@ -135,13 +135,13 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 def accepted(table: hoodoo.Table, column: str, values: list[Any], row: Any) -> tuple[list[Any], dict[str, int]]:
     """Those of `values` that the table takes, found out without writing, and why others were refused."""
-    from hoodoo.writers.batches.batch import prepare
+    from hoodoo.writers.batches.batch import prepare_batch
 
     kept, refused = [], dict[str, int]()
     config = table.handle.newest_config()
     for value in values:
         try:
-            prepare(pa.Table.from_pylist([row(value)], table.schema), config)
+            prepare_batch(pa.Table.from_pylist([row(value)], table.schema), config)
             kept.append(value)
         except DataError as problem:
             assert column in problem.message

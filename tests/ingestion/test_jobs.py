@@ -29,7 +29,7 @@ from hoodoo.errors import (
     TooManyBadRows,
 )
 from hoodoo.ingestion import scheduler
-from hoodoo.ingestion.positions import stored, whole
+from hoodoo.ingestion.positions import load_position, store_position
 from hoodoo.sources import BAD, Files, Limits, Part, Planned
 from hoodoo.timeline.layout import POSITIONS
 
@@ -201,12 +201,12 @@ def test_a_position_that_is_too_long_for_a_slot_lies_in_a_file_that_a_sweep_keep
 @pytest.mark.parametrize("text", ["x", "ü" * 8_000, "ü" * 9_000, "7" * (1 << 20)])
 def test_a_position_of_any_length_is_read_back(table: hoodoo.Table, text: str) -> None:
     store = table.handle.store
-    assert whole(store, stored(store, text)) == text and len(stored(store, text)) <= 16 << 10
+    assert load_position(store, store_position(store, text)) == text and len(store_position(store, text)) <= 16 << 10
 
 
 def test_a_position_of_a_source_cannot_name_a_file(table: hoodoo.Table) -> None:
     with pytest.raises(OptionError, match="sha256:"):
-        stored(table.handle.store, "sha256:abc")
+        store_position(table.handle.store, "sha256:abc")
 
 
 def test_another_kind_of_source_under_the_same_name_is_refused(folder: Path, table: hoodoo.Table) -> None:

@@ -75,7 +75,7 @@ def test_a_position_of_before_is_a_place_and_one_of_another_source_is_none(
     assert again.run().rows == 2
     for wrong in ("yesterday", "", '{"source":"files"}', '{"source":"kafka","id":"","offsets":"t,0:1"}', "{"):
         with pytest.raises((OptionError, SourceLost)):
-            again.reset(wrong, again.reported().version)
+            again.reset(wrong, again.update_report().version)
     assert table.inspect.application("job").version == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from hoodoo.errors import CommitConflict, DataError, HoodooError, SourceUnavailable, StoreFull, StoreUnavailable
 from hoodoo.ingestion import scheduler, stopping
-from hoodoo.ingestion.pace import Pace, Stopwatch
+from hoodoo.ingestion.pace import JobSpeedLimit, Stopwatch
 from hoodoo.ingestion.report import BatchReport
 from hoodoo.ingestion.scheduler import RACES_MAX, SchedulableJob, ScheduledJob
 from hoodoo.sources import Limits
@@ -42,7 +42,7 @@ class Clock:
 class Job:
     """What happens at each look: rows, None for nothing new, or an error. When each look was is in `looks`."""
 
-    def __init__(self, clock: Clock, *events: Any, pace: Pace = Pace(), name: str = "job") -> None:  # noqa: B008
+    def __init__(self, clock: Clock, *events: Any, pace: JobSpeedLimit = JobSpeedLimit(), name: str = "job") -> None:  # noqa: B008
         self.clock, self.events, self.pace, self.name = clock, list(events), pace, name
         self.looks = list[float]()
         self.lag, self.fine, self.table = None, True, None
@@ -81,7 +81,7 @@ def run(
     clock: Clock, *jobs: Job, once: bool = False, failure: Callable[[SchedulableJob, HoodooError], None] | None = None
 ) -> None:
     each: Any = [ScheduledJob(job, once, 5.0) for job in jobs]  # type: ignore[arg-type]
-    scheduler.run(each, clock, failure)  # type: ignore[arg-type]
+    scheduler.run_jobs(each, clock, failure)  # type: ignore[arg-type]
 
 
 def test_a_job_looks_again_at_once_after_a_batch_and_after_a_while_where_nothing_was_new(clock: Clock) -> None:
@@ -99,27 +99,27 @@ def test_a_while_of_any_length_is_waited_for(clock: Clock, monkeypatch: pytest.M
         return True
 
     monkeypatch.setattr(clock, "wait", wait)
-    run(clock, Job(clock, 10, 10, pace=Pace(min_seconds=1e12)))
+    run(clock, Job(clock, 10, 10, pace=JobSpeedLimit(min_seconds=1e12)))
     assert waits == [threading.TIMEOUT_MAX]
 
 
 def test_commits_of_a_job_that_goes_on_are_kept_apart_and_those_of_one_that_ends_are_not(clock: Clock) -> None:
-    job = Job(clock, 10, 10, None, pace=Pace(min_seconds=3))
+    job = Job(clock, 10, 10, None, pace=JobSpeedLimit(min_seconds=3))
     run(clock, job)
     assert job.looks == [100, 103, 106, 111]
-    once = Job(clock, 10, 10, None, pace=Pace(min_seconds=3))
+    once = Job(clock, 10, 10, None, pace=JobSpeedLimit(min_seconds=3))
     clock.stopped.clear()
     run(clock, once, once=True)
     assert once.looks == [111, 111, 111]
 
 
 def test_rows_come_no_faster_than_they_may(clock: Clock) -> None:
-    pace = Pace(rows_per_second=100)
+    pace = JobSpeedLimit(rows_per_second=100)
     assert (
         pace.limit_rows_by_rate(Limits(500_000)).rows == 1_000
-        and Pace().limit_rows_by_rate(Limits(500_000)).rows == 500_000
+        and JobSpeedLimit().limit_rows_by_rate(Limits(500_000)).rows == 500_000
     )
-    assert Pace(rows_per_second=0.01).limit_rows_by_rate(Limits(5)).rows == 1
+    assert JobSpeedLimit(rows_per_second=0.01).limit_rows_by_rate(Limits(5)).rows == 1
     job = Job(clock, 1_000, 200, None, pace=pace)
     run(clock, job, once=True)
     assert job.looks == [100, 110, 112]
@@ -187,7 +187,7 @@ def test_a_batch_is_told_though_nobody_can_say_what_waits(clock: Clock, monkeypa
 
     monkeypatch.setattr(job, "measure_lag", away)
     each: Any = [ScheduledJob(job, True, 5.0, told.append, measure_lag=True)]  # type: ignore[arg-type]
-    scheduler.run(each, clock)  # type: ignore[arg-type]
+    scheduler.run_jobs(each, clock)  # type: ignore[arg-type]
     assert [batch.rows for batch in told] == [7] and job.fine and job.report.retries == 0
 
 

@@ -152,7 +152,7 @@ def test_partial_blocks_of_ours_are_read_written_over_and_compacted_by_hudi(
     table.insert(arrow(*wanted.values()))
     if not by_row:
         monkeypatch.setattr(
-            "hoodoo.writers.files.tasks.with_row_positions", lambda index, base, changes: changes
+            "hoodoo.writers.files.tasks.add_row_positions", lambda index, base, changes: changes
         )  # Hudi goes by keys then
 
     def same(rs: bool = True) -> None:

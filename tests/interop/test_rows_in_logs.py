@@ -22,7 +22,7 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.log import block
 from hoodoo.readers.slices import slices
 from hoodoo.writers.files import tasks
-from hoodoo.writers.files.log_file import with_row_positions
+from hoodoo.writers.files.log_file import add_row_positions
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 DDL = "id string, city string, ts bigint, fare double"
@@ -107,8 +107,8 @@ def test_apache_hudi_goes_by_the_rows_that_logs_name_so_that_wrong_ones_would_be
     table = make(tmp_path / "t", log_format, order_by)
     monkeypatch.setattr(
         tasks,
-        "with_row_positions",
-        lambda *given: (found := with_row_positions(*given)) and replace(found, at=found.at + 1),
+        "add_row_positions",
+        lambda *given: (found := add_row_positions(*given)) and replace(found, at=found.at + 1),
     )
     table.upsert(batch(range(10, 14), 20, 1000.0))
     assert {problem.code for problem in table.verify().problems} == {"POSITIONS"}

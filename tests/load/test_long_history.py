@@ -24,8 +24,8 @@ from hoodoo.format.names import base_file_name, instant_of_ms
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.hudi.publish import final_key
-from hoodoo.timeline.slots.slot import BASE, DataFile, Slot, encode, sha
+from hoodoo.timeline.hudi.publish import find_publication_file
+from hoodoo.timeline.slots.slot import BASE, DataFile, Slot, encode_commit_file, sha
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import apply
 
@@ -78,12 +78,12 @@ def grow(path: Path, commits: int) -> None:
                 completed_at=at + 5,
                 files=(file,),
             )
-        data = encode(slot)
+        data = encode_commit_file(slot)
         _write(path / layout.slot_key(slot.seq), data)
         view = apply(view, slot, sha(data))
         if commits - number <= ACTIVE:
             for name in (
-                final_key(slot),
+                find_publication_file(slot),
                 f"{layout.TIMELINE}{instant}.{slot.action}.requested",
                 f"{layout.TIMELINE}{instant}.inflight",
             ):

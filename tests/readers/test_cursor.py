@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.readers.cursor import resolve
-from hoodoo.readers.moments import ms_of, parse_moment
+from hoodoo.readers.cursor import resolve_position
+from hoodoo.readers.moments import convert_to_milliseconds, parse_moment
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -83,7 +83,7 @@ def test_how_long_ago_is_counted_by_the_clock_of_the_table(table: hoodoo.Table) 
     ]:
         for shift, seq in ((0, 3), (-1, 2)):
             now_ms = at_ms + ago_ms + shift
-            found = resolve(handle.history, written, now_ms=lambda now_ms=now_ms: now_ms)
+            found = resolve_position(handle.history, written, now_ms=lambda now_ms=now_ms: now_ms)
             assert found == seq
     assert table.incremental("1d").count() == 2  # the table is younger, so that all of it is new
 
@@ -92,7 +92,7 @@ def test_text_without_a_zone_is_utc_and_a_date_is_its_beginning(table: hoodoo.Ta
     for written in (dt.date(2026, 1, 31), "2026-01-31", "2026-01-31 00:00", "2026-01-31T00:00:00"):
         moment = dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc)
         known = parse_moment(written) if isinstance(written, str) else written
-        assert ms_of(known, 0) == moment.timestamp() * 1000
+        assert convert_to_milliseconds(known, 0) == moment.timestamp() * 1000
         assert table.scan(as_of=dt.date(9999, 1, 1)).count() == 2
         with pytest.raises(hoodoo.SnapshotExpired, match="did not exist"):
             table.scan(as_of="1999-12-31")

@@ -11,7 +11,7 @@ import pytest
 
 import hoodoo
 from hoodoo.cli.main import main
-from hoodoo.readers.duplicates import duplicates
+from hoodoo.readers.duplicates import find_duplicate_keys
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema([("id", pa.int64()), ("partition", pa.string()), ("city", pa.string()), ("n", pa.int64())])
@@ -47,7 +47,7 @@ def test_keys_of_several_partitions_are_named_with_their_count_and_folders(
     ]
     assert table.inspect.duplicates().to_pylist() == expected
     config, history, view = table.handle.at(None)
-    assert duplicates(history, config, view, part_rows).to_pylist() == expected
+    assert find_duplicate_keys(history, config, view, part_rows).to_pylist() == expected
     earlier = table.history()[-3]  # the upsert to oslo
     assert table.inspect.duplicates(as_of=earlier)["id"].to_pylist() == [2, 3, 4, 5]
     assert table.inspect.duplicates(as_of="earliest").num_rows == 0

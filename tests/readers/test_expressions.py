@@ -46,12 +46,12 @@ NULL = pc.scalar(pa.scalar(None, pa.bool_()))
 
 
 def arrow_may_match(expression: pc.Expression) -> bool:
-    tree = from_arrow.tree_of(expression, SCHEMA)
+    tree = from_arrow.convert_arrow_expression(expression, SCHEMA)
     return tree is None or may_match(tree, RANGES)
 
 
 def polars_may_match(expression: pl.Expr) -> bool:
-    return may_match(from_polars.tree_of(expression, SCHEMA), RANGES)
+    return may_match(from_polars.convert_polars_expression(expression, SCHEMA), RANGES)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_what_polars_may_find_or_is_not_known_prunes_nothing(expression: pl.Expr
 
 
 def test_an_expression_reads_its_own_columns_alone() -> None:
-    assert from_arrow.columns_of((i > 1) & (s == "f"), SCHEMA) == {"i", "s"}
-    assert from_arrow.columns_of((pc.field("n", "i") == 1) & (s == "d"), SCHEMA) == {"n", "s"}
-    assert from_arrow.columns_of(pc.scalar(True), SCHEMA) == set()
+    assert from_arrow.find_columns((i > 1) & (s == "f"), SCHEMA) == {"i", "s"}
+    assert from_arrow.find_columns((pc.field("n", "i") == 1) & (s == "d"), SCHEMA) == {"n", "s"}
+    assert from_arrow.find_columns(pc.scalar(True), SCHEMA) == set()
 
 
 def test_what_is_not_known_is_neither_sure_to_match_nor_sure_not_to() -> None:

@@ -27,7 +27,9 @@ KINDS = {
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.writers.batches.batch.sound_columns", lambda data, names, key: data.select(list(names)))
+    monkeypatch.setattr(
+        "hoodoo.writers.batches.batch.validate_columns", lambda data, names, key: data.select(list(names))
+    )
 
 
 def numbers(column: pa.ChunkedArray) -> list[int]:

@@ -47,7 +47,7 @@ class Reads:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
-    found, opened, columns, verified = Reads(), slices.opened, base_file._open_file, slices.read_verified
+    found, opened, columns, verified = Reads(), slices.opened, base_file._open_file, slices.read_verified_file
     decode, each = block.decode_logs, block.iter_log
 
     @contextmanager
@@ -73,7 +73,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         return each(data, columns=columns, **rest)
 
     monkeypatch.setattr(slices, "opened", base)
-    monkeypatch.setattr(slices, "read_verified", log)
+    monkeypatch.setattr(slices, "read_verified_file", log)
     monkeypatch.setattr(base_file, "_open_file", asked)
     monkeypatch.setattr(slices, "decode_logs", logs)
     monkeypatch.setattr(slices, "iter_log", one_log)

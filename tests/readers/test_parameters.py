@@ -17,7 +17,7 @@ import pytest
 
 import hoodoo
 from hoodoo.readers.predicate import duckdb_engine
-from hoodoo.readers.predicate.checks import parsed
+from hoodoo.readers.predicate.checks import parse_checks
 from hoodoo.readers.predicate.filter import Filter
 
 SCHEMA = pa.schema(
@@ -202,7 +202,7 @@ def test_without_duckdb_all_types_are_bound(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_checks_and_expressions_have_no_parameters(tmp_path: Path) -> None:
     with pytest.raises(hoodoo.PredicateError, match="is a parameter, which has no value here"):
-        parsed({"low": "fare > $low"}, SCHEMA)
+        parse_checks({"low": "fare > $low"}, SCHEMA)
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.insert(ROWS)
     with pytest.raises(hoodoo.ExpressionError, match="a parameter without a value"):

@@ -27,14 +27,14 @@ def _small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def by_places(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Grows with each comparison of two files: could it go by places?"""
-    found, compare = list[bool](), row_diff.changed_rows
+    found, compare = list[bool](), row_diff.find_changed_rows
 
     def note(*arguments: Any) -> Any:
         sides = compare(*arguments)
         found.append(sides is not None)
         return sides
 
-    monkeypatch.setattr(row_diff, "changed_rows", note)
+    monkeypatch.setattr(row_diff, "find_changed_rows", note)
     yield found
 
 

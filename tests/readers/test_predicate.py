@@ -179,7 +179,7 @@ def rows_of(nan: bool) -> st.SearchStrategy[list[Row]]:
 def matching(table: pa.Table, predicate: P.Predicate) -> list[int]:
     numbered = table.append_column("n", pa.array(range(table.num_rows), pa.int64()))
     found: list[int] = numbered.filter(P.to_arrow(predicate))["n"].to_pylist()
-    assert numbered.filter(P.mask(predicate, numbered))["n"].to_pylist() == found
+    assert numbered.filter(P.find_matching_rows(predicate, numbered))["n"].to_pylist() == found
     return found
 
 
@@ -201,7 +201,7 @@ SETTINGS = settings(max_examples=250)
 def test_arrow_returns_the_rows_for_which_the_condition_is_true(asked: Asked, rows: list[Row]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     expected = [n for n, row in enumerate(rows) if asked[1](row) is True]
-    assert matching(table, predicate_text.read(asked[0], SCHEMA)) == expected
+    assert matching(table, predicate_text.parse_condition(asked[0], SCHEMA)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_duckdb_returns_the_same_rows_where_no_value_is_nan(
     text = re.sub(r"(LIKE '(?:[^']|'')*')", r"\1 ESCAPE '\\'", asked[0])
     text = re.sub(r"X'([0-9a-f]*)'", r"unhex('\1')", text)
     found = duck.execute(f"SELECT n FROM rows WHERE {text} ORDER BY n").fetchall()
-    assert matching(table, predicate_text.read(asked[0], SCHEMA)) == [n for (n,) in found]
+    assert matching(table, predicate_text.parse_condition(asked[0], SCHEMA)) == [n for (n,) in found]
 
 
 @SETTINGS
@@ -234,15 +234,15 @@ def test_statistics_never_prune_a_matching_row(asked: Asked, rows: list[Row], un
         if name not in unknown
     }
     if any(asked[1](row) is True for row in rows):
-        assert P.may_match(predicate_text.read(asked[0], SCHEMA), stats)
+        assert P.may_match(predicate_text.parse_condition(asked[0], SCHEMA), stats)
 
 
 @settings(max_examples=100)
 @given(WHERE)
 def test_a_predicate_travels_to_workers_and_names_its_columns(asked: Asked) -> None:
-    predicate = predicate_text.read(asked[0], SCHEMA)
+    predicate = predicate_text.parse_condition(asked[0], SCHEMA)
     assert pickle.loads(pickle.dumps(predicate)) == predicate
-    assert hash(predicate) == hash(predicate_text.read(asked[0], SCHEMA))
+    assert hash(predicate) == hash(predicate_text.parse_condition(asked[0], SCHEMA))
     words = set(re.findall(r"\b(?:day|ts|lt|[ilfgdsobt])\b", re.sub(r"'(?:[^']|'')*'", "", asked[0])))
     assert P.columns(predicate) == words
 
@@ -277,7 +277,10 @@ def test_a_predicate_travels_to_workers_and_names_its_columns(asked: Asked) -> N
 )
 def test_statistics_prune_what_they_can(where: str, stats: dict[str, tuple[Any, ...]], may: bool) -> None:
     assert (
-        P.may_match(predicate_text.read(where, SCHEMA), {name: P.ColumnRange(*known) for name, known in stats.items()})
+        P.may_match(
+            predicate_text.parse_condition(where, SCHEMA),
+            {name: P.ColumnRange(*known) for name, known in stats.items()},
+        )
         is may
     )
 
@@ -328,7 +331,7 @@ def test_statistics_prune_what_they_can(where: str, stats: dict[str, tuple[Any, 
 )
 def test_a_refusal_shows_the_place(where: str, place: str, why: str) -> None:
     with pytest.raises(PredicateError, match=why) as refusal:
-        predicate_text.read(where, SCHEMA)
+        predicate_text.parse_condition(where, SCHEMA)
     assert where[refusal.value.details["position"] :].startswith(place)
     *_, line, mark = str(refusal.value).split("\n")
     assert line[mark.index("^") :].startswith(place.split("\n")[0][:20])
@@ -355,7 +358,7 @@ def test_a_refusal_shows_the_place(where: str, place: str, why: str) -> None:
     ],
 )
 def test_a_literal_takes_the_type_of_its_column(where: str, value: Any) -> None:
-    predicate = predicate_text.read(where, SCHEMA)
+    predicate = predicate_text.parse_condition(where, SCHEMA)
     assert isinstance(predicate, P.Compare)
     assert predicate.value == value
     assert type(predicate.value) is type(value)
@@ -364,15 +367,15 @@ def test_a_literal_takes_the_type_of_its_column(where: str, value: Any) -> None:
 def test_nested_columns_can_be_asked_for_null_only() -> None:
     schema = pa.schema([("a", pa.list_(pa.int32()))])
     table = pa.table({"a": [[1], None]}, schema)
-    assert table.filter(P.to_arrow(predicate_text.read("a IS NOT NULL", schema))).num_rows == 1
+    assert table.filter(P.to_arrow(predicate_text.parse_condition("a IS NOT NULL", schema))).num_rows == 1
     with pytest.raises(PredicateError, match="IS NULL"):
-        predicate_text.read("a = 1", schema)
+        predicate_text.parse_condition("a = 1", schema)
 
 
 def test_a_condition_of_thousands_of_parts_is_read_and_run() -> None:
     table = pa.table({"i": pa.array(range(6000), pa.int32())})
     where = " OR ".join(f"i = {n}" for n in range(0, 4000, 2))
-    predicate = predicate_text.read(where, table.schema)
+    predicate = predicate_text.parse_condition(where, table.schema)
     assert table.filter(P.to_arrow(predicate)).num_rows == 2000
     assert P.may_match(predicate, {"i": P.ColumnRange(4000, 6000)}) is False
 
@@ -390,5 +393,5 @@ def test_a_column_that_is_named_like_a_keyword_needs_no_quotes(word: str) -> Non
     """Scan took it, and a check was refused with a token of the parser."""
     schema = pa.schema([(word, pa.int64()), ("b", pa.string())])
     for condition in ("{} >= 0", "b = 'x' AND {} IN (1, 2)", "{} IS NULL"):
-        plain = predicate_text.read(condition.format(word), schema)
-        assert plain == predicate_text.read(condition.format(f'"{word}"'), schema)
+        plain = predicate_text.parse_condition(condition.format(word), schema)
+        assert plain == predicate_text.parse_condition(condition.format(f'"{word}"'), schema)

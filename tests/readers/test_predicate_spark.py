@@ -113,7 +113,7 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spa
 def test_spark_returns_the_rows_that_arrow_returns(session: SparkSession, tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "rows.parquet")
     rows = session.read.parquet(str(tmp_path / "rows.parquet"))
-    questions = [predicate_text.read(where, TABLE.schema) for where in FLOATS + OTHERS]
+    questions = [predicate_text.parse_condition(where, TABLE.schema) for where in FLOATS + OTHERS]
     answers = rows.select("n", *(P.to_spark(p).alias(f"p{k}") for k, p in enumerate(questions))).collect()
     for k, (where, predicate) in enumerate(zip(FLOATS + OTHERS, questions, strict=True)):
         found = sorted(row["n"] for row in answers if row[f"p{k}"])
@@ -124,6 +124,6 @@ def test_spark_reads_only_what_a_filter_lets_through(session: SparkSession, tmp_
     pq.write_table(TABLE, tmp_path / "rows.parquet")
     rows = session.read.parquet(str(tmp_path / "rows.parquet"))
     for where in ("i >= 1", "s = 'ab'", "ts > '2024-01-01 13:00:00'", "i IN (0, 1) AND o"):
-        predicate = predicate_text.read(where, TABLE.schema)
+        predicate = predicate_text.parse_condition(where, TABLE.schema)
         found = sorted(row["n"] for row in rows.filter(P.to_spark(predicate)).select("n").collect())
         assert found == TABLE.filter(P.to_arrow(predicate))["n"].to_pylist(), where

@@ -18,18 +18,18 @@ from hoodoo.index.bloom import entry
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
-from hoodoo.readers.verify import CODES, Verifier
+from hoodoo.readers.verify import CODES, TableVerifier
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.hudi.publish import final_key
+from hoodoo.timeline.hudi.publish import find_publication_file
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.slots.slot import DataFile, Slot, encode
+from hoodoo.timeline.slots.slot import DataFile, Slot, encode_commit_file
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import log_file, tasks
 from hoodoo.writers.files.base_sink import put_base
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import with_row_positions
+from hoodoo.writers.files.log_file import add_row_positions
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 Plant = Callable[[Table], str]
@@ -107,7 +107,7 @@ def slot_file(seq: int) -> Callable[[Table], str]:
 
 def rewritten(table: Table, seq: int, change: Callable[[Slot], Slot]) -> str:
     """Replace slot `seq` by a valid one that says something else."""
-    table.handle.store.put(layout.slot_key(seq), encode(change(table.handle.history.slot(seq))))
+    table.handle.store.put(layout.slot_key(seq), encode_commit_file(change(table.handle.history.slot(seq))))
     return layout.slot_key(seq)
 
 
@@ -118,7 +118,7 @@ def fork(table: Table) -> str:
 
 def planted_ahead(table: Table) -> str:
     key = layout.slot_key(table.cursor.seq + 3)
-    table.handle.store.put(key, encode(replace(table.handle.history.slot(4), seq=table.cursor.seq + 3)))
+    table.handle.store.put(key, encode_commit_file(replace(table.handle.history.slot(4), seq=table.cursor.seq + 3)))
     return key
 
 
@@ -126,7 +126,7 @@ def of_another_table(table: Table) -> str:
     seq, view = table.cursor.seq + 1, table.handle.history.head()
     table.handle.store.put(
         layout.slot_key(seq),
-        encode(replace(table.handle.history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)),
+        encode_commit_file(replace(table.handle.history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)),
     )
     return layout.slot_key(seq)
 
@@ -156,18 +156,18 @@ def lying_checkpoint(table: Table) -> str:
 
 def shortened(table: Table) -> str:
     seq = table.cursor.seq
-    key = final_key(table.handle.history.slot(seq))
+    key = find_publication_file(table.handle.history.slot(seq))
     file_of(table, layout.slot_key(seq)).unlink()
     return key
 
 
 def published(table: Table) -> str:
-    return final_key(table.handle.history.slot(table.cursor.seq))
+    return find_publication_file(table.handle.history.slot(table.cursor.seq))
 
 
 def altered_instant(table: Table) -> str:
     newest = table.handle.history.slot(table.cursor.seq - 1)
-    table.handle.store.put(published(table), table.handle.store.get(final_key(newest)))
+    table.handle.store.put(published(table), table.handle.store.get(find_publication_file(newest)))
     return published(table)
 
 
@@ -185,7 +185,7 @@ def wrong_index(table: Table) -> str:
 def add(table: Table, slot: Slot) -> None:
     """Take the next slot, and have it published."""
     table.handle.store.put(Instant(slot.instant, slot.action, State.INFLIGHT).key, b"")
-    table.handle.store.put(layout.slot_key(slot.seq), encode(slot))
+    table.handle.store.put(layout.slot_key(slot.seq), encode_commit_file(slot))
     hoodoo.open(table.path)
 
 
@@ -193,7 +193,7 @@ def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table
     """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
     view, config = table.handle.history.head(), table.handle.newest_config()
     old = group(table, city)
-    stored = slices.read_slice(table.handle.store, config, old, config.stored_schema)
+    stored = slices.read_file_slice(table.handle.store, config, old, config.stored_schema)
     target = FileTarget(old.partition, old.file_id, "20991231235959000")
     file = put_base(table.handle.store, config, table.handle.index, target, change(stored))
     newest = table.handle.history.slot(view.seq)
@@ -247,7 +247,7 @@ def wrong_row_count(table: Table) -> str:
     replaced_base(table, "q", lambda stored: stored)
     seq = table.cursor.seq
     rewritten(table, seq, lambda slot: replace(slot, files=(replace(slot.files[0], rows=3, origin="hudi"),)))
-    file_of(table, final_key(table.handle.history.slot(seq))).unlink()
+    file_of(table, find_publication_file(table.handle.history.slot(seq))).unlink()
     hoodoo.open(table.path)
     return table.handle.history.slot(seq).files[0].path
 
@@ -293,12 +293,12 @@ def with_positions(change: Callable[[np.ndarray], np.ndarray]) -> Plant:
 
     def plant(table: Table) -> str:
         def faulty(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
-            found = with_row_positions(index, base, changes)
+            found = add_row_positions(index, base, changes)
             assert found.at is not None
             return replace(found, at=change(found.at))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tasks, "with_row_positions", faulty)
+            patch.setattr(tasks, "add_row_positions", faulty)
             table.upsert(rows(range(2, 5), "p", 9))
         return log(table)
 
@@ -312,7 +312,7 @@ def stale_base_instant(table: Table) -> str:
     newest = group(table, "p").base
     assert newest
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "with_row_positions", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
+        patch.setattr(tasks, "add_row_positions", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
         patch.setattr(
             log_file, "_instant_of", lambda base: newest.file.name.rpartition("_")[2].removesuffix(".parquet")
         )
@@ -408,7 +408,7 @@ def test_what_is_said_of_a_damaged_published_instant_heals_it(tmp_path: Path) ->
     """It was to be restored from a backup, for ever; but the slot knows what it said."""
     table = make(tmp_path / "t")
     seq = table.cursor.seq
-    file = file_of(table, final_key(table.handle.history.slot(seq)))
+    file = file_of(table, find_publication_file(table.handle.history.slot(seq)))
     file.write_bytes(file.read_bytes()[:20])
     [problem] = table.verify().problems
     assert problem.code == "PUBLISHED" and "Delete it" in problem.text
@@ -438,16 +438,16 @@ def test_a_table_that_changes_during_the_check_is_not_called_damaged(
         "_check_superseded_files",
         "_check_partition",
     ):
-        before, turns = getattr(Verifier, step), [2]
+        before, turns = getattr(TableVerifier, step), [2]
 
-        def meanwhile(self: Verifier, *given: Any, before: Any = before, turns: list[int] = turns) -> Any:
+        def meanwhile(self: TableVerifier, *given: Any, before: Any = before, turns: list[int] = turns) -> Any:
             if turns[0]:
                 turns[0] -= 1
                 work(10)
             return before(self, *given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Verifier, step, meanwhile)
+            patch.setattr(TableVerifier, step, meanwhile)
             report = table.verify()
         assert report.ok and not turns[0], (step, report)
 
@@ -459,11 +459,11 @@ def test_damage_is_reported_although_the_table_changes_during_the_check(
     table.insert([{"id": 1, "n": 1}])
     [file] = tmp_path.glob("t/*.parquet")
     file.write_bytes(file.read_bytes()[:-8] + b"damaged!")
-    before = Verifier._check_superseded_files
+    before = TableVerifier._check_superseded_files
 
-    def meanwhile(self: Verifier, view: Any) -> None:
+    def meanwhile(self: TableVerifier, view: Any) -> None:
         hoodoo.open(tmp_path / "t").set_options(clean_every=view.seq + 1)
         before(self, view)
 
-    monkeypatch.setattr(Verifier, "_check_superseded_files", meanwhile)
+    monkeypatch.setattr(TableVerifier, "_check_superseded_files", meanwhile)
     assert {one.code for one in table.verify().problems} == {"DAMAGED_FILE"}

@@ -23,7 +23,7 @@ from hoodoo.storage.store import digest
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS
 from hoodoo.timeline.properties import schema_history
 from hoodoo.timeline.properties.schema_history import SchemaHistory
-from hoodoo.timeline.slots.slot import Slot, encode
+from hoodoo.timeline.slots.slot import Slot, encode_commit_file
 from hoodoo.timeline.views import checkpoint
 from hoodoo.timeline.views.view import View, apply
 
@@ -61,7 +61,7 @@ def test_a_table_whose_columns_changed_is_refused_by_who_does_not_know_of_it(tmp
     done = table.alter.add_column("n", pa.int32(), default=None)
     table.upsert([{"id": 3, "a": 3}])
     for seq in (done.cursor.seq, done.cursor.seq + 1):
-        said = json.loads(encode(table.handle.history.slot(seq)))
+        said = json.loads(encode_commit_file(table.handle.history.slot(seq)))
         assert said["v"] == 3 and "columns" in said["needs"]
     table.alter.move_column("n", first=True)
     assert table.handle.history.head().needs == {"columns", "order"}
@@ -108,7 +108,11 @@ def test_a_checkpoint_with_avro_text_opens_with_the_same_ids_as_the_slots(tmp_pa
     pq.write_table(whole.replace_schema_metadata({name: json.dumps(old).encode()}), sink)
     body = sink.getvalue().to_pybytes()
     found = checkpoint.decode(body + digest(body).encode(), "x").schemas
-    want = SchemaHistory().after_avro(2, avro(WIDER), avro(SCHEMA)).after_avro(3, avro(SCHEMA), avro(WIDER))
+    want = (
+        SchemaHistory()
+        .add_schema_without_ids(2, avro(WIDER), avro(SCHEMA))
+        .add_schema_without_ids(3, avro(SCHEMA), avro(WIDER))
+    )
     assert found == want and [entry[:2] for entry in found.entries] == [(0, 1), (2, 2), (3, 3)]
     again = checkpoint.decode(checkpoint.encode(View(seq=4, schemas=found)), "y")
     assert again.schemas == found

@@ -211,14 +211,14 @@ def test_a_batch_that_was_prepared_before_the_change_fits_or_is_refused(
     table = made(tmp_path, "double", [1.0, 2.0], kind)
     other = hoodoo.open(table.path)
     meanwhile = once(lambda: other.alter.retype_column("v", "int64", rewrite=True))
-    prepare = write_steps.prepared
+    prepare = write_steps.separate_rows
 
     def prepared(*arguments: Any) -> Any:
         made = prepare(*arguments)
         meanwhile()
         return made
 
-    monkeypatch.setattr(write_steps, "prepared", prepared)
+    monkeypatch.setattr(write_steps, "separate_rows", prepared)
     batch = [{"id": "k1", "p": "x", "v": value, "w": 1}]
     if fits:
         table.upsert(batch)

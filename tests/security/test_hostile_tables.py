@@ -22,7 +22,7 @@ from hoodoo.errors import CorruptTable, HoodooError
 from hoodoo.format.keys import partition_paths, partition_values
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot, decode, encode
+from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot, decode_commit_file, encode_commit_file
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 ESCAPES = [
@@ -95,7 +95,7 @@ def test_five_thousand_slots_that_name_files_elsewhere_are_refused(tmp_path: Pat
     rng = random.Random(7)
     for _ in range(5000):
         with pytest.raises(CorruptTable):
-            decode(encode(hostile(rng, good)), "commits/5")
+            decode_commit_file(encode_commit_file(hostile(rng, good)), "commits/5")
 
 
 def test_a_forged_clean_deletes_nothing_outside_and_nothing_but_data_files(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_forged_clean_deletes_nothing_outside_and_nothing_but_data_files(tmp_p
             victims=((victim, "city=p"),),
             min_readable=2,
         )
-        table.handle.store.put(layout.slot_key(slot.seq), encode(slot))
+        table.handle.store.put(layout.slot_key(slot.seq), encode_commit_file(slot))
         with pytest.raises(CorruptTable) as refused:
             hoodoo.open(tmp_path / str(number))
         assert "commits" in str(refused.value) or "in the table's metadata" in str(refused.value)
@@ -231,7 +231,9 @@ def test_slots_that_were_planted_ahead_or_belong_to_another_table_are_errors_and
     table, other = make(tmp_path / "t"), make(tmp_path / "other")
     head = table.cursor.seq
     foreign = other.handle.store.get(layout.slot_key(head))
-    table.handle.store.put(layout.slot_key(head + 1), encode(replace(decode(foreign, ""), seq=head + 1)))
+    table.handle.store.put(
+        layout.slot_key(head + 1), encode_commit_file(replace(decode_commit_file(foreign, ""), seq=head + 1))
+    )
     with pytest.raises(CorruptTable, match="does not follow"):
         hoodoo.open(tmp_path / "t")
 
@@ -240,4 +242,4 @@ def test_a_data_file_that_lies_elsewhere_than_its_partition_is_refused() -> None
     file = DataFile("city=q/f-0_0-0-0_20260101000000000.parquet", "city=p", "f-0", BASE, 1, "", 1)
     slot = make_slot(files=(file,))
     with pytest.raises(CorruptTable, match="is not in its partition"):
-        decode(encode(slot), "commits/1")
+        decode_commit_file(encode_commit_file(slot), "commits/1")

@@ -12,7 +12,7 @@ from hoodoo.compactor import alter
 from hoodoo.compactor.compaction import plans
 from hoodoo.timeline.columns import rewrites
 from hoodoo.timeline.commits import transaction
-from hoodoo.timeline.commits.conflicts import conflict
+from hoodoo.timeline.commits.conflicts import explain_conflict
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi.publish import Publisher
 
@@ -23,9 +23,9 @@ _BESIDE_PLANS = Scene(("alterer", "alterer", "compactor", "compactor"), SLOW)
 @bug("S1", "a change of columns completes after a commit with a larger instant", _ALTERERS)
 def older_change_wins(patch: Patch) -> None:
     def blind(mine: Any, *rest: Any) -> str:
-        return conflict(replace(mine, alters=False), *rest)
+        return explain_conflict(replace(mine, alters=False), *rest)
 
-    patch(transaction, "conflict", blind)
+    patch(transaction, "explain_conflict", blind)
 
 
 @bug("S2", "a write goes on although the columns changed since its base", _ALTERERS)
@@ -63,22 +63,22 @@ def plans_left_open(patch: Patch) -> None:
 
 @bug("S5", "logs that were written while a change of columns was under way stay", _ALTERERS)
 def new_logs_stay(patch: Patch) -> None:
-    needed = rewrites.rewrites
+    needed = rewrites.select_files_to_rewrite
 
     def wrong_only(*given: Any) -> Any:
         return replace(needed(*given), logged=())
 
-    patch(alter, "rewrites", wrong_only)
+    patch(alter, "select_files_to_rewrite", wrong_only)
 
 
 @bug("S6", "a rename leaves files that have the column under its old name", _ALTERERS)
 def renamed_in_words_only(patch: Patch) -> None:
-    needed = rewrites.rewrites
+    needed = rewrites.select_files_to_rewrite
 
     def logged_only(*given: Any) -> Any:
         return replace(needed(*given), wrong=())
 
-    patch(alter, "rewrites", logged_only)
+    patch(alter, "select_files_to_rewrite", logged_only)
 
 
 @bug("S6", "files that came while a rename was under way keep the old name", _ALTERERS)

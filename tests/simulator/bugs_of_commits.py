@@ -17,7 +17,7 @@ from hoodoo.format.names import base_file_name, join
 from hoodoo.storage.store import Store
 from hoodoo.timeline.commits import conflicts, transaction
 from hoodoo.timeline.commits.transaction import Transaction
-from hoodoo.timeline.commits.turn_request import Fairness
+from hoodoo.timeline.commits.turn_request import FairnessPauses
 from hoodoo.timeline.hudi import publish
 from hoodoo.timeline.hudi.publish import Publisher
 from hoodoo.timeline.slots import watermark
@@ -34,15 +34,15 @@ def judge_otherwise(patch: Patch, change: Callable[[Any, str, Any], tuple[Any, s
     """Let the conflict check see another (touches, instant, slot)."""
 
     def judge(mine: Any, instant: str, slot: Any, keys_of: Any) -> str:
-        return conflicts.conflict(*change(mine, instant, slot), keys_of)
+        return conflicts.explain_conflict(*change(mine, instant, slot), keys_of)
 
-    patch(transaction, "conflict", judge)
+    patch(transaction, "explain_conflict", judge)
 
 
 # ---- completing
 @bug("H4, complete 1", "no slot since the base is looked at for conflicts")
 def conflicts_unchecked(patch: Patch) -> None:
-    patch(transaction, "conflict", lambda mine, instant, slot, keys_of: "")
+    patch(transaction, "explain_conflict", lambda mine, instant, slot, keys_of: "")
 
 
 @bug("H6, complete 1", "after a lost slot the next one is taken without reading the winner")
@@ -110,7 +110,7 @@ def sealed_files_deleted(patch: Patch) -> None:
 @bug("complete 4", "a slot is published without the ones before it")
 def published_out_of_order(patch: Patch) -> None:
     def only_this(self: Publisher, seq: int, config: Any, **_: Any) -> None:
-        if not self.store.exists(publish.final_key(self.history.slot(seq))):
+        if not self.store.exists(publish.find_publication_file(self.history.slot(seq))):
             self._publish(self.history.slot(seq), config)
 
     patch(Publisher, "publish_through", only_this)
@@ -121,7 +121,7 @@ def nobody_heals(patch: Patch) -> None:
     patch(TableTimeline, "_publish_through", lambda self, state: True)
 
     def own_only(self: Publisher, seq: int, config: Any, **_: Any) -> None:
-        if not self.store.exists(publish.final_key(self.history.slot(seq))):
+        if not self.store.exists(publish.find_publication_file(self.history.slot(seq))):
             self._publish(self.history.slot(seq), config)
 
     patch(Publisher, "publish_through", own_only)
@@ -217,7 +217,7 @@ def begins_before_the_head(patch: Patch) -> None:
 
 @bug("3", "a rebase keeps its instant")
 def rebase_keeps_the_instant(patch: Patch) -> None:
-    claim, commit, kept = TableTimeline._claim, operations.commit, {}
+    claim, commit, kept = TableTimeline._claim, operations.commit_write, {}
 
     def claim_once(self: TableTimeline, action: str, nonce: str, view_: Any) -> str:
         known = kept.get(self)
@@ -235,7 +235,7 @@ def rebase_keeps_the_instant(patch: Patch) -> None:
             del kept[context.timeline]
 
     patch(TableTimeline, "_claim", claim_once)
-    patch(operations, "commit", with_one_instant)
+    patch(operations, "commit_write", with_one_instant)
 
 
 @bug("4", "a delta completes after one with a larger instant on its file group")
@@ -260,13 +260,13 @@ def plan_without_its_time(patch: Patch) -> None:
 
 @bug("6", "a file group under an open plan is rewritten", Scene(("compactor", "compactor"), SLOW))
 def rewrites_under_a_plan(patch: Patch) -> None:
-    patch(transaction, "conflict_with_pending_compaction", lambda mine, view_: "")
+    patch(transaction, "explain_compaction_conflict", lambda mine, view_: "")
     patch(route, "require_no_plan", lambda assignments, planned: None)
 
 
 @bug("6", "completion does not look for plans that came since", Scene(("compactor", "compactor"), SLOW))
 def plans_unchecked_at_completion(patch: Patch) -> None:
-    patch(transaction, "conflict_with_pending_compaction", lambda mine, view_: "")
+    patch(transaction, "explain_compaction_conflict", lambda mine, view_: "")
 
 
 @bug("6", "a file group under an open plan is planned again")
@@ -291,7 +291,7 @@ def no_first_commit(patch: Patch) -> None:
 
 @bug("8", "a deleted key comes back in a log")
 def reinserted_in_a_log(patch: Patch) -> None:
-    patch(split, "needs_base", lambda batch, located, places, config: False)
+    patch(split, "needs_rewrite", lambda batch, located, places, config: False)
 
 
 @bug("9", "an update completes although its key was deleted since", Scene(("reader",), SLOW))
@@ -301,13 +301,13 @@ def update_after_delete(patch: Patch) -> None:
 
 @bug("10, 14", "each attempt at a file gives it a name of its own")
 def names_by_attempt(patch: Patch) -> None:
-    numbers, store_base = count(1), base_sink.store_base
+    numbers, store_base = count(1), base_sink.store_base_file
 
     def under_a_new_name(store: Any, config: Any, target: FileTarget, *rest: Any) -> Any:
         mine = _OfAttempt(target.partition, target.file_id, target.instant, f"0-0-{next(numbers)}")
         return store_base(store, config, mine, *rest)
 
-    patch(base_sink, "store_base", under_a_new_name)
+    patch(base_sink, "store_base_file", under_a_new_name)
 
 
 @dataclass(frozen=True)
@@ -382,4 +382,4 @@ _PLEADING = Scene(("slow_writer", "slow_writer", "busy_writer"), UNSURE, pleads_
 
 @bug("pleas", "a plea never grows old", _PLEADING)
 def pleas_never_old(patch: Patch) -> None:
-    patch(Fairness, "_is_expired", lambda self, key: False)
+    patch(FairnessPauses, "_is_expired", lambda self, key: False)

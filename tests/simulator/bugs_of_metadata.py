@@ -11,7 +11,7 @@ from simulation import DYING, SLOW, Scene
 
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi import metadata_table
-from hoodoo.timeline.hudi.metadata_table import MetadataTable
+from hoodoo.timeline.hudi.metadata_table import MetadataTableState
 from hoodoo.timeline.properties import metadata_properties
 from hoodoo.timeline.slots.slot import Slot
 
@@ -29,21 +29,21 @@ def statistics_stay_in_use(patch: Patch) -> None:
 
 @bug("metadata table 2", "a list completes when its slot did, before a compaction of the lists", _LISTED)
 def listed_before_a_compaction(patch: Patch) -> None:
-    append = metadata_table.append
+    append = metadata_table.add_commit_files
 
-    def in_its_own_time(store: Store, slot: Slot, table: MetadataTable) -> None:
+    def in_its_own_time(store: Store, slot: Slot, table: MetadataTableState) -> None:
         append(store, slot, replace(table, newest_ms=0))
 
-    patch(metadata_table, "append", in_its_own_time)
+    patch(metadata_table, "add_commit_files", in_its_own_time)
 
 
 @bug("metadata table 2", "a list that a dead helper began is taken for appended", _DYING)
 def begun_is_appended(patch: Patch) -> None:
-    look = metadata_table.look
+    look = metadata_table.read_metadata_table
 
     def hasty(store: Store, instant: str) -> Any:
         found = look(store, instant)
         begun = any(one.time == instant for one in metadata_table._instants(store))
         return found and replace(found, appended=found.appended or begun)
 
-    patch(metadata_table, "look", hasty)
+    patch(metadata_table, "read_metadata_table", hasty)

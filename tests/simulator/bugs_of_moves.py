@@ -43,8 +43,8 @@ def logs_left_behind(patch: Patch) -> None:
     Scene(("clusterer", "clusterer", "merger"), SLOW),
 )
 def rounds_share_a_name(patch: Patch) -> None:
-    put_log = log_rebase.put_log
-    patch(log_rebase, "put_log", lambda *parts: put_log(*parts[:-1], 1))
+    put_log = log_rebase.write_log_file
+    patch(log_rebase, "write_log_file", lambda *parts: put_log(*parts[:-1], 1))
 
 
 @bug("clustering", "rows that a clustering moves get its commit time")

@@ -18,19 +18,19 @@ from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import base_sink, tasks
-from hoodoo.writers.files.log_file import with_row_positions
+from hoodoo.writers.files.log_file import add_row_positions
 
 
 @bug("rows: records ascend", "the records of a log stand in the order of the batch, its bitmap in that of the rows")
 def records_in_another_order(patch: Patch) -> None:
     def unordered(*given: Any) -> KeyedChanges:
-        found = with_row_positions(*given)
+        found = add_row_positions(*given)
         if found.at is None:
             return found
         turned = found.take(np.arange(len(found))[::-1])
         return replace(turned, at=found.at)
 
-    patch(tasks, "with_row_positions", unordered)
+    patch(tasks, "add_row_positions", unordered)
 
 
 @bug(
@@ -67,7 +67,7 @@ def rows_not_shifted(patch: Patch) -> None:
     Scene(("compactor",) * 3, SLOW),
 )
 def entry_and_base_of_two_attempts(patch: Patch) -> None:
-    rows, turns, store_base = GroupMerge.rows, count(), base_sink.store_base
+    rows, turns, store_base = GroupMerge.rows, count(), base_sink.store_base_file
 
     def any_way(self: GroupMerge) -> Iterator[pa.Table]:
         """Rows in an order of the worker's own, which is its right."""
@@ -79,4 +79,4 @@ def entry_and_base_of_two_attempts(patch: Patch) -> None:
         return replace(store_base(*given), order=entry.order)
 
     patch(GroupMerge, "rows", any_way)
-    patch(base_sink, "store_base", unasked)
+    patch(base_sink, "store_base_file", unasked)

@@ -14,15 +14,15 @@ from stories import a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back
 from hoodoo.compactor.cleaning import clean, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
-from hoodoo.readers.cursor import resolve
+from hoodoo.readers.cursor import resolve_position
 from hoodoo.readers.scan import Scan
-from hoodoo.readers.slices.slice_task import Range
+from hoodoo.readers.slices.slice_task import CommitRange
 from hoodoo.table.reading import Readable
 from hoodoo.timeline.commits import conflicts, transaction
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds import leases
-from hoodoo.timeline.hudi.publish import data_files_of
+from hoodoo.timeline.hudi.publish import list_data_files
 from hoodoo.timeline.slots import watermark
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
@@ -43,7 +43,7 @@ def instants_unclaimed(patch: Patch) -> None:
 def rollback_without_a_slot(patch: Patch) -> None:
     def delete_at_once(self: TableTimeline, instant: str, action: str) -> None:
         self.heal()
-        for _, path in list(data_files_of(self.store, instant)):
+        for _, path in list(list_data_files(self.store, instant)):
             self.store.delete(path)
 
     patch(TableTimeline, "_fence", delete_at_once)
@@ -82,9 +82,9 @@ def rollback_reads_keys(patch: Patch) -> None:
     def eager(mine: Any, instant: str, slot: Any, keys_of: Any) -> str:
         if slot.outcome == COMPLETED and slot.inserted:
             keys_of(slot, "inserted")
-        return conflicts.conflict(mine, instant, slot, keys_of)
+        return conflicts.explain_conflict(mine, instant, slot, keys_of)
 
-    patch(transaction, "conflict", eager)
+    patch(transaction, "explain_conflict", eager)
 
 
 # ---- compaction and readers
@@ -122,13 +122,15 @@ def incremental_by_instant(patch: Patch) -> None:
     def by_instant(
         self: Readable, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False
     ) -> Scan:
-        after = resolve(self.handle.history, since, exclusive=True)
+        after = resolve_position(self.handle.history, since, exclusive=True)
         head = self.handle.history.head()
         bound = self.handle.history.slot(after).instant
         instants = frozenset(
             slot.instant for slot in self.handle.history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound
         )
-        return Scan(self.handle.history, self.handle.config, head, columns, where, meta, changed=Range(0, instants))
+        return Scan(
+            self.handle.history, self.handle.config, head, columns, where, meta, changed=CommitRange(0, instants)
+        )
 
     patch(Readable, "incremental", by_instant)
 
@@ -145,12 +147,12 @@ def lease_after_the_look(patch: Patch) -> None:
         found = history.view(seq)
         return leases.Lease(history.store, environment, seq, hours), found
 
-    patch(leases, "take", late)
+    patch(leases, "take_lease", late)
 
 
 @bug("H16, clean", "a clean does not look at leases")
 def leases_ignored(patch: Patch) -> None:
-    patch(leases, "held", lambda store: set())
+    patch(leases, "list_protected_commits", lambda store: set())
 
 
 @bug("H16, clean", "a clean takes files of the oldest snapshot that stays readable")
@@ -220,7 +222,7 @@ def late_request_left(patch: Patch) -> None:
 # ---- archiving
 @bug("archive", "slots are deleted before the watermark says so")
 def no_watermark(patch: Patch) -> None:
-    patch(watermark, "record_archived_up_to", lambda store, seq, state: None)
+    patch(watermark, "record_archived_commits", lambda store, seq, state: None)
 
 
 @bug(
@@ -229,7 +231,7 @@ def no_watermark(patch: Patch) -> None:
     story=a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back,
 )
 def oldest_slot_overlooked(patch: Patch) -> None:
-    patch(History, "newest_before", History.last_completed_by)
+    patch(History, "newest_before", History.find_last_completed_by)
 
 
 @bug(

@@ -12,7 +12,7 @@ from stories import what_is_bad_is_kept_before_the_commit_that_moves_past_it
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.job_quarantine import JobQuarantine
-from hoodoo.ingestion.reading import Read
+from hoodoo.ingestion.reading import SourceBatch
 from hoodoo.timeline import applications
 from hoodoo.writers import operations
 
@@ -45,7 +45,7 @@ def range_committed_after_a_lost_race(patch: Patch) -> None:
     story=what_is_bad_is_kept_before_the_commit_that_moves_past_it,
 )
 def quarantine_after_the_commit(patch: Patch) -> None:
-    keep, write, waiting = JobQuarantine.read, BatchWriter._commit_batch, list[tuple[JobQuarantine, Read]]()
+    keep, write, waiting = JobQuarantine.read, BatchWriter._commit_batch, list[tuple[JobQuarantine, SourceBatch]]()
 
     def first_the_rows(writer: BatchWriter, *what: Any) -> Any:
         result = write(writer, *what)

@@ -12,7 +12,7 @@ from bug_registry import Patch, bug
 from simulation import SLOW, Scene
 
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.readers.pruning import Pruning
+from hoodoo.readers.pruning import FilePruning
 from hoodoo.timeline.commits import conflicts
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
@@ -32,12 +32,12 @@ def read_rows_unchecked(patch: Patch) -> None:
 
 @bug("conflict: rows that were read", "an update looks at the file groups that it read, and at no new one", _UPDATERS)
 def new_matches_unchecked(patch: Patch) -> None:
-    patch(Pruning, "file_may_match", lambda self, file: False)
+    patch(FilePruning, "file_may_match", lambda self, file: False)
 
 
 @bug("conflict: rows that were read", "an attempt that others overtook writes what the first one computed", _UPDATERS)
 def not_computed_anew(patch: Patch) -> None:
-    again = stored_rows.commit
+    again = stored_rows.commit_write
 
     def once(context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None) -> Committed:
         computed: dict[str, KeyedChanges] = {}
@@ -56,4 +56,4 @@ def not_computed_anew(patch: Patch) -> None:
 
         return again(context, operation, proposed, transaction)
 
-    patch(stored_rows, "commit", once)
+    patch(stored_rows, "commit_write", once)

@@ -241,10 +241,10 @@ def start(kind: str) -> Start:
     world = _world(stage, objects, oracle)
     founder = Actor("founder", random.Random("founder"), sound=True)
     handle = Handle(stage, objects, founder, False, 1000)
-    create_table.create(
+    create_table.create_table(
         handle,
-        hoodie_properties.new_properties(
-            "t", SCHEMA, ("id",), ("city",), ("ts",), kind, table_options.with_options(OPTIONS)
+        hoodie_properties.create_properties(
+            "t", SCHEMA, ("id",), ("city",), ("ts",), kind, table_options.validate_new_options(OPTIONS)
         ),
         stage.environment(founder),
     )

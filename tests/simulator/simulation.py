@@ -163,7 +163,7 @@ class Outcome:
 # Read again and again with the same bytes, and functions of them alone: remembered, they cost a fifth of the time less.
 _properties = functools.lru_cache(64)(hoodie_properties.java.parse)
 _checkpoint = functools.lru_cache(256)(checkpoint.decode)
-_config = functools.lru_cache(64)(lambda items, parse=hoodie_properties.parse: parse(dict(items)))
+_config = functools.lru_cache(64)(lambda items, parse=hoodie_properties.parse_config: parse(dict(items)))
 _IN_PLACE = (
     (
         LocalEngine,
@@ -307,8 +307,14 @@ class Simulation:
             "log_format": rng.choice(("avro", "avro", "parquet")),
         }
         kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
-        properties = hoodie_properties.new_properties(
-            "t", SCHEMA, ("id",), ("city",), ("ts",) if self.ordered else (), kind, table_options.with_options(chosen)
+        properties = hoodie_properties.create_properties(
+            "t",
+            SCHEMA,
+            ("id",),
+            ("city",),
+            ("ts",) if self.ordered else (),
+            kind,
+            table_options.validate_new_options(chosen),
         )
         founder = self.actor("founder", sound=True)
         self.scheduler.note(
@@ -316,7 +322,7 @@ class Simulation:
             f"{kind}, ordered {self.ordered}, {chosen}, faults {[name for _, name in self.scheduler.faults.table]}",
         )
         handle = Handle(self.scheduler, self.objects, founder, self.world.lists_by_prefix, self.world.page_size)
-        create_table.create(handle, properties, self.scheduler.environment(founder))
+        create_table.create_table(handle, properties, self.scheduler.environment(founder))
         table = Table(handle, self.scheduler.environment(founder))
         for _ in range(rng.randint(0, 3)):
             attempt(self.world, founder, table, new_intent(self.world, founder))

@@ -19,7 +19,7 @@ import hoodoo
 from hoodoo.errors import CallError, DataError, EngineError, OptionError, SourceChanged, SourceLost, SourceUnavailable
 from hoodoo.sources import Files, Limits
 from hoodoo.storage.s3 import S3Store
-from hoodoo.writers.batches.row_files import rows_in
+from hoodoo.writers.batches.row_files import read_local_files
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 ROW = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
@@ -108,7 +108,7 @@ def test_an_avro_codec_whose_package_is_missing_says_what_to_install(folder: Pat
         taken(files(folder))
     assert "sound" not in refused.value.message and refused.value.details["file"] == "a.avro"
     with pytest.raises(EngineError, match=r"a\.avro.*: Avro codec lz4"):
-        rows_in(folder / "a.avro")
+        read_local_files(folder / "a.avro")
 
 
 def test_hidden_and_empty_files_and_those_that_still_grow_wait(folder: Path) -> None:

@@ -16,7 +16,7 @@ from stream_query import Checkpoint, Query
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.spark.source import HoodooSource
-from hoodoo.spark.write import HoodooWriter, planned
+from hoodoo.spark.write import HoodooWriter, plan_write
 
 pytestmark = pytest.mark.xdist_group("s3")
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -31,7 +31,7 @@ def test_reads_streams_and_writes_on_s3_take_ambient_credentials_which_no_task_c
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3["secret_key"])
     options = {"path": path, "endpoint": s3["endpoint"], "region": s3["region"]}
 
-    writer = HoodooWriter(planned(options, from_arrow_schema(SCHEMA), False))
+    writer = HoodooWriter(plan_write(options, from_arrow_schema(SCHEMA), False))
     message = writer.write(iter(pa.table({"id": [1, 2, 3], "ts": [1, 1, 1]}, schema=SCHEMA).to_batches()))
     writer.commit([message])
     reader = HoodooSource(options).reader(from_arrow_schema(SCHEMA))

@@ -13,7 +13,7 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.readers.progress import StreamLimits
 from hoodoo.spark.source import HoodooSource
-from hoodoo.spark.source_options import ReadOptions, SparkWriteOptions, names_in
+from hoodoo.spark.source_options import ReadOptions, SparkWriteOptions, parse_column_names
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 
@@ -125,7 +125,7 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
 
 
 def test_columns_are_read_as_people_write_them() -> None:
-    assert names_in("a, b,c") == names_in('["a", "b", "c"]') == ["a", "b", "c"]
+    assert parse_column_names("a, b,c") == parse_column_names('["a", "b", "c"]') == ["a", "b", "c"]
 
 
 def test_a_loaded_source_keeps_its_snapshot_on_its_way_between_processes(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from hoodoo.readers.progress import (
     MicroBatchSize,
     StreamLimits,
     StreamPosition,
-    end_of_snapshot_batch,
-    next_slot,
+    find_next_batch_end,
+    find_snapshot_batch_end,
 )
 
 amounts = st.builds(MicroBatchSize, st.just(1), st.integers(0, 4), st.integers(0, 9))
@@ -32,7 +32,7 @@ def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_
     seq = 0
     while True:
         written = [(number, weight) for number, weight in enumerate(changed, 1) if weight is not None and number > seq]
-        end = next_slot(seq, head, written, limit, least).slot
+        end = find_next_batch_end(seq, head, written, limit, least).slot
         assert seq <= end <= head
         taken = [weight for number, weight in written if max(seq, least) < number <= end]
         total = sum(taken, MicroBatchSize())
@@ -53,7 +53,7 @@ def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(
 ) -> None:
     here, parts = StreamPosition(7, 0), []
     while here.groups is not None:
-        end = end_of_snapshot_batch(7, here.groups, weights, limit)
+        end = find_snapshot_batch_end(7, here.groups, weights, limit)
         stop = len(weights) if end.groups is None else end.groups
         parts.append(weights[here.groups : stop])
         assert end == StreamPosition(7) or stop > here.groups
@@ -63,8 +63,8 @@ def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(
 
 
 def test_slots_that_change_no_row_make_no_part_until_they_are_many() -> None:
-    assert next_slot(5, 5 + IDLE_SLOTS, [], StreamLimits()) == StreamPosition(5)
-    assert next_slot(5, 6 + IDLE_SLOTS, [], StreamLimits()) == StreamPosition(6 + IDLE_SLOTS)
+    assert find_next_batch_end(5, 5 + IDLE_SLOTS, [], StreamLimits()) == StreamPosition(5)
+    assert find_next_batch_end(5, 6 + IDLE_SLOTS, [], StreamLimits()) == StreamPosition(6 + IDLE_SLOTS)
 
 
 def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
@@ -75,7 +75,7 @@ def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
             looked.append(seq)
             yield seq, MicroBatchSize(1, 1, 1)
 
-    assert next_slot(0, 1000, written(), StreamLimits(commits=3)) == StreamPosition(3)  # type: ignore[arg-type]
+    assert find_next_batch_end(0, 1000, written(), StreamLimits(commits=3)) == StreamPosition(3)  # type: ignore[arg-type]
     assert looked == [1, 2, 3, 4]
 
 

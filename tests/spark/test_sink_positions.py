@@ -101,9 +101,9 @@ def test_another_checkpoint_under_the_name_of_a_sink_is_refused(
     at = table.cursor
     sink = table.sink("files", positions=True)
     with pytest.raises(CommitConflict, match="The checkpoint is new, .* Give this sink another name"):
-        sink._positioned('[{"logOffset":41}]', 0)
+        sink._create_transaction('[{"logOffset":41}]', 0)
     with pytest.raises(CommitConflict, match="Sink 'files' is at batch 0"):
-        sink._positioned('[{"logOffset":41}]', 2)
+        sink._create_transaction('[{"logOffset":41}]', 2)
     run(spark, others, table.sink("others"), tmp_path / "of others")
     with pytest.raises(Exception, match="Sink 'new' is at batch -1"):
         put(others, 9)
@@ -123,7 +123,7 @@ def test_a_new_checkpoint_under_the_name_of_a_sink_with_several_batches_is_told_
     with pytest.raises(Exception, match="Sink 'files' is at batch 2 .* Give this sink another name"):
         run(spark, folder, table.sink("files", positions=True), tmp_path / "new")
     with pytest.raises(CommitConflict, match="Give the sink another name, and the stream a new checkpoint"):
-        table.sink("files", positions=True)._positioned('[{"logOffset":41}]', 1)
+        table.sink("files", positions=True)._create_transaction('[{"logOffset":41}]', 1)
     assert table.cursor == at
     run(spark, folder, table.sink("others", positions=True), tmp_path / "of others")
     assert said(table, "others")[0] == 2

@@ -16,9 +16,9 @@ import sqlglot
 
 import hoodoo
 from hoodoo.readers.predicate import sql
-from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
+from hoodoo.spark.sql_expressions import Scope, Side, schema_of_frame, translate_expression
 from hoodoo.spark.sql_reading import pushable_conditions
-from hoodoo.spark.sql_text import read, references
+from hoodoo.spark.sql_text import parse_statement, references
 
 NOW = dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc)
 
@@ -416,13 +416,13 @@ PUSHED = {
 
 @pytest.mark.parametrize("text", PUSHED)
 def test_conditions_go_along_to_a_scan_where_no_row_is_lost_by_it(text: str) -> None:
-    [one] = references(read(text.format(t="hoodoo.`/p`")), {})
+    [one] = references(parse_statement(text.format(t="hoodoo.`/p`")), {})
     given = pushable_conditions(one.node, PUSHED_SCHEMA, True)
     assert PUSHED[text] in given and bool(given) == bool(PUSHED[text])
 
 
 def test_times_go_along_where_the_session_means_utc_by_them() -> None:
-    [one] = references(read("SELECT * FROM hoodoo.`/p` WHERE ts > '2026-01-01' AND id = 1"), {})
+    [one] = references(parse_statement("SELECT * FROM hoodoo.`/p` WHERE ts > '2026-01-01' AND id = 1"), {})
     assert "ts" in pushable_conditions(one.node, PUSHED_SCHEMA, True)
     assert pushable_conditions(one.node, PUSHED_SCHEMA, False) == '("Id" = 1)'
 
@@ -473,8 +473,8 @@ def test_every_expression_that_passes_means_the_same_in_duckdb(spark: Any) -> No
     frame.createOrReplaceTempView("expressions")
     for text in ALIKE:
         want = spark.sql(f"SELECT {text} AS v FROM expressions ORDER BY id").toArrow()["v"].to_pylist()
-        written = duckdb_text(read(f"SELECT {text}").tree.expressions[0], scope)
-        got = sql.read(written, rows.schema, NOW, "set").values(rows).to_pylist()
+        written = translate_expression(parse_statement(f"SELECT {text}").tree.expressions[0], scope)
+        got = sql.read_expression(written, rows.schema, NOW, "set").values(rows).to_pylist()
         assert list(map(plain, got)) == list(map(plain, want)), (text, written)
 
 
@@ -492,7 +492,7 @@ def plain(value: Any) -> Any:
 def test_times_mean_the_zone_of_the_session_or_are_refused() -> None:
     schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("day", pa.date32())])
     scope = Scope((Side("", "", schema),), "Europe/Rome")
-    text = duckdb_text(sqlglot.parse_one("ts > TIMESTAMP'2026-01-31 12:00:00'", read="spark"), scope)
+    text = translate_expression(sqlglot.parse_one("ts > TIMESTAMP'2026-01-31 12:00:00'", read="spark"), scope)
     assert "2026-01-31 11:00:00+00:00" in text
     for refused, why in (
         ("ts > '2026-01-31'", "Write TIMESTAMP '2026-01-31'"),
@@ -500,7 +500,7 @@ def test_times_mean_the_zone_of_the_session_or_are_refused() -> None:
         ("day = current_date()", "days of the session's"),
     ):
         with pytest.raises(hoodoo.ExpressionError, match=why):
-            duckdb_text(sqlglot.parse_one(refused, read="spark"), scope)
+            translate_expression(sqlglot.parse_one(refused, read="spark"), scope)
 
 
 CLOCKS = pa.schema(
@@ -529,14 +529,14 @@ CLOCKS = pa.schema(
     ],
 )
 def test_what_depends_on_the_zone_passes_in_utc_only(text: str, fits: str) -> None:
-    node = read(f"DELETE FROM t WHERE {text}").tree.args["where"].this
+    node = parse_statement(f"DELETE FROM t WHERE {text}").tree.args["where"].this
     for zone in ("UTC", "America/New_York"):
         scope = Scope((Side("", "", CLOCKS),), zone)
         if fits == "all" or fits == zone:
-            assert duckdb_text(node, scope)
+            assert translate_expression(node, scope)
         else:
             with pytest.raises(hoodoo.ExpressionError):
-                duckdb_text(node, scope)
+                translate_expression(node, scope)
 
 
 # ---- names and keys of tables

@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from tables import make, rows
 
-from hoodoo.spark.parts import schema_of
+from hoodoo.spark.parts import get_read_schema
 from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
 
@@ -22,6 +22,6 @@ def test_rows_of_a_dropped_partition_count_towards_the_limit_of_a_micro_batch(tm
     options = ReadOptions.of(
         {"path": str(table.path), "mode": "changes", "since": str(start), "maxRowsPerTrigger": "3"}, stream=True
     )
-    stream = HoodooStream(options, from_arrow_schema(schema_of(table, options)))
+    stream = HoodooStream(options, from_arrow_schema(get_read_schema(table, options)))
     offset = stream.latestOffset(stream.initialOffset(), ReadMaxRows(3))
     assert stream._position(offset, stream._head()).slot == start + 1

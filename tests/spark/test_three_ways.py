@@ -18,7 +18,7 @@ from three_ways import TasksHere, agreed, all_staged, copies, frame_of, written
 
 import hoodoo
 from hoodoo.engine.task_pickling import PickledTasks, pack
-from hoodoo.writers.batches.batch import Terms, prepare
+from hoodoo.writers.batches.batch import BatchTerms, prepare_batch
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.staging import staged
 from hoodoo.writers.staging.staged_files import to_batch, to_table
@@ -363,7 +363,7 @@ def test_a_column_that_a_batch_left_out_may_be_dropped_before_its_commit(
 def test_a_staged_batch_keeps_all_that_is_known_of_it(table: Path) -> None:
     """What holds for all rows is in its terms, and each of them comes back: one that is added is known here too."""
     config = hoodoo.open(table).handle.config
-    batch = prepare(
+    batch = prepare_batch(
         rows({}, {"id": 2, "part": "q"}, {}, without=("a",)), config, WriteOptions(missing="null"), settled=99
     )
     back = to_batch(to_table(batch), batch.terms)
@@ -373,12 +373,12 @@ def test_a_staged_batch_keeps_all_that_is_known_of_it(table: Path) -> None:
     for name in ("hashes", "codes", "delete"):
         assert getattr(back, name).tolist() == getattr(batch, name).tolist()
     absent = frozenset(config.columns.by_name[name].id for name in ("a", "late"))
-    assert batch.terms == Terms(False, config.columns, 99, absent)
+    assert batch.terms == BatchTerms(False, config.columns, 99, absent)
 
 
 def test_terms_travel_once_with_all_tasks_of_a_job(table: Path) -> None:
     config = hoodoo.open(table).handle.config
-    terms = Terms.of(SCHEMA, config, False)
+    terms = BatchTerms.of(SCHEMA, config, False)
     common, parts = pack(len, [(terms, number) for number in range(3)])
     assert max(map(len, parts)) < 100 < len(common)
     assert PickledTasks(common).item(parts[2]) == (terms, 2)

@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.spark.source import HoodooSource
-from hoodoo.spark.stream_write import query_of
-from hoodoo.spark.write import HoodooWriter, planned
+from hoodoo.spark.stream_write import read_query_id
+from hoodoo.spark.write import HoodooWriter, plan_write
 from hoodoo.writers import operations
 from hoodoo.writers.staging import staged, staged_rows
 
@@ -49,7 +49,7 @@ def batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def writer(table: hoodoo.Table, schema: pa.Schema = SCHEMA, overwrite: bool = False, **options: str) -> HoodooWriter:
-    return loads(dumps(HoodooWriter(planned({"path": table.path, **options}, from_arrow_schema(schema), overwrite))))
+    return loads(dumps(HoodooWriter(plan_write({"path": table.path, **options}, from_arrow_schema(schema), overwrite))))
 
 
 def run(table: hoodoo.Table, *parts: pa.Table, **options: str) -> None:
@@ -280,7 +280,7 @@ def test_a_checkpoint_that_does_not_tell_its_query_is_an_error_and_nothing_is_wr
 def test_a_checkpoint_may_be_named_by_a_uri(tmp_path: Path) -> None:
     folder = checkpoint_of(tmp_path / "a b", 7)
     for text in (str(folder), folder.as_uri(), f"file:{tmp_path}/a%20b"):
-        assert query_of(text, {}) == str(uuid.UUID(int=7))
+        assert read_query_id(text, {}) == str(uuid.UUID(int=7))
 
 
 @pytest.mark.usefixtures("way")

@@ -32,13 +32,13 @@ ROUNDS = 5  # a race is only found by chance: it must be found every time
 def test_a_store_that_cannot_carry_commits_is_refused(tmp_path: Path, kind: type[LocalStore]) -> None:
     for number in range(ROUNDS):
         with pytest.raises(hoodoo.StoreRefused, match="fails the check"):
-            probe.require_conforming(kind(tmp_path / str(number)))
+            probe.require_safe_store(kind(tmp_path / str(number)))
     record(f"T4c {kind.__name__}", refused=ROUNDS, of=ROUNDS)
 
 
 @pytest.mark.parametrize("kind", [bad_stores.Overwrites, bad_stores.KeepsQuietly, bad_stores.RefusesAndOverwrites])
 def test_what_keeps_two_writers_apart_is_seen_by_the_brief_probe_too(tmp_path: Path, kind: type[LocalStore]) -> None:
-    assert not all(check.passed for check in probe.probe(kind(tmp_path / "t"), briefly=True))
+    assert not all(check.passed for check in probe.probe_store(kind(tmp_path / "t"), briefly=True))
 
 
 def test_a_disk_and_a_real_server_pass_and_nothing_is_left(tmp_path: Path, s3: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def test_a_disk_and_a_real_server_pass_and_nothing_is_left(tmp_path: Path, s3: d
         taken = []
         for _ in range(3):
             began = time.monotonic()
-            assert [check.name for check in probe.probe(store) if not check.passed] == []
+            assert [check.name for check in probe.probe_store(store) if not check.passed] == []
             taken.append(time.monotonic() - began)
         assert list(store.list("")) == []
         record(f"T4c {name}", accepted=3, of=3, seconds=round(min(taken), 3))
@@ -57,7 +57,7 @@ def test_a_disk_and_a_real_server_pass_and_nothing_is_left(tmp_path: Path, s3: d
 
 def test_a_refusal_leaves_nothing_behind_where_a_delete_deletes(tmp_path: Path) -> None:
     store = bad_stores.ChecksThenPuts(tmp_path / "t")
-    assert not all(check.passed for check in probe.probe(store))
+    assert not all(check.passed for check in probe.probe_store(store))
     assert list(store.list("")) == []
 
 
@@ -70,7 +70,7 @@ def test_a_lost_answer_is_no_verdict(tmp_path: Path, how: str) -> None:
         store = FaultyStore(str(tmp_path / str(number)))
         store.counted = ("put_if_absent", "put", "get", "delete", "list")
         store.fault = lambda n, *_, at=number: how if n == at else None
-        probe.require_conforming(store, briefly=True)
+        probe.require_safe_store(store, briefly=True)
         reached = store.count > number
     assert number > 8
 
@@ -79,14 +79,16 @@ def test_a_store_that_answers_nothing_gets_no_verdict(tmp_path: Path) -> None:
     silent = FaultyStore(str(tmp_path / "silent"))
     silent.fault = lambda *_: "lost"
     with pytest.raises(hoodoo.StoreUnavailable):
-        probe.require_conforming(silent)
+        probe.require_safe_store(silent)
 
 
 def test_a_second_table_on_a_file_system_is_probed_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each `create` raced threads and wrote megabytes, on a disk that had just passed."""
-    probed, real = list[bool](), probe.probe
+    probed, real = list[bool](), probe.probe_store
     monkeypatch.setattr(probe, "_conforming", set[str]())
-    monkeypatch.setattr(probe, "probe", lambda store, briefly=False: probed.append(briefly) or real(store, briefly))
+    monkeypatch.setattr(
+        probe, "probe_store", lambda store, briefly=False: probed.append(briefly) or real(store, briefly)
+    )
     for name in ("first", "second", "third"):
         hoodoo.create(tmp_path / name, SCHEMA, key="id")
     assert probed == [False, True, True]
@@ -108,8 +110,10 @@ def test_a_process_asks_a_server_once_before_its_first_write_and_readers_never_d
     path = f"{seaweed.place()}/t"
     hoodoo.create(path, SCHEMA, key="id", storage=s3).upsert(pa.table({"id": ["a"]}))
     asked: list[str] = []
-    real = probe.probe
-    monkeypatch.setattr(probe, "probe", lambda store, briefly=False: asked.append(store.uri) or real(store, briefly))
+    real = probe.probe_store
+    monkeypatch.setattr(
+        probe, "probe_store", lambda store, briefly=False: asked.append(store.uri) or real(store, briefly)
+    )
     probe._conforming.clear()  # as in a new process
     table = hoodoo.open(path, storage=s3)
     assert table.scan().count() == 1 and asked == []
@@ -133,7 +137,7 @@ def test_a_server_that_went_bad_since_the_table_was_created_gets_no_further_comm
 def test_a_disk_is_asked_when_a_table_is_created_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     probe._conforming.clear()
-    monkeypatch.setattr(probe, "probe", lambda *_: 1 / 0)
+    monkeypatch.setattr(probe, "probe_store", lambda *_: 1 / 0)
     assert table.upsert(pa.table({"id": ["a"]})).inserted == 1
 
 
@@ -181,7 +185,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_mount_nearest_above_a_path_decides_whether_it_is_on_a_network(path: str, kind: str) -> None:
-    assert mounts.network_file_system(path) == kind
+    assert mounts.detect_network_file_system(path) == kind
 
 
 @pytest.mark.usefixtures("mounted")
@@ -215,7 +219,7 @@ def test_the_permission_travels_with_the_store() -> None:
 
 def test_where_mounts_cannot_be_known_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "MOUNTINFO", "/no/such/file")
-    assert mounts.network_file_system("/mnt/share") == ""
+    assert mounts.detect_network_file_system("/mnt/share") == ""
 
 
 def test_a_full_disk_is_named_when_a_table_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

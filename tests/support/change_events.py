@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import time_units
+from hoodoo.arguments import convert_time_units
 from hoodoo.sources import Limits, Part, Placing, Planned, SchemaRegistry, Source, SourceLag
 from hoodoo.sources.avro_schemas import AvroSchemas
 from hoodoo.sources.bad_messages import BadMessages
@@ -79,7 +79,7 @@ class Changes(Source):
         before: str = EVENT,
         time_unit: str | dict[str, str] | None = None,
     ) -> None:
-        self.units = time_units(time_unit)
+        self.units = convert_time_units(time_unit)
         self.events, self.at_once, self.truncate, self.before = events, at_once, truncate, before
         self.schemas = None if registry is None else AvroSchemas(registry, times=False)
 

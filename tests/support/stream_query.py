@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from hoodoo.engine.spark import dumps, loads
-from hoodoo.spark.parts import schema_of
+from hoodoo.spark.parts import get_read_schema
 from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
 
@@ -38,7 +38,7 @@ class Query:
         self, checkpoint: Checkpoint, path: Any, available_now: bool = False, once: bool = False, **options: Any
     ) -> None:
         parsed = ReadOptions.of({"path": str(path), **{name: str(value) for name, value in options.items()}}, True)
-        self.schema = from_arrow_schema(schema_of(parsed.open(), parsed), prefer_timestamp_ntz=True)
+        self.schema = from_arrow_schema(get_read_schema(parsed.open(), parsed), prefer_timestamp_ntz=True)
         self.checkpoint, self.reader = checkpoint, HoodooStream(parsed, self.schema)
         if available_now:
             self.reader.prepareForTriggerAvailableNow()

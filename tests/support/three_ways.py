@@ -27,10 +27,10 @@ from hoodoo.engine.session import is_spark_dataframe
 from hoodoo.engine.spark import dumps, loads, outcome, result
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.engine.task_pickling import PickledTasks, pack
-from hoodoo.spark.write import HoodooWriter, planned
-from hoodoo.writers.batches.cast import cast
+from hoodoo.spark.write import HoodooWriter, plan_write
+from hoodoo.writers.batches.cast import cast_column
 from hoodoo.writers.batches.input import to_arrow
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.value_validation import validate_columns
 from hoodoo.writers.staging import staged
 
 WRITES = ("upsert", "insert", "delete", "insert_overwrite")
@@ -103,7 +103,7 @@ def written(table: hoodoo.Table, rows: pa.Table, write: str, how: dict[str, Any]
     if "transaction" in how:
         options["transaction"] = "{}:{}".format(*how["transaction"])
     given = {"path": table.path, "operation": write, **options}
-    one = loads(dumps(HoodooWriter(planned(given, from_arrow_schema(rows.schema), False))))
+    one = loads(dumps(HoodooWriter(plan_write(given, from_arrow_schema(rows.schema), False))))
     try:
         one.commit([loads(dumps(one.write(iter(rows.to_batches()))))])
     except BaseException:
@@ -236,7 +236,9 @@ def _narrow(rows: pa.Table, table: hoodoo.Table) -> pa.Table:
     for at, field in enumerate(rows.schema):
         if rows.schema.names.count(field.name) == 1 and field.name in table.schema.names and len(rows):
             try:
-                fitting = cast(sound_columns(rows, [field.name], [])[field.name], table.schema.field(field.name))
+                fitting = cast_column(
+                    validate_columns(rows, [field.name], [])[field.name], table.schema.field(field.name)
+                )
                 rows = rows.set_column(at, field.name, fitting)
             except (hoodoo.HoodooError, pa.ArrowException):
                 continue  # so that all ways are refused

@@ -228,12 +228,12 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     path = golden.unpack("mor_unordered", tmp_path)
     before = rows_of(hoodoo.open(path).scan())
     store = hoodoo.open(path).handle.store
-    from hoodoo.timeline.hudi.external_history import completed_in
+    from hoodoo.timeline.hudi.external_history import list_completed_commits
     from hoodoo.timeline.layout import TIMELINE
 
-    old = [one for one in completed_in(store.names(TIMELINE))][:2]
-    archived_timeline.append(
-        store, [archived_timeline.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old]
+    old = [one for one in list_completed_commits(store.names(TIMELINE))][:2]
+    archived_timeline.append_to_archive(
+        store, [archived_timeline.ArchivedEntry(one.time, one.completed, one.action, store.get(one.key)) for one in old]
     )
     for one in old:
         for key, _ in list(store.list(layout.TIMELINE + one.time)):
@@ -248,12 +248,12 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
 def rolled_back_by_hudi(path: Path, instant: str, action: str, at: str) -> None:
     """What Apache Hudi leaves when it rolls back an instant that it takes for pending (docs/format.md 12)."""
     from hoodoo.timeline.hudi.commit_metadata import rollback_metadata
-    from hoodoo.timeline.hudi.publish import data_files_of
+    from hoodoo.timeline.hudi.publish import list_data_files
     from hoodoo.timeline.instant import ROLLBACK, Instant, State
     from hoodoo.timeline.slots.slot import ROLLED_BACK
 
     store = FaultyStore(str(path))
-    for _, key in list(data_files_of(store, instant)):
+    for _, key in list(list_data_files(store, instant)):
         store.delete(key)
     for state in (State.INFLIGHT, State.REQUESTED):
         store.delete(Instant(instant, action, state).key)

@@ -14,7 +14,7 @@ from undone_commits import undone
 
 import hoodoo
 from hoodoo.format.timeline import avro
-from hoodoo.timeline.slots.slot import decode, encode
+from hoodoo.timeline.slots.slot import decode_commit_file, encode_commit_file
 from hoodoo.timeline.views import checkpoint_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
@@ -141,9 +141,9 @@ def test_a_slot_with_a_position_is_refused_by_who_does_not_know_positions(table:
     table.upsert(row(1), transaction=("orders", 0, "a:1"))
     table.upsert(row(2))
     history = table.handle.history
-    versions = [json.loads(encode(history.slot(seq)))["v"] for seq in (2, 3)]
+    versions = [json.loads(encode_commit_file(history.slot(seq)))["v"] for seq in (2, 3)]
     assert versions[0] == 4 and versions[1] < 4
-    assert decode(encode(history.slot(2)), "slot").reached == "a:1"
+    assert decode_commit_file(encode_commit_file(history.slot(2)), "slot").reached == "a:1"
 
 
 def test_a_view_without_positions_is_written_as_before(table: hoodoo.Table) -> None:

@@ -393,12 +393,12 @@ def test_a_damaged_log_is_never_read_as_rows(table: hoodoo.Table) -> None:
 
 
 def test_a_path_in_a_slot_that_leaves_the_table_is_refused(tmp_path: Path) -> None:
-    from hoodoo.timeline.slots.slot import DataFile, decode, encode
+    from hoodoo.timeline.slots.slot import DataFile, decode_commit_file, encode_commit_file
 
     for path in ("/etc/passwd", "../other/x.parquet", "a/../../x", "s3://bucket/x", "a\\b", "a//b"):
         slot = make_slot(files=(DataFile(path, "", "f", "base", 1, "d", 1),))
         with pytest.raises(hoodoo.CorruptTable, match="path"):
-            decode(encode(slot), "slot")
+            decode_commit_file(encode_commit_file(slot), "slot")
 
 
 def test_a_disk_that_fills_up_at_any_call_is_a_clean_error_and_the_next_write_works(

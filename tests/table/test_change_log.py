@@ -22,7 +22,7 @@ from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.readers.slices import slices
 from hoodoo.table import Table
-from hoodoo.timeline.hudi.publish import final_key
+from hoodoo.timeline.hudi.publish import find_publication_file
 from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import tasks
@@ -60,7 +60,7 @@ def keys_in(table: Table, group: FileGroup | None) -> set[str]:
     if group is None:
         return set()
     return set(
-        slices.read_slice(
+        slices.read_file_slice(
             table.handle.store, table.handle.config, group, slices.schema_of(table.handle.config, ["id"])
         )["id"].to_pylist()
     )
@@ -166,7 +166,7 @@ def test_many_changes_of_one_file_are_logged_some_at_a_time(tmp_path: Path, monk
 def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "put_change_log", None)  # not even called
+    monkeypatch.setattr(tasks, "write_change_log", None)  # not even called
     table = make(tmp_path / "t", kind, None)
     table.upsert(batch(*((n, "a", 1, "x") for n in range(9))))
     table.upsert(batch((1, "a", 2, "y"), (20, "a", 1, "x")))
@@ -182,7 +182,11 @@ def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one
 
 
 def stats_of(table: Table) -> list[dict[str, Any]]:
-    records = [timeline_avro.decode(table.handle.store.get(final_key(one))) for one in history(table) if one.commits]
+    records = [
+        timeline_avro.decode(table.handle.store.get(find_publication_file(one)))
+        for one in history(table)
+        if one.commits
+    ]
     return [stat for record in records for stats in (record["partitionToWriteStats"] or {}).values() for stat in stats]
 
 

@@ -92,7 +92,7 @@ def test_a_task_that_runs_twice_writes_one_change_log(tmp_path: Path, monkeypatc
     table.upsert(batch((1, "a", 1, "x")))
     ran: list[tuple[Any, Any]] = []
 
-    def twice(task: tasks.WriteTask) -> tasks.Written:
+    def twice(task: tasks.WriteTask) -> tasks.WriteTaskResult:
         ran.append((tasks.run(pickle.loads(pickle.dumps(task))), tasks.run(task)))
         return ran[-1][1]
 
@@ -107,7 +107,7 @@ def test_a_write_that_is_given_up_takes_its_change_log_along(tmp_path: Path, mon
     table = make(tmp_path / "t")
     table.upsert(batch((1, "a", 1, "x")))
 
-    def fails(task: tasks.WriteTask) -> tasks.Written:
+    def fails(task: tasks.WriteTask) -> tasks.WriteTaskResult:
         tasks.run(task)
         raise OSError("after the files")
 
@@ -140,7 +140,7 @@ def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behin
     """Writers, services, purges, crashes and lost replies in any order, as tests/simulator makes them; here each table
     keeps a change log.
     """
-    properties_of, logged_in = hoodie_properties.new_properties, []
+    properties_of, logged_in = hoodie_properties.create_properties, []
     left_over = simulation.left_over
 
     def looked(oracle: Any, key: str) -> str:
@@ -150,7 +150,7 @@ def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behin
     monkeypatch.setattr(simulation, "left_over", looked)
     for seed in range(60):
         monkeypatch.setattr(
-            hoodie_properties, "new_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode)
+            hoodie_properties, "create_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode)
         )
         outcome = simulation.simulate(seed)
         assert not outcome.violation, f"seed {seed}: {outcome.violation}"
@@ -165,8 +165,8 @@ def test_slots_and_checkpoints_remember_change_logs_and_an_older_hoodoo_is_told(
     table.upsert(batch((1, "a", 1, "x")))
     table.upsert(batch((1, "a", 2, "y")))
     one = history(table)[-1]
-    data = slot.encode(one)
-    assert slot.decode(data, "s") == one
+    data = slot.encode_commit_file(one)
+    assert slot.decode_commit_file(data, "s") == one
     assert slot.strict_json(data, "s")["v"] == 3
     view = table.handle.timeline.history.head()
     assert checkpoint.decode(checkpoint.encode(view), "c") == view
@@ -193,7 +193,7 @@ def test_a_slot_or_checkpoint_that_names_another_file_as_a_change_log_is_damaged
     one = history(table)[-1]
     planted = dataclasses.replace(one, files=(dataclasses.replace(one.files[0], changes=changes),))
     with pytest.raises(CorruptTable):
-        slot.decode(slot.encode(planted), "s")
+        slot.decode_commit_file(slot.encode_commit_file(planted), "s")
     view = table.handle.timeline.history.head()
     group = next(view.groups())
     assert group.base is not None

@@ -16,7 +16,7 @@ import pytest
 
 import hoodoo
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.synonyms import _MEANINGS, meant
+from hoodoo.timeline.properties.synonyms import _MEANINGS, translate_option_name
 from hoodoo.timeline.properties.table_options import ARGUMENTS, Options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -185,7 +185,7 @@ def test_every_word_leads_to_something_that_is_there() -> None:
     here = {*ARGUMENTS, *vars(Options()), *source_options._COMMON, *source_options._OF_WRITE}
     here |= {name for names in source_options._OF_MODE.values() for name in names}
     assert set(_MEANINGS.values()) <= here
-    assert meant("no such word", here) == meant("", here) == ""
+    assert translate_option_name("no such word", here) == translate_option_name("", here) == ""
 
 
 # ---- values

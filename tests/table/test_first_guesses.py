@@ -284,13 +284,13 @@ def test_create_opens_an_existing_table_if_asked(tmp_path: Path) -> None:
 
 
 def test_of_two_processes_that_create_a_table_both_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = create_table.create
+    made = create_table.create_table
 
     def late(*given: Any) -> None:
         made(*given)  # the other process
         made(*given)
 
-    monkeypatch.setattr(create_table, "create", late)
+    monkeypatch.setattr(create_table, "create_table", late)
     assert hoodoo.create(tmp_path / "t", SCHEMA, key="id", if_exists="open").insert(ROWS).inserted == 2
     assert hoodoo.open(tmp_path / "t").count() == 2
 

@@ -27,17 +27,17 @@ from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata
-from hoodoo.timeline.hudi.external_history import completed_in
+from hoodoo.timeline.hudi.external_history import list_completed_commits
 from hoodoo.timeline.layout import TIMELINE
 from hoodoo.timeline.properties import hoodie_properties, table_options
 from hoodoo.timeline.slots.slot import ROLLED_BACK
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
-    settings = table_options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
-    create_table.create(
+    settings = table_options.validate_new_options({"compact_after_logs": None, "clean_every": None} | chosen)
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     return opened(store, clock)
@@ -163,10 +163,10 @@ def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positio
         table.upsert(rows(("a", "p", turn)))
     for number in range(4):
         elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
-    done = completed_in(store.names(TIMELINE))
-    archived_timeline.append(
+    done = list_completed_commits(store.names(TIMELINE))
+    archived_timeline.append_to_archive(
         store,
-        [archived_timeline.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]],
+        [archived_timeline.ArchivedEntry(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]],
     )
     for key in [
         key
@@ -351,11 +351,13 @@ def test_commits_that_hudi_archived_before_an_open_handle_saw_them_are_adopted_f
     elsewhere(store, clock, lambda other: other.upsert(rows(("old", "q", 1))))
     elsewhere(store, clock, lambda other: other.upsert(rows(("new", "r", 1))))
     done = [
-        one for one in completed_in(store.names(TIMELINE)) if one.completed > str(table.handle.history.head().instant)
+        one
+        for one in list_completed_commits(store.names(TIMELINE))
+        if one.completed > str(table.handle.history.head().instant)
     ]
     oldest = done[-2]
-    archived_timeline.append(
-        store, [archived_timeline.Archived(oldest.time, oldest.completed, oldest.action, store.get(oldest.key))]
+    archived_timeline.append_to_archive(
+        store, [archived_timeline.ArchivedEntry(oldest.time, oldest.completed, oldest.action, store.get(oldest.key))]
     )
     for key in [key for key in store.data if key.startswith(TIMELINE + oldest.time)]:
         del store.data[key]

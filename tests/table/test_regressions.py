@@ -303,15 +303,15 @@ def test_a_create_that_loses_a_race_does_not_change_the_winners_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loser replaced the winner's properties, so the winner got a table with the other's key."""
-    real = create_table.encode
+    real = create_table.encode_commit_file
 
     def slower(slot: Any) -> bytes:
-        monkeypatch.setattr(create_table, "encode", real)
+        monkeypatch.setattr(create_table, "encode_commit_file", real)
         with pytest.raises(hoodoo.TableExists):
             hoodoo.create(tmp_path / "t", pa.schema([("k", pa.string())]), key="k")
         return real(slot)
 
-    monkeypatch.setattr(create_table, "encode", slower)
+    monkeypatch.setattr(create_table, "encode_commit_file", slower)
     assert make(tmp_path / "t").key == ("id",)
     assert hoodoo.open(tmp_path / "t").key == ("id",)
 
@@ -321,7 +321,7 @@ def test_times_beyond_pythons_years_are_kept(tmp_path: Path, monkeypatch: pytest
 
     Ours refuse such rows since; tables that others, or earlier releases, wrote have them.
     """
-    monkeypatch.setattr(batch, "sound_columns", lambda data, names, key: data.select(names))
+    monkeypatch.setattr(batch, "validate_columns", lambda data, names, key: data.select(names))
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
     table = hoodoo.create(tmp_path / "t", schema, key="id")
     far = pa.table(

@@ -234,9 +234,9 @@ def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) ->
     found = hoodie_properties.load(table.handle.store).table_id
     (tmp_path / "t" / slot_key(1)).unlink()
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
-    create_table.create(
+    create_table.create_table(
         table.handle.store,
-        hoodie_properties.new_properties(
+        hoodie_properties.create_properties(
             "t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", Options(compact_after_logs=None)
         ),
         SYSTEM,

@@ -17,7 +17,7 @@ import hoodoo
 from hoodoo.errors import Overtaken
 from hoodoo.timeline.hudi.commit_metadata import PLACE, REACHED
 from hoodoo.timeline.slots import slot as slots
-from hoodoo.timeline.slots.slot import decode, encode
+from hoodoo.timeline.slots.slot import decode_commit_file, encode_commit_file
 from hoodoo.timeline.views import checkpoint_rows
 from hoodoo.timeline.views.view import View
 
@@ -83,7 +83,7 @@ def test_a_table_without_a_place_has_the_slots_that_it_had(table: hoodoo.Table) 
     view, history = table.handle.look().view, table.handle.history
     assert "streamed" not in checkpoint_rows.state_of(view)
     for seq in range(1, view.seq + 1):
-        said = json.loads(encode(history.slot(seq)))
+        said = json.loads(encode_commit_file(history.slot(seq)))
         assert "streamed" not in said and "streamed" not in said.get("needs", [])
 
 
@@ -102,7 +102,7 @@ def test_an_older_release_refuses_a_slot_with_a_place_by_name(
 def test_a_slot_whose_place_is_none_is_damaged(said: Any) -> None:
     damaged = make_slot(streamed=said)
     with pytest.raises(hoodoo.CorruptTable, match="streamed has the invalid value"):
-        decode(encode(damaged), "slot")
+        decode_commit_file(encode_commit_file(damaged), "slot")
 
 
 @pytest.mark.parametrize("said", [["t", "o"], ["t", "o", 7], "tob"])

@@ -13,7 +13,7 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import CommitConflict, CommitUnknown, StoreUnavailable
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
-from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.retry import RetrySettings
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.instant import CLEAN, DELTA_COMMIT
 from hoodoo.timeline.layout import CLAIMS
@@ -89,7 +89,7 @@ def test_what_a_plans_attempt_wrote_stays_for_whoever_runs_the_plan_next(tmp_pat
         table.upsert(batch(np.arange(10), ts))
     plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
-    with pytest.raises(RuntimeError), table.handle.timeline.resume(plan):
+    with pytest.raises(RuntimeError), table.handle.timeline.resume_compaction(plan):
         table.handle.store.put("part=0/output", b"...")
         raise RuntimeError("the worker was out of memory")
     assert "part=0/output" in files_of(table)
@@ -109,12 +109,12 @@ def test_a_unit_of_work_is_tried_as_often_as_its_policy_says_with_longer_and_lon
     with pytest.raises(
         CommitConflict, match="3 retries, .* Last conflict: writer 4 was faster.*Nothing of it"
     ) as problem:
-        Retry(3, spent="Nothing of it was done.").run(environment, once)
+        RetrySettings(3, spent="Nothing of it was done.").run(environment, once)
     assert len(tried) == 4 and problem.value.details["retries"] == 3
     assert slept == [0.005, 0.01, 0.02]
     slept.clear()
     with pytest.raises(CommitConflict):
-        Retry(30).run(environment, once)
+        RetrySettings(30).run(environment, once)
     assert max(slept) == 0.5
 
 
@@ -126,5 +126,5 @@ def test_only_the_errors_of_the_policy_are_tried_again() -> None:
         raise KeyError("not lost to anybody")
 
     with pytest.raises(KeyError):
-        Retry().run(Environment(), once)
+        RetrySettings().run(Environment(), once)
     assert len(tried) == 1

@@ -49,12 +49,12 @@ def schedule(seed: int) -> int:
     rng = random.Random(seed)
     store = MemoryStore()
     kind = rng.choice(["merge_on_read", "copy_on_write"])
-    chosen = table_options.with_options(
+    chosen = table_options.validate_new_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": rng.randint(1, 5)}
     )
-    create_table.create(
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), (), ("ts",), kind, chosen),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), (), ("ts",), kind, chosen),
         Environment(now_ms=Odd(rng)),
     )
     writers = [Table(store, Environment(now_ms=Odd(rng), sleep=lambda seconds: None)) for _ in range(rng.randint(2, 4))]
@@ -105,10 +105,10 @@ def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_a
     store = MemoryStore()
     moment: list[Any] = [NOW]
     store.clock_ms = lambda: NOW  # type: ignore[method-assign]  # as S3 says it in the Date of its answers
-    chosen = table_options.with_options({})
-    create_table.create(
+    chosen = table_options.validate_new_options({})
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen),
         Environment(now_ms=lambda: NOW),
     )
     table = Table(store, Environment(now_ms=lambda: moment[0]))

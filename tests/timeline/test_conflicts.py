@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from slots import make_slot
 
-from hoodoo.timeline.commits.conflicts import Derived, WriteSet, conflict
+from hoodoo.timeline.commits.conflicts import RowDependencies, WriteSet, explain_conflict
 from hoodoo.timeline.slots.slot import DataFile, Slot
 
 
@@ -37,7 +37,7 @@ FOREIGN = slot(published=".hoodie/timeline/20260101000000000_20260101000000001.c
     ],
 )
 def test_whatever_stands_on_rows_conflicts_with_another_engines_commit(mine: WriteSet, conflicts: bool) -> None:
-    assert bool(conflict(mine, "20260101000000000", FOREIGN, lambda *_: np.empty(0, np.uint64))) == conflicts
+    assert bool(explain_conflict(mine, "20260101000000000", FOREIGN, lambda *_: np.empty(0, np.uint64))) == conflicts
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_whatever_stands_on_rows_conflicts_with_another_engines_commit(mine: Wri
 def test_what_is_made_from_stored_rows_conflicts_with_whoever_changed_them(
     other: Slot, conflicts: bool, instant: str
 ) -> None:
-    derived = Derived(frozenset({"read"}), lambda file: file.file_id == "new")
-    found = conflict(WriteSet(derived=derived), instant, other, lambda *_: np.empty(0, np.uint64))
+    derived = RowDependencies(frozenset({"read"}), lambda file: file.file_id == "new")
+    found = explain_conflict(WriteSet(derived=derived), instant, other, lambda *_: np.empty(0, np.uint64))
     assert bool(found) == conflicts
 
 
 def test_two_transactions_of_one_application_conflict_and_of_two_do_not() -> None:
     other = slot(transaction=("loader", 3))
-    assert conflict(WriteSet(application="loader"), "2", other, lambda *_: np.empty(0, np.uint64))
-    assert not conflict(WriteSet(application="billing"), "2", other, lambda *_: np.empty(0, np.uint64))
+    assert explain_conflict(WriteSet(application="loader"), "2", other, lambda *_: np.empty(0, np.uint64))
+    assert not explain_conflict(WriteSet(application="billing"), "2", other, lambda *_: np.empty(0, np.uint64))
 
 
 def test_two_inserts_conflict_only_where_they_share_a_hash() -> None:
     other = slot(inserted=({"entry": "x"},))
-    assert conflict(WriteSet(inserted=keys(1, 2)), "2", other, lambda *_: np.array([2, 3], np.uint64))
-    assert not conflict(WriteSet(inserted=keys(1)), "2", other, lambda *_: np.array([2, 3], np.uint64))
+    assert explain_conflict(WriteSet(inserted=keys(1, 2)), "2", other, lambda *_: np.array([2, 3], np.uint64))
+    assert not explain_conflict(WriteSet(inserted=keys(1)), "2", other, lambda *_: np.array([2, 3], np.uint64))

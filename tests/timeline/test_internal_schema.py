@@ -14,8 +14,8 @@ from slots import make_slot
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.table_schema import TableSchema, by_names
-from hoodoo.timeline.hudi.external_columns import ExternalColumns
-from hoodoo.timeline.hudi.internal_schema import by_ids, hudi_column_ids, ids_by_path
+from hoodoo.timeline.hudi.external_columns import ExternalColumnHistory
+from hoodoo.timeline.hudi.internal_schema import apply_hudi_schema, assign_hudi_column_ids, ids_by_path
 from hoodoo.timeline.slots.slot import DataFile, Slot
 from hoodoo.timeline.views.view import View, apply
 
@@ -90,10 +90,10 @@ def test_ids_stand_by_the_path_of_each_column_and_meta_columns_have_none() -> No
 
 def test_hudi_numbers_a_table_to_the_bottom_of_one_column_before_the_next() -> None:
     """Ours are numbered level by level; taken for Hudi's, the field of the map would have been another column."""
-    theirs = {number for _, number in hudi_column_ids(TableSchema.first(CREATED))}
+    theirs = {number for _, number in assign_hudi_column_ids(TableSchema.first(CREATED))}
     assert theirs == set(range(5, 17))
     schema = TableSchema.first(CREATED)
-    pairs = dict(hudi_column_ids(schema))
+    pairs = dict(assign_hudi_column_ids(schema))
     named = {schema.parent_and_name[own][1]: number for own, number in pairs.items()}
     assert [named[name] for name in ("x", "y", "v")] == [12, 13, 16]
 
@@ -104,7 +104,7 @@ def test_a_field_that_was_renamed_keeps_its_id_at_any_depth_and_a_new_one_gets_t
     now = now.set(3, pa.field("m", pa.map_(pa.string(), pa.struct([("vv", pa.int32())])))).append(
         pa.field("w", pa.int32())
     )
-    after = by_ids(before, now, ids_by_path(ALTERED))
+    after = apply_hudi_schema(before, now, ids_by_path(ALTERED))
     assert after.arrow == now
     fields = {before.parent_and_name[number][1]: number for number in before.by_id}
     assert {after.parent_and_name[number][1]: number for number in after.by_id}["vv"] == fields["v"]
@@ -113,22 +113,22 @@ def test_a_field_that_was_renamed_keeps_its_id_at_any_depth_and_a_new_one_gets_t
 
 def test_names_that_were_swapped_are_two_columns_that_stay_what_they_are() -> None:
     before = TableSchema.first(flat("a", "b"))
-    assert ids_of(by_ids(before, flat("b", "a"), said(b=5, a=6))) == {"b": 5, "a": 6}
+    assert ids_of(apply_hudi_schema(before, flat("b", "a"), said(b=5, a=6))) == {"b": 5, "a": 6}
 
 
 def test_a_name_that_was_dropped_and_added_is_another_column() -> None:
     before = TableSchema.first(flat("a", "b"))
-    dropped = by_ids(before, flat("b"), said(b=6))
-    added = by_ids(dropped, flat("b", "a"), said(b=6, a=7))
+    dropped = apply_hudi_schema(before, flat("b"), said(b=6))
+    added = apply_hudi_schema(dropped, flat("b", "a"), said(b=6, a=7))
     assert ids_of(added) == {"b": 6, "a": 7}
 
 
 def test_hudis_ids_are_known_again_after_a_commit_without_them_and_survive_json() -> None:
     """A writer without the flag drops the internal schema; the next ALTER numbers the columns as they stand."""
-    first = by_ids(TableSchema.first(flat("a", "b", "c")), flat("b", "c"), said(b=6, c=7))
+    first = apply_hudi_schema(TableSchema.first(flat("a", "b", "c")), flat("b", "c"), said(b=6, c=7))
     by_name = by_names(first, flat("b", "c"))
     assert TableSchema.from_json(json.loads(json.dumps(by_name.to_json()))).hudi == ()
-    again = by_ids(by_name, flat("bb", "c"), said(bb=5, c=6))
+    again = apply_hudi_schema(by_name, flat("bb", "c"), said(bb=5, c=6))
     assert ids_of(again) == {"bb": 6, "c": 7}
     assert TableSchema.from_json(json.loads(json.dumps(again.to_json()))) == again
 
@@ -138,7 +138,7 @@ def test_a_name_that_comes_back_is_not_the_column_that_was_renamed_from_it() -> 
     could not be opened any more.
     """
     born = TableSchema.first(flat("a", "b"))
-    renamed = by_ids(born, flat("a", "bb"), said(a=5, bb=6))
+    renamed = apply_hudi_schema(born, flat("a", "bb"), said(a=5, bb=6))
     after = by_names(renamed, flat("a", "bb", "b"), [renamed, born])
     assert ids_of(after) == {"a": 5, "bb": 6, "b": 7}
 
@@ -160,7 +160,7 @@ def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:
     view = apply(
         apply(View(), commit(1, "20260101000000000"), ""), commit(2, "20260101000000009", "clean", "CLEAN"), ""
     )
-    columns = ExternalColumns(TableSchema.first(flat("a")), view)
+    columns = ExternalColumnHistory(TableSchema.first(flat("a")), view)
     slot = columns.add_commit(commit(3, "20260101000000005"), record(flat("a", "n")))
     assert columns.now and columns.now.arrow == flat("a", "n")
     assert (slot.columns["id"], slot.files[0].schema) == (2, 2)
@@ -168,7 +168,7 @@ def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:
 
 def test_a_commit_that_overlapped_a_change_counts_no_more_and_its_files_have_the_columns_that_it_knew() -> None:
     """Its files were taken to have the columns of now: an int was looked for in a file that has text."""
-    columns = ExternalColumns(TableSchema.first(flat("a")), View())
+    columns = ExternalColumnHistory(TableSchema.first(flat("a")), View())
     columns.add_commit(commit(1, "20260101000000009"), record(pa.schema([("a", pa.string())])))
     slot = columns.add_commit(commit(2, "20260101000000005"), record(flat("a")))
     assert columns.now and columns.now.arrow == pa.schema([("a", pa.string())])

@@ -32,11 +32,11 @@ SCRATCH = (layout.CLAIMS, layout.MARKERS)
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **more: Any) -> Table:
-    chosen = table_options.with_options({"compact_after_logs": None, "clean_every": None})
+    chosen = table_options.validate_new_options({"compact_after_logs": None, "clean_every": None})
     partition_by = more.pop("partition_by", ("city",))
-    create_table.create(
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties("t", SCHEMA, ("id",), partition_by, ("ts",), kind, chosen, **more),
+        hoodie_properties.create_properties("t", SCHEMA, ("id",), partition_by, ("ts",), kind, chosen, **more),
         Environment(now_ms=clock),
     )
     return opened(store, clock)
@@ -270,10 +270,10 @@ def test_a_helper_that_was_overtaken_at_any_write_leaves_a_list_that_is_right(ac
 def test_a_helper_that_finds_the_slot_published_appends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     start, clock, _ = made()
     store = slot_taken(start, clock, "upsert")
-    changes_of, before = metadata_table.changes_of, dict[str, bytes]()
+    changes_of, before = metadata_table.list_file_changes, dict[str, bytes]()
 
     def overtaken(slot: Slot) -> dict[str, dict[str, int | None]]:
-        monkeypatch.setattr(metadata_table, "changes_of", changes_of)
+        monkeypatch.setattr(metadata_table, "list_file_changes", changes_of)
         opened(store, clock).handle.heal()
         metadata.make(store, clock(), instant_of_ms(clock()), "files")
         gone = [key for key in store.data if key.startswith(ROOT) and (".log." in key or key.endswith(".deltacommit"))]
@@ -282,7 +282,7 @@ def test_a_helper_that_finds_the_slot_published_appends_nothing(monkeypatch: pyt
         before.update(store.data)
         return changes_of(slot)
 
-    monkeypatch.setattr(metadata_table, "changes_of", overtaken)
+    monkeypatch.setattr(metadata_table, "list_file_changes", overtaken)
     late = opened(store, clock)
     late.handle.heal()
     assert before == store.data

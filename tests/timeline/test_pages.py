@@ -16,7 +16,7 @@ from tiers import sized
 import hoodoo
 from hoodoo.timeline.layout import CHECKPOINTS
 from hoodoo.timeline.views import checkpoint, checkpoint_pages, pages
-from hoodoo.timeline.views.pages import PagedPartitions, differing_partitions
+from hoodoo.timeline.views.pages import PagedPartitions, find_differing_partitions
 from hoodoo.timeline.views.totals import count
 from hoodoo.timeline.views.view import View
 
@@ -51,7 +51,7 @@ def paged(table: hoodoo.Table) -> View:
     """The view of the head, over the checkpoint that is written of it now."""
     view = table.handle.history.head()
     checkpoint.write(table.handle.store, view)
-    found = checkpoint.read(table.handle.store, checkpoints(table)[-1])
+    found = checkpoint.read_checkpoint(table.handle.store, checkpoints(table)[-1])
     assert isinstance(found.partitions, PagedPartitions) and found.seq == view.seq
     return found
 
@@ -97,7 +97,7 @@ def test_a_paged_view_is_the_view_and_goes_on_as_it_does(tmp_path: Path) -> None
     assert list(now.partitions) != [] and len(now.partitions) == len(list(now.partitions)) == 7
     assert {name for name in now.partitions} == {f"part={name}" for name in "abcfghz"}
     assert "part=e" not in now.partitions and "part=z" in now.partitions and now.partitions.get("part=d") is None
-    assert sorted(differing_partitions(before.partitions, now.partitions)) == [f"part={name}" for name in "abez"]
+    assert sorted(find_differing_partitions(before.partitions, now.partitions)) == [f"part={name}" for name in "abez"]
     assert now.totals == count(now.partitions).together
 
 
@@ -124,7 +124,7 @@ def test_a_page_whose_partitions_did_not_change_is_copied_as_it_is(tmp_path: Pat
     assert isinstance(first.partitions, PagedPartitions) and isinstance(second.partitions, PagedPartitions)
     kept = set(first.partitions.pages.digests) & set(second.partitions.pages.digests)
     assert len(kept) == len(first.partitions.pages.digests) - 1
-    assert list(differing_partitions(first.partitions, second.partitions)) == ["part=a", "part=b"], (
+    assert list(find_differing_partitions(first.partitions, second.partitions)) == ["part=a", "part=b"], (
         "of the page that was made anew"
     )
     changed = [name for name in "abcdefgh" if first.partitions[f"part={name}"] != second.partitions[f"part={name}"]]

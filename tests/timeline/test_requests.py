@@ -18,7 +18,7 @@ from worker_tables import loop_of
 from hoodoo.errors import OptionError, PredicateError
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
-from hoodoo.timeline.environment import SYSTEM, Environment, at_once
+from hoodoo.timeline.environment import SYSTEM, Environment, run_concurrently
 from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -36,9 +36,9 @@ def rows(*ids: int, ts: int = 1) -> pa.Table:
 @pytest.fixture
 def table() -> Table:
     """A table with a base and a log, and a handle that has written before."""
-    store, chosen = CountedStore(), table_options.with_options({})
-    made = hoodie_properties.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen)
-    create_table.create(store, made, SYSTEM)
+    store, chosen = CountedStore(), table_options.validate_new_options({})
+    made = hoodie_properties.create_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen)
+    create_table.create_table(store, made, SYSTEM)
     table = Table(store, Environment(together=store.together))
     table.upsert(rows(1, 2))
     table.upsert(rows(1, ts=2))
@@ -66,10 +66,10 @@ def test_a_write_that_brings_keys_asks_for_its_index_entry_too(table: Table) -> 
 def test_a_write_asks_once_for_each_index_entry_of_its_partitions_and_for_all_of_them_together() -> None:
     """Each was asked for twice, one after the other, and twice again by the task that rewrote its file."""
     store, parted = CountedStore(), SCHEMA.append(pa.field("part", pa.string()))
-    made = hoodie_properties.new_properties(
-        "t", parted, ("id",), ("part",), ("ts",), "copy_on_write", table_options.with_options({})
+    made = hoodie_properties.create_properties(
+        "t", parted, ("id",), ("part",), ("ts",), "copy_on_write", table_options.validate_new_options({})
     )
-    create_table.create(store, made, SYSTEM)
+    create_table.create_table(store, made, SYSTEM)
 
     def batch(first: int) -> pa.Table:
         return pa.table({"id": range(first, first + 20), "ts": [1] * 20, "part": ["a", "b", "c", "d"] * 5}, parted)
@@ -197,9 +197,9 @@ def test_what_is_asked_together_is_asked_by_threads_and_the_first_error_in_order
         done.append(number)
 
     with pytest.raises(KeyError, match="1"):
-        at_once([partial(work, number) for number in range(5)])
+        run_concurrently([partial(work, number) for number in range(5)])
     assert sorted(done) == [0, 2, 4], "the others end before"
-    at_once([])
+    run_concurrently([])
 
 
 def test_what_our_writers_publish_between_two_requests_of_a_look_is_not_taken_for_another_engines(table: Table) -> None:

@@ -187,22 +187,22 @@ def test_a_lease_ends_by_the_stores_clock_whatever_it_says(tmp_path: Path) -> No
     table = make(tmp_path / "t")
     pin = table.pin(hours=0.5)
     store, key = table.handle.store, pin._lease.key
-    assert leases.held(store) == {2}
+    assert leases.list_protected_commits(store) == {2}
     path, hour = tmp_path / "t" / key, 3600
     now = time.time()
     os.utime(path, (now - 0.4 * hour,) * 2)
-    assert leases.held(store) == {2}
+    assert leases.list_protected_commits(store) == {2}
     os.utime(path, (now - 0.6 * hour,) * 2)
-    assert leases.held(store) == set() and store.exists(key)
+    assert leases.list_protected_commits(store) == set() and store.exists(key)
     os.utime(path, (now - 2 * hour,) * 2)
-    assert leases.held(store) == set() and not store.exists(key)
+    assert leases.list_protected_commits(store) == set() and not store.exists(key)
     for body in (b'{"hours":1e9,"seq":2}', b'{"hours":"x"}', b"not json", b'{"hours":1,"seq":2}'):
         store.put(layout.LEASES + "planted", body)
         os.utime(tmp_path / "t" / layout.LEASES / "planted", (now + 1e9,) * 2)
-        assert leases.held(store) == set()
+        assert leases.list_protected_commits(store) == set()
     store.put(layout.LEASES + "planted", b'{"hours":1e9,"seq":2}')
     os.utime(tmp_path / "t" / layout.LEASES / "planted", (now - 200 * hour,) * 2)
-    assert leases.held(store) == set()
+    assert leases.list_protected_commits(store) == set()
 
 
 def test_a_pin_can_be_renewed_until_it_has_ended(tmp_path: Path) -> None:

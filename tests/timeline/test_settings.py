@@ -113,13 +113,13 @@ def made(**more: object) -> Slot:
 
 def test_a_slot_that_needs_a_feature_of_a_newer_release_is_refused_by_name() -> None:
     with pytest.raises(hoodoo.UnsupportedTable, match="Upgrade") as problem:
-        slot.decode(slot.encode(made(needs=("settings", "teleport"))), "s")
+        slot.decode_commit_file(slot.encode_commit_file(made(needs=("settings", "teleport"))), "s")
     assert problem.value.details["features"] == ["teleport"]
 
 
 def test_a_slot_says_the_newest_version_only_where_it_needs_something() -> None:
-    assert slot.strict_json(slot.encode(made()), "s")["v"] == 1
-    assert slot.strict_json(slot.encode(made(needs=("settings",), settings={"a": "b"})), "s")["v"] == 3
+    assert slot.strict_json(slot.encode_commit_file(made()), "s")["v"] == 1
+    assert slot.strict_json(slot.encode_commit_file(made(needs=("settings",), settings={"a": "b"})), "s")["v"] == 3
 
 
 def test_a_checkpoint_keeps_what_slots_needed_and_passes_over_names_it_does_not_know(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from slots import make_slot
 from hoodoo.compactor.clustering.units import plan_packing
 from hoodoo.timeline.slots.slot import BASE, COMPLETED, LOG, PLANNED, ROLLED_BACK, DataFile, Slot
 from hoodoo.timeline.views.file_group import FileGroup
-from hoodoo.timeline.views.totals import Totals, count
+from hoodoo.timeline.views.totals import FileTotals, count
 from hoodoo.timeline.views.view import View, apply
 
 PARTITIONS = ("", "p=a", "p=b")
@@ -76,7 +76,7 @@ def require_right(view: View) -> None:
     recounted = count(view.partitions)
     assert view.totals == recounted.together
     assert {name: view.totals_of(name) for name in view.partitions} == recounted.each
-    assert view.totals_of("no such partition") == Totals()
+    assert view.totals_of("no such partition") == FileTotals()
     groups = list(view.groups())
     bases = [group.base.file.size for group in groups if group.base]
     assert (view.totals.groups, view.totals.bases, view.totals.base_bytes) == (len(groups), len(bases), sum(bases))
@@ -95,7 +95,7 @@ def require_right(view: View) -> None:
 def test_totals_are_what_a_recount_finds_at_each_step_of_a_random_history(seed: int) -> None:
     rng = random.Random(seed)
     view = View()
-    assert view.totals == Totals()
+    assert view.totals == FileTotals()
     seen = [view]
     for _ in range(60):
         slot = undo(view, rng.choice(seen[-5:])) if rng.random() < 0.03 else next_slot(rng, view)

@@ -21,7 +21,7 @@ from hoodoo.timeline.layout import SLOTS, TURN_REQUESTS
 from hoodoo.timeline.properties import hoodie_properties, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
-PLAIN = table_options.with_options({"clean_every": None, "compact_after_logs": None})
+PLAIN = table_options.validate_new_options({"clean_every": None, "compact_after_logs": None})
 
 
 def rows(city: str, *ids: int) -> pa.Table:
@@ -29,13 +29,13 @@ def rows(city: str, *ids: int) -> pa.Table:
 
 
 def properties() -> dict[str, str]:
-    return hoodie_properties.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", PLAIN)
+    return hoodie_properties.create_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", PLAIN)
 
 
 # ---- in virtual time
 def world_with_a_table() -> World:
     world = World()
-    create_table.create(world.store, properties(), world.environment("founder"))
+    create_table.create_table(world.store, properties(), world.environment("founder"))
     world.written_ms = dict.fromkeys(world.store.data, int(world.now_s * 1000))
     return world
 
@@ -91,7 +91,7 @@ def test_a_writer_whose_requests_take_half_a_second_commits_beside_one_that_comm
 @pytest.mark.deep
 def test_without_pleas_such_a_writer_starves(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the world of the test above is one in which turn requests are needed."""
-    monkeypatch.setattr(turn_request.Fairness, "wait_for_requests", lambda self, state, look: state)
+    monkeypatch.setattr(turn_request.FairnessPauses, "wait_for_slower_writers", lambda self, state, look: state)
     world = world_with_a_table()
     one = slow(world)
     race(world, one, fast(world), until=lambda: bool(one.ended_s))
@@ -141,7 +141,7 @@ class Racing(CountedStore):
 def loser(races: int, seconds: float = 2) -> tuple[Table, Racing]:
     """A table whose next commit loses that many races, so many seconds each, to a writer of another partition."""
     store = Racing({})
-    create_table.create(store, properties(), SYSTEM)
+    create_table.create_table(store, properties(), SYSTEM)
     other = Table(Racing(store.data))
     passed = itertools.count(0, seconds)
     table = Table(store, Environment(together=store.together, elapsed=lambda: next(passed)))

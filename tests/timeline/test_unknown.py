@@ -51,16 +51,16 @@ def rows(ts: int) -> pa.Table:
 def unknown(lands: bool) -> tuple[Deaf, Table, hoodoo.CommitUnknown]:
     seconds = iter(range(10_000))
     store = MemoryStore()
-    create_table.create(
+    create_table.create_table(
         store,
-        hoodie_properties.new_properties(
+        hoodie_properties.create_properties(
             "t",
             SCHEMA,
             ("id",),
             (),
             ("ts",),
             "merge_on_read",
-            table_options.with_options({"commit_timeout_seconds": 5}),
+            table_options.validate_new_options({"commit_timeout_seconds": 5}),
         ),
         Environment(),
     )
@@ -113,16 +113,16 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
     for lands in (True, False):
         seconds = iter(range(10_000))
         store = MemoryStore()
-        properties = hoodie_properties.new_properties(
+        properties = hoodie_properties.create_properties(
             "t",
             SCHEMA,
             ("id",),
             (),
             ("ts",),
             "merge_on_read",
-            table_options.with_options({"commit_timeout_seconds": 5}),
+            table_options.validate_new_options({"commit_timeout_seconds": 5}),
         )
-        create_table.create(store, properties, Environment())
+        create_table.create_table(store, properties, Environment())
         deaf = Deaf(store.data, lands)
         table = Table(deaf, Environment(sleep=lambda _: None, elapsed=lambda seconds=seconds: float(next(seconds))))  # type: ignore[misc]
         with pytest.raises(hoodoo.CommitUnknown):

@@ -34,7 +34,7 @@ def bucket_ids(end: str = "-0") -> Callable[[Callable[[], str]], str]:
 def test_a_table_of_buckets_is_read_but_not_adopted(
     tmp_path: Path, kind: str, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route, "new_file_id", bucket_ids(end))
+    monkeypatch.setattr(route, "generate_file_id", bucket_ids(end))
     made = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", type=kind)
     made.upsert(ROWS)
     shutil.rmtree(tmp_path / "t" / ".hoodie" / ".hoodoo")
@@ -54,7 +54,7 @@ def test_a_table_of_ours_that_hudi_comes_to_write_by_buckets_is_refused_from_the
     table.upsert(ROWS)
     shutil.copytree(tmp_path / "t", tmp_path / "other")
     with monkeypatch.context() as inside:
-        inside.setattr(route, "new_file_id", bucket_ids())
+        inside.setattr(route, "generate_file_id", bucket_ids())
         hoodoo.open(tmp_path / "other").insert([{"id": "new", "city": "x"}], bulk=True)
     for path in (tmp_path / "other").rglob("*"):
         to = tmp_path / "t" / path.relative_to(tmp_path / "other")
@@ -94,12 +94,14 @@ def test_a_new_file_group_is_never_taken_for_a_bucket() -> None:
     taken = "00001812-44b5-46af-9d80-8084676fc6ae"
     with pytest.raises(hoodoo.UnsupportedTable):
         require_no_bucket_index(MemoryStore(), [f"{taken}-0"])
-    require_no_bucket_index(MemoryStore(), [route.new_file_id(lambda: taken.replace("-", ""))])
+    require_no_bucket_index(MemoryStore(), [route.generate_file_id(lambda: taken.replace("-", ""))])
 
 
 @pytest.mark.parametrize("digits", ["00001812", "12345678", "99999999"])
 def test_a_new_file_id_never_begins_with_eight_decimal_digits(digits: str) -> None:
     """Apache Hudi's writers with a bucket index parsed them as the number of a bucket: two of a hundred ids."""
-    made = route.new_file_id(lambda: digits + "44b546af9d808084676fc6ae")
+    made = route.generate_file_id(lambda: digits + "44b546af9d808084676fc6ae")
     assert not made[:8].isdecimal() and made[1:] == f"{digits[1:]}-44b5-46af-9d80-8084676fc6ae-0"
-    assert route.new_file_id(lambda: "1234567f44b546af9d808084676fc6ae") == "1234567f-44b5-46af-9d80-8084676fc6ae-0"
+    assert (
+        route.generate_file_id(lambda: "1234567f44b546af9d808084676fc6ae") == "1234567f-44b5-46af-9d80-8084676fc6ae-0"
+    )

@@ -116,14 +116,14 @@ def test_a_write_that_began_before_the_check_was_set_is_held_against_it(
 ) -> None:
     """The row was prepared, located and written to a file while there was no such check; the slot is not taken."""
     table.set_checks({})
-    other, locate = hoodoo.open(table.path), sources.locate_by_key
+    other, locate = hoodoo.open(table.path), sources.find_files_by_key
 
     def located(*arguments: Any, **named: Any) -> Any:
         if not other.checks:
             other.set_checks({"small": "fare < 100"})
         return locate(*arguments, **named)
 
-    monkeypatch.setattr(sources, "locate_by_key", located)
+    monkeypatch.setattr(sources, "find_files_by_key", located)
     with pytest.raises(hoodoo.CheckFailed, match="small") as refused:
         table.upsert(batch(row(1), row(1, ts=0), row(2, 500.0)))
     assert refused.value.details["row"] == 2, "as the batch was given, with its duplicates"
@@ -134,14 +134,14 @@ def test_a_write_that_began_before_the_check_was_set_is_held_against_it(
 def test_a_write_that_began_before_a_check_goes_on_where_its_rows_pass(
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, locate = hoodoo.open(table.path), sources.locate_by_key
+    other, locate = hoodoo.open(table.path), sources.find_files_by_key
 
     def located(*arguments: Any, **named: Any) -> Any:
         if other.checks == FARE:
             other.set_checks({"small": "fare < 100"})
         return locate(*arguments, **named)
 
-    monkeypatch.setattr(sources, "locate_by_key", located)
+    monkeypatch.setattr(sources, "find_files_by_key", located)
     assert table.upsert(batch(row(1))).retries == 1
     assert table.scan().count() == 1
 
@@ -161,20 +161,23 @@ def test_the_checks_of_a_column_are_named_and_renamed(table: hoodoo.Table) -> No
     """What a change of columns asks before it drops or renames one."""
     table.set_checks({"a": "fare >= 0 AND ts > 1", "b": "city IN ('fare')", "c": '"fare" IS NULL OR `fare` < 5'})
     config = table.handle.config
-    stored = checks.of(config)
+    stored = checks.load_checks(config)
     assert checks.names(stored, "fare") == ["a", "c"]
     assert checks.names(stored, "city") == ["b"] and checks.names(stored, "id") == []
-    assert checks.renamed("fare >= 0  AND (ts > 1 OR fare = 7)", {"fare": "price"}) == (
+    assert checks.rename_check_columns("fare >= 0  AND (ts > 1 OR fare = 7)", {"fare": "price"}) == (
         "price >= 0  AND (ts > 1 OR price = 7)"
     )
-    assert checks.renamed("city IN ('fare') AND fares > 0", {"fare": "price"}) == "city IN ('fare') AND fares > 0"
+    assert (
+        checks.rename_check_columns("city IN ('fare') AND fares > 0", {"fare": "price"})
+        == "city IN ('fare') AND fares > 0"
+    )
     for name in ("order", "a b", 'quo"te', "select", "ünder", "null", "case"):
-        text = checks.renamed("\"fare\" IS NULL OR `fare` < 5 OR fare LIKE '%x'", {"fare": name})
+        text = checks.rename_check_columns("\"fare\" IS NULL OR `fare` < 5 OR fare LIKE '%x'", {"fare": name})
         text = text.replace("LIKE '%x'", "= 1")
-        [check] = checks.parsed({"c": text}, pa.schema([(name, pa.float64())]))
+        [check] = checks.parse_checks({"c": text}, pa.schema([(name, pa.float64())]))
         assert check.columns == {name}
     with pytest.raises(hoodoo.PredicateError):
-        checks.renamed("fare >", {"fare": "price"})
+        checks.rename_check_columns("fare >", {"fare": "price"})
 
 
 def test_a_restore_takes_checks_back_to_the_names_that_their_columns_had(table: hoodoo.Table) -> None:

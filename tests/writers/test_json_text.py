@@ -13,8 +13,8 @@ import pytest
 
 from hoodoo.errors import DataError
 from hoodoo.writers.batches import json_text
-from hoodoo.writers.batches.json_text import DEPTH_MAX, objects_in, require_shallow
-from hoodoo.writers.batches.row_files import rows_in, rows_of
+from hoodoo.writers.batches.json_text import DEPTH_MAX, count_objects, require_shallow_values
+from hoodoo.writers.batches.row_files import parse_rows, read_local_files
 
 FLOAT = pa.schema([("id", pa.int64()), ("f", pa.float64())])
 
@@ -54,9 +54,9 @@ def nested(levels: int, name: str = "u") -> str:
 
 @pytest.mark.parametrize("beside", ["", '{"id":2}\n' * 100, '{"id":2,"u":[[1],[2],[3]]}\n' * 100, "\n" * 300])
 def test_a_row_may_be_nested_so_deeply_and_no_deeper(beside: str) -> None:
-    require_shallow(pa.py_buffer((beside + nested(DEPTH_MAX) + beside).encode()))
+    require_shallow_values(pa.py_buffer((beside + nested(DEPTH_MAX) + beside).encode()))
     with pytest.raises(pa.ArrowInvalid, match="nested levels"):
-        require_shallow(pa.py_buffer((beside + nested(DEPTH_MAX + 1) + beside).encode()))
+        require_shallow_values(pa.py_buffer((beside + nested(DEPTH_MAX + 1) + beside).encode()))
 
 
 @pytest.mark.parametrize("opened", ["[", '{"a":', "[\n", '{"a":\n'])
@@ -65,7 +65,7 @@ def test_a_value_that_nobody_asked_for_takes_no_process_down(opened: str, tmp_pa
     file = tmp_path / "rows.json"
     file.write_text('{"id":1,"u":' + opened * 20_000 + "\n")
     with pytest.raises(DataError, match="nested levels"):
-        rows_in(file, FLOAT)
+        read_local_files(file, FLOAT)
 
 
 @pytest.mark.parametrize("number", ["9" * 309, "9" * 308 + "e5", "-" + "9" * 400])
@@ -73,12 +73,12 @@ def test_a_value_that_nobody_asked_for_takes_no_process_down(opened: str, tmp_pa
 def test_a_number_that_its_column_cannot_hold_does_not_become_infinite(number: str, beside: str) -> None:
     text = f'{beside}{{"id":1,"f":{number}}}\n{beside}'.encode()
     with pytest.raises(pa.ArrowInvalid, match="too large for column 'f'"):
-        rows_of("json", pa.py_buffer(text), FLOAT, lambda name: False)
+        parse_rows("json", pa.py_buffer(text), FLOAT, lambda name: False)
 
 
 def test_infinity_is_a_word_that_many_write() -> None:
     text = b'{"id":1,"f":Infinity}\n{"id":2,"f":-Infinity}\n{"id":3,"f":NaN}\n'
-    assert rows_of("json", pa.py_buffer(text), FLOAT, lambda name: False)["f"].to_pylist()[:2] == [
+    assert parse_rows("json", pa.py_buffer(text), FLOAT, lambda name: False)["f"].to_pylist()[:2] == [
         float("inf"),
         float("-inf"),
     ]
@@ -88,11 +88,11 @@ def test_infinity_is_a_word_that_many_write() -> None:
 def test_a_number_of_csv_that_its_column_cannot_hold_does_not_become_infinite(number: str) -> None:
     text = f"id,f\n1,inf\n2,-Infinity\n3,{number}\n".encode()
     with pytest.raises(DataError, match="line 4: .* is too large for a double"):
-        rows_of("csv", pa.py_buffer(text), FLOAT, lambda name: False)
-    fine = rows_of("csv", pa.py_buffer(b"id,f\n1,inf\n2,-Infinity\n3,+INF\n"), FLOAT, lambda name: False)
+        parse_rows("csv", pa.py_buffer(text), FLOAT, lambda name: False)
+    fine = parse_rows("csv", pa.py_buffer(b"id,f\n1,inf\n2,-Infinity\n3,+INF\n"), FLOAT, lambda name: False)
     assert np.isinf(fine["f"].to_numpy()).all()
 
 
 def test_a_line_is_an_object_or_the_text_is_none_of_lines() -> None:
-    assert objects_in(pa.py_buffer(b'{"a":1}\n\n{"a":2}\r\n')) == 2
-    assert objects_in(pa.py_buffer(b'{"a":\n1}\n')) == -1
+    assert count_objects(pa.py_buffer(b'{"a":1}\n\n{"a":2}\r\n')) == 2
+    assert count_objects(pa.py_buffer(b'{"a":\n1}\n')) == -1

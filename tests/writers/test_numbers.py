@@ -19,7 +19,7 @@ import pytest
 from same_numbers import GIVEN, KEPT, Number, of_type, same
 
 import hoodoo
-from hoodoo.writers.batches.cast import cast, unfit_rows
+from hoodoo.writers.batches.cast import cast_column, find_uncastable_rows
 
 KINDS = ("merge_on_read", "copy_on_write")
 
@@ -62,9 +62,9 @@ def test_each_number_is_the_same_in_the_column_or_refused(kind: pa.DataType) -> 
         wanted = [same(value, kind, target) for value in values]
         field, column = pa.field("x", target), pa.chunked_array([array(list(values), kind)])
         refused = [row for row, value in enumerate(wanted) if value is None]
-        assert unfit_rows(column, field, len(values)) == refused, f"{kind} into {target}"
+        assert find_uncastable_rows(column, field, len(values)) == refused, f"{kind} into {target}"
         fitting = [row for row, value in enumerate(wanted) if value is not None]
-        assert texts(cast(column.take(pa.array(fitting, pa.int64())), field).to_pylist()) == texts(
+        assert texts(cast_column(column.take(pa.array(fitting, pa.int64())), field).to_pylist()) == texts(
             [wanted[row] for row in fitting]
         ), f"{kind} into {target}"
 
@@ -78,19 +78,19 @@ def test_numbers_inside_of_columns_are_taken_and_refused_as_at_the_top(kind: pa.
         for value in of_type(kind)[::23]:
             wanted, column = same(value, kind, target), pa.chunked_array([made(array([value, None], kind))])
             if wanted is None:
-                assert unfit_rows(column, field, 2) == [0], f"{value!r} of {kind} into {target}"
+                assert find_uncastable_rows(column, field, 2) == [0], f"{value!r} of {kind} into {target}"
             else:
-                assert cast(column, field).combine_chunks().equals(made(array([wanted, None], target)))
+                assert cast_column(column, field).combine_chunks().equals(made(array([wanted, None], target)))
 
 
 def test_what_is_no_number_stays_so_in_floats_and_is_refused_elsewhere() -> None:
     odd = [float("nan"), float("inf"), -float("inf"), -0.0, None]
     for kind, target in ((pa.float64(), pa.float32()), (pa.float32(), pa.float64()), (pa.float16(), pa.float64())):
-        found = cast(pa.chunked_array([array(odd, kind)]), pa.field("x", target))
+        found = cast_column(pa.chunked_array([array(odd, kind)]), pa.field("x", target))
         assert texts(found.to_pylist()) == texts(odd)
     for kind in (pa.float32(), pa.float64()):
         for target in (pa.int64(), pa.decimal128(10, 2), pa.decimal128(38, 30)):
-            assert unfit_rows(pa.chunked_array([array(odd, kind)]), pa.field("x", target), 5) == [0, 1, 2]
+            assert find_uncastable_rows(pa.chunked_array([array(odd, kind)]), pa.field("x", target), 5) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -187,13 +187,13 @@ def test_logs_that_set_none_of_the_columns_that_are_read_are_not_opened(
     table = made(tmp_path / "t")
     table.upsert([some(4, word="x")], columns="given")
     table.upsert([some(4, n=-1), some(6, n=-2)], columns="given")
-    opened, read = list[str](), slices.read_verified
+    opened, read = list[str](), slices.read_verified_file
 
     def noted(store: Any, file: DataFile, *more: Any) -> Any:
         opened.append(file.path)
         return read(store, file, *more)
 
-    monkeypatch.setattr(slices, "read_verified", noted)
+    monkeypatch.setattr(slices, "read_verified_file", noted)
     first, second = (
         log.path for log in slices.sort_logs_by_instant(next(g for g in table.handle.history.head().groups() if g.logs))
     )

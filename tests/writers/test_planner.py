@@ -20,10 +20,10 @@ import hoodoo
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.key_index import Keys
 from hoodoo.writers import operations
-from hoodoo.writers.batches.batch import Batch, prepare
+from hoodoo.writers.batches.batch import Batch, prepare_batch
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.sources import InProcess, Source
+from hoodoo.writers.sources import InMemoryBatch, Source
 from hoodoo.writers.staging import staged, staged_rows
 from hoodoo.writers.staging.staged_files import discard, new_folder, stage, to_table
 from hoodoo.writers.staging.staged_rows import StagedSource
@@ -95,8 +95,8 @@ def test_a_batch_gives_the_same_layout_in_process_and_staged(
     make(tmp_path / "t", kind, rng.choice((60_000, 250_000))).upsert(rows(rng, range(300), 0, 20))
     ways: dict[str, Callable[[Context, Source], Any]] = {
         "upsert": operations.upsert,
-        "insert": lambda context, source: operations.insert(context, source, "keep", bulk=False),
-        "bulk": lambda context, source: operations.insert(context, source, "keep", bulk=True),
+        "insert": lambda context, source: operations.insert_rows(context, source, "keep", bulk=False),
+        "bulk": lambda context, source: operations.insert_rows(context, source, "keep", bulk=True),
         "overwrite": lambda context, source: operations.overwrite(context, source, ["city=x"], "INSERT_OVERWRITE"),
         "delete": operations.upsert,
     }
@@ -109,8 +109,8 @@ def test_a_batch_gives_the_same_layout_in_process_and_staged(
         shutil.copytree(tmp_path / "t", tmp_path / "other")
         here, there = hoodoo.open(tmp_path / "t"), hoodoo.open(tmp_path / "other")
         given = given.select(["id", "city"]) if way == "delete" else given
-        batch = prepare(given, here.handle.config, WriteOptions(delete=way == "delete"))
-        ways[way](here.handle.context(), InProcess(batch))
+        batch = prepare_batch(given, here.handle.config, WriteOptions(delete=way == "delete"))
+        ways[way](here.handle.context(), InMemoryBatch(batch))
         write_staged(there, batch, ways[way], rng.randint(1, 5))
         assert layout(hoodoo.open(tmp_path / "t")) == layout(hoodoo.open(tmp_path / "other")), way
     assert len(layout(hoodoo.open(tmp_path / "t"))) > 4
@@ -156,18 +156,18 @@ def test_an_index_may_say_which_file_group_a_new_key_must_go_to(
     real = staged_rows.index_of
     monkeypatch.setattr(staged_rows, "index_of", lambda store, **how: Remainder(real(store, **how)))
     for start in (0, 200):
-        batch = prepare(rows(rng, range(start, start + 400), start, 5), table.handle.config)
+        batch = prepare_batch(rows(rng, range(start, start + 400), start, 5), table.handle.config)
         if through_staging:
             write_staged(table, batch, operations.upsert, 2)
         else:
             context = table.handle.context()
-            operations.upsert(replace(context, index=Remainder(context.index)), InProcess(batch))
+            operations.upsert(replace(context, index=Remainder(context.index)), InMemoryBatch(batch))
     table = hoodoo.open(tmp_path / "t")
     groups = list(table.handle.history.head().groups())
     assert {group.file_id for group in groups} == {f"{n}-{city}" for n in range(3) for city in "xyz"}
     for city in "xyz":
         mine = table.scan(where=f"city = '{city}'", meta=True).to_arrow()
         hashes = dict(zip(mine[RECORD_KEY].to_pylist(), mine["_hoodie_file_name"].to_pylist(), strict=True))
-        found = prepare(mine.select(SCHEMA.names), table.handle.config)
+        found = prepare_batch(mine.select(SCHEMA.names), table.handle.config)
         for key, value in zip(found.rows[RECORD_KEY].to_pylist(), found.hashes.tolist(), strict=True):
             assert hashes[key].startswith(f"{value % 3}-{city}")

@@ -20,8 +20,8 @@ from hoodoo.table.quarantine import Replayed
 from hoodoo.table.quarantine import replay as replaying
 from hoodoo.writers import sources
 from hoodoo.writers.batches import bad_rows
-from hoodoo.writers.batches.bad_rows import deserialize_row, row_bytes
-from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.bad_rows import deserialize_row, serialize_row
+from hoodoo.writers.batches.batch import prepare_batch
 
 SCHEMA = pa.schema(
     [
@@ -137,13 +137,13 @@ def test_bytes_of_a_row_do_not_depend_on_how_arrow_holds_it() -> None:
     hidden = pa.StringArray.from_buffers(2, pa.array([0, 40, 44], pa.int32()).buffers()[1], pa.py_buffer(b"x" * 44))
     below = pa.Array.from_buffers(pa.string(), 2, [pa.py_buffer(b"\x01"), *hidden.buffers()[1:]])
     for other in (views, ends, plain.set_column(0, "a", below), pa.concat_tables([plain, plain]).slice(2)):
-        assert [row_bytes(other, row) for row in (0, 1)] == [row_bytes(plain, row) for row in (0, 1)]
+        assert [serialize_row(other, row) for row in (0, 1)] == [serialize_row(plain, row) for row in (0, 1)]
 
 
 def test_a_position_does_not_change_with_releases() -> None:
     """It is the key of rows in tables that are there: other bytes would keep each row a second time."""
     table = pa.table({"id": pa.array([None], pa.string()), "n": pa.array([1], pa.int64())})
-    assert xxhash.xxh3_128_hexdigest(row_bytes(table, 0)) == "5d2479dc8a722a288c3f4e7b0355cb0b"
+    assert xxhash.xxh3_128_hexdigest(serialize_row(table, 0)) == "5d2479dc8a722a288c3f4e7b0355cb0b"
 
 
 def test_an_application_is_the_source_of_its_rows(table: hoodoo.Table) -> None:
@@ -215,7 +215,7 @@ def test_a_payload_of_more_than_a_mebibyte_is_cut(table: hoodoo.Table) -> None:
 
 def test_rows_are_kept_before_the_good_ones_are_committed(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies in between left bad rows that nobody would find again, had it been the other way."""
-    monkeypatch.setattr(sources, "locate_by_key", lambda *given, **named: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(sources, "find_files_by_key", lambda *given, **named: (_ for _ in ()).throw(KeyboardInterrupt))
     given = rows({"id": "g"}, {"id": None})
     with pytest.raises(KeyboardInterrupt):
         table.upsert(given, on_bad_rows="quarantine")
@@ -228,14 +228,14 @@ def test_rows_are_kept_before_the_good_ones_are_committed(table: hoodoo.Table, m
 def test_a_row_that_fails_a_check_set_meanwhile_is_set_aside_too(
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, locate = hoodoo.open(table.path), sources.locate_by_key
+    other, locate = hoodoo.open(table.path), sources.find_files_by_key
 
     def located(context: Any, *arguments: Any, **named: Any) -> Any:
         if other.checks == CHECKS:
             other.set_checks({"tiny": "n < 10"})
         return locate(context, *arguments, **named)
 
-    monkeypatch.setattr(sources, "locate_by_key", located)
+    monkeypatch.setattr(sources, "find_files_by_key", located)
     result = table.upsert(rows({"id": "g"}, {"id": "b", "n": 50}), on_bad_rows="quarantine")
     assert (result.inserted, result.quarantined) == (1, 1)
     assert "'tiny'" in told(table)[0]["detail"]
@@ -387,7 +387,7 @@ def test_random_batches_and_retries_agree_with_a_dict(tmp_path: Path, seed: int)
                 for change, *_ in BAD.values()
             )
             if faulty:
-                bytes_ = (row_bytes(rows(one), 0),)
+                bytes_ = (serialize_row(rows(one), 0),)
                 seen[bytes_] = seen.get(bytes_, 0) + 1
                 bad[bytes_] = max(bad.get(bytes_, 0), seen[bytes_])
             elif good.get(whole["id"], (0.0, 0))[0] <= whole["ts"]:
@@ -413,11 +413,11 @@ def test_a_row_is_bad_among_others_exactly_if_it_is_refused_alone(table: hoodoo.
     ]
     found = [one | (rng.choice(changes) if rng.random() < 0.1 else {}) for one in found]
     config = table.handle.config
-    held = checks.of(config)
+    held = checks.load_checks(config)
     alone = set()
     for number, one in enumerate(found):
         try:
-            prepare(rows(one), config, checks=held)
+            prepare_batch(rows(one), config, checks=held)
         except hoodoo.DataError:
             alone.add(number)
     assert set(bad_rows.faults(rows(*found), config, held, 1_000)) == alone

@@ -18,7 +18,7 @@ import pytest
 
 import hoodoo
 from hoodoo.errors import ColumnError
-from hoodoo.writers.batches.row_files import rows_in
+from hoodoo.writers.batches.row_files import read_local_files
 
 SCHEMA = pa.schema(
     [
@@ -274,7 +274,7 @@ def test_a_column_of_nulls_is_there_if_a_line_has_it_and_away_if_none_has(
     """One that is away keeps its default; one of nulls is null."""
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     columns = pa.schema([("id", pa.int64()), ("v", pa.int64())])
-    assert ("v" in rows_in(tmp_path / "a.jsonl", columns).column_names) == there
+    assert ("v" in read_local_files(tmp_path / "a.jsonl", columns).column_names) == there
 
 
 def test_files_whose_new_column_has_several_types_are_told_so(tmp_path: Path) -> None:
@@ -282,8 +282,11 @@ def test_files_whose_new_column_has_several_types_are_told_so(tmp_path: Path) ->
     (tmp_path / "a.csv").write_text("id,zip\n1,53111\n")
     (tmp_path / "b.csv").write_text("id,zip\n2,none\n")
     with pytest.raises(ColumnError, match=r"\*\.csv.* have incompatible columns: .*zip.*int64 vs string"):
-        rows_in(tmp_path / "*.csv")
-    assert rows_in(tmp_path / "*.csv", pa.schema([("zip", pa.string())]))["zip"].to_pylist() == ["53111", "none"]
+        read_local_files(tmp_path / "*.csv")
+    assert read_local_files(tmp_path / "*.csv", pa.schema([("zip", pa.string())]))["zip"].to_pylist() == [
+        "53111",
+        "none",
+    ]
 
 
 def test_codes_that_begin_with_0_are_text_where_columns_come_from_a_csv_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hoodoo
 from hoodoo.compactor.clustering.cluster import cluster
-from hoodoo.writers.routing.route import Chunk, cut_into_slices, new_group_rows
+from hoodoo.writers.routing.route import RoutedChunk, cut_into_slices, distribute_new_rows
 from hoodoo.writers.staging import staged_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.binary())])
@@ -44,7 +44,7 @@ def test_clustering_large_rows_leaves_no_file_empty_either(tmp_path: Path) -> No
 
 def test_new_groups_are_equal_parts_of_the_rows() -> None:
     for rows, size, want in ((10, 100.0, [10]), (11, 150.0, [6, 5]), (2, 1e9, [1, 1]), (0, 1.0, [])):
-        assert new_group_rows(rows, 1000, size) == want
+        assert distribute_new_rows(rows, 1000, size) == want
 
 
 @given(st.lists(st.integers(1, 40), min_size=1), st.lists(st.floats(0, 1)))
@@ -52,7 +52,7 @@ def test_chunks_are_cut_into_lists_of_so_many_rows_each_and_keep_their_order(
     sizes: list[int], edges: list[float]
 ) -> None:
     counts = np.diff([0, *sorted(int(edge * sum(sizes)) for edge in edges), sum(sizes)]).tolist()
-    parts = cut_into_slices([Chunk(number, "p", rows) for number, rows in enumerate(sizes)], counts)
+    parts = cut_into_slices([RoutedChunk(number, "p", rows) for number, rows in enumerate(sizes)], counts)
     assert [sum(part.stop - part.start for part in mine) for mine in parts] == counts
     rows = [(part.source, row) for mine in parts for part in mine for row in range(part.start, part.stop)]
     assert rows == [(number, row) for number, count in enumerate(sizes) for row in range(count)]

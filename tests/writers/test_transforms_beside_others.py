@@ -170,7 +170,7 @@ def test_rows_of_another_engine_that_lie_where_transforms_say_leave_partitions_o
     assert hoodoo.open(table.path).handle.look().view.foreign_rows
     writer = hoodoo.open(table.path)
     writer.upsert(batch(row(99, at(4))))
-    slot = slots.decode(writer.handle.store.get(slot_key(writer.cursor.seq - 1)), "s")
+    slot = slots.decode_commit_file(writer.handle.store.get(slot_key(writer.cursor.seq - 1)), "s")
     assert (slot.placed, "placed" in slot.needs, slot.published != "") == (1, True, True)
     view = writer.handle.look().view
     assert not view.foreign_rows and not checkpoint.decode(checkpoint.encode(view), "c").foreign_rows

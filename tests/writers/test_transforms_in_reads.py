@@ -15,7 +15,7 @@ from transformed import KINDS, QUIET, SCHEMA, UTC, at, batch, row
 import hoodoo
 from hoodoo.format.transforms import value
 from hoodoo.readers.predicate.filter import Filter
-from hoodoo.readers.pruning import Pruning
+from hoodoo.readers.pruning import FilePruning
 
 
 @pytest.fixture(params=KINDS)
@@ -176,7 +176,7 @@ def test_partitions_alone_tell_what_a_condition_on_the_source_can_concern(
     config, _, view = table.handle.look()
     condition = Filter.of(where, config.schema)
     assert condition
-    pruning = Pruning(config, condition.tree, own=True)
+    pruning = FilePruning(config, condition.tree, own=True)
     found = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     unknown = [one for one in view.partitions if "__HIVE" in one and "IS NULL" not in where]
     assert sorted(found) == sorted([*left, *unknown]), "null and '' share a folder, which tells nothing"

@@ -411,7 +411,7 @@ def test_an_expression_cannot_change_its_surroundings_or_see_them(tmp_path: Path
     secret = tmp_path / "secret"
     secret.write_text("s")
     with pytest.raises(hoodoo.HoodooError):
-        sql.read(f"read_text('{secret}')", SCHEMA, START, "where")
+        sql.read_expression(f"read_text('{secret}')", SCHEMA, START, "where")
     with duckdb_engine.cursor() as cursor, pytest.raises(Exception, match="locked"):
         cursor.execute("SET enable_external_access=true")
     outer = pa.table({"x": [1]})  # no name of the program is a table

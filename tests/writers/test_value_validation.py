@@ -15,7 +15,7 @@ from poisoned import poisoned, random_type
 
 import hoodoo
 from hoodoo.writers.batches import value_validation
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.value_validation import validate_columns
 
 BAD_TEXT = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
 TOO_LARGE = pa.Array.from_buffers(pa.decimal128(5, 2), 1, [None, pa.py_buffer((10**9).to_bytes(16, "little"))])
@@ -154,5 +154,7 @@ def test_a_sound_batch_is_looked_at_and_not_touched(monkeypatch: pytest.MonkeyPa
     """Nulls are pushed down only where something was found: a usual batch pays for one look."""
     rows = pa.table({"id": ["a", "b"], "x": [[{"y": 1}], None], "at": pa.array([1, None], pa.timestamp("us", "UTC"))})
     monkeypatch.setattr(value_validation, "_remove_hidden_values", lambda array: pytest.fail("copied"))
-    assert all(sound_columns(rows, rows.column_names, ["id"])[name] is not None for name in rows.column_names)
-    assert sound_columns(rows, ["x"], [])["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address
+    assert all(validate_columns(rows, rows.column_names, ["id"])[name] is not None for name in rows.column_names)
+    assert (
+        validate_columns(rows, ["x"], [])["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address
+    )

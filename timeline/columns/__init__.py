@@ -1,1 +1,1 @@
-"""Column changes of a table, such as renames."""
+"""Changes of a table's columns, such as renames."""

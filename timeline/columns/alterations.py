@@ -1,4 +1,4 @@
-"""Column changes of a table schema.
+"""Alterations, which are column changes of a schema.
 
 rewrites.py determines the files that a change must rewrite.
 """
@@ -25,7 +25,7 @@ from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.format.retype import is_retype
 from hoodoo.format.table_schema import Column, TableSchema, numbered
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
 from hoodoo.timeline.columns.no_default import NO_DEFAULT
 from hoodoo.timeline.properties.config import TableConfig
@@ -152,7 +152,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
     return schema if work.columns == schema.columns else schema.with_columns(work.columns, work.last)
 
 
-def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
+def translate_column_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
     """Translate original column names to current column names.
 
     An original name is a name from the source that is invalid in Avro. Raises SchemaError for an invalid change.
@@ -439,7 +439,8 @@ def _index_of(beside: Siblings, name: str, path: str) -> int:
         if column.name == name:
             return at
     raise SchemaError(
-        f"Column {printable(path)} does not exist; {hint(name, [column.name for column in beside])}", column=path
+        f"Column {printable(path)} does not exist; {suggest_name(name, [column.name for column in beside])}",
+        column=path,
     )
 
 
@@ -526,6 +527,6 @@ __all__ = [
     "RetypeColumn",
     "WidenColumn",
     "altered",
-    "by_table_names",
+    "translate_column_names",
     "require_name",
 ]

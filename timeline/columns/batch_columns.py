@@ -19,7 +19,7 @@ from hoodoo.timeline.columns.alterations import AddColumn, Alteration, WidenColu
 from hoodoo.timeline.properties.config import TableConfig
 
 
-def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
+def find_column_changes(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
     """Find the column changes that a batch needs.
 
     Types are only widened if all values stay exact. Columns are never dropped, renamed or narrowed. `fits(column)`
@@ -87,4 +87,4 @@ def _may_widen(old: pa.DataType, new: pa.DataType) -> bool:
     return old != new and is_automatic_widening(old, new)
 
 
-__all__ = ["by_batch"]
+__all__ = ["find_column_changes"]

@@ -1,4 +1,4 @@
-"""Selection of files that a column change must rewrite.
+"""Files with old column names or types, which need a rewrite.
 
 Some engines match columns by name (Apache Hudi on Spark, the `hudi` package), and read old files with the newest names
 and types. A column change only rewrites the files that these engines would read incorrectly (docs/columns.md).
@@ -18,7 +18,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 @dataclass(frozen=True)
-class Rewrites:
+class FilesToRewrite:
     """Files that a column change must rewrite.
 
     Attributes:
@@ -34,7 +34,9 @@ class Rewrites:
         return (*self.wrong, *self.logged)
 
 
-def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
+def select_files_to_rewrite(
+    config: TableConfig, view: View, after: TableSchema, everything: bool = False
+) -> FilesToRewrite:
     """Select the files that a column change must rewrite.
 
     Args:
@@ -45,21 +47,23 @@ def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bo
             column to a type whose values they convert differently.
     """
     verdicts: dict[int, bool] = {}
-    touches_logs = changes_values(config.columns, after)
+    touches_logs = needs_log_rewrite(config.columns, after)
     wrong, logged = [], []
     for group in view.groups():
         files = [entry.file for entry in group.files()]
         for file in files:
             if file.schema not in verdicts:
-                verdicts[file.schema] = is_wrong(config.columns_of(file), None if everything else config.columns, after)
+                verdicts[file.schema] = would_be_misread(
+                    config.columns_of(file), None if everything else config.columns, after
+                )
         if any(verdicts[file.schema] for file in files):
             wrong.append(group)
         elif touches_logs and group.logs:
             logged.append(group)
-    return Rewrites(tuple(wrong), tuple(logged))
+    return FilesToRewrite(tuple(wrong), tuple(logged))
 
 
-def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
+def would_be_misread(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
     """Check whether other engines would misread a file.
 
     A column is read incorrectly if it has a different name in the file, if a different column has its name, or if such
@@ -71,7 +75,7 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
         after: The schema that the reader uses.
     """
     known = before.by_id if before else {}
-    return is_misnamed(file, after) or any(
+    return has_outdated_names(file, after) or any(
         _is_wrong_type(file.by_id[number], column, nested=after.parent_and_name[number][0] != 0)
         and not (number in known and known[number].kind == column.kind)
         for number, column in after.by_id.items()
@@ -79,7 +83,7 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
     )
 
 
-def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
+def has_outdated_names(file: TableSchema, now: TableSchema) -> bool:
     """Check whether a file has outdated column names.
 
     Engines that match columns by name read such a file incorrectly. True if a column of `now` has a different name in
@@ -92,7 +96,7 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
     )
 
 
-def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
+def find_outdated_names(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
     """Find the files with outdated column names.
 
     Such files exist if Apache Hudi renamed a column, or dropped and added it again, with its internal schema.
@@ -105,20 +109,20 @@ def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
     for group in view.groups():
         for entry in group.files():
             if entry.file.schema not in verdicts:
-                verdicts[entry.file.schema] = is_misnamed(config.columns_of(entry.file), config.columns)
+                verdicts[entry.file.schema] = has_outdated_names(config.columns_of(entry.file), config.columns)
             if verdicts[entry.file.schema]:
                 groups.append(group)
                 break
     return tuple(groups)
 
 
-def require_names(config: TableConfig, view: View) -> None:
+def require_current_names(config: TableConfig, view: View) -> None:
     """Check that no file has outdated column names.
 
     Raises RewriteNeeded if one has. After a commit of hoodoo, which does not contain Hudi's internal schema, other
     engines match columns by name and would read such files incorrectly.
     """
-    if groups := misnamed(config, view):
+    if groups := find_outdated_names(config, view):
         raise rewrite_needed(
             groups,
             "Column names in old files differ from the table's, because Apache Hudi changed columns with "
@@ -154,8 +158,8 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
     return nested or pa.types.is_float32(was.kind) or str(was.kind) in now.retyped
 
 
-def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Check whether other engines need a rewrite of log files."""
+def needs_log_rewrite(before: TableSchema, after: TableSchema) -> bool:
+    """Check whether log files need a rewrite for other engines."""
     for column in after.by_id.values():
         old = before.by_id.get(column.id)
         if old is None:
@@ -203,14 +207,14 @@ def path_of(schema: TableSchema, number: int) -> str:
 
 
 __all__ = [
-    "Rewrites",
-    "changes_values",
+    "FilesToRewrite",
+    "needs_log_rewrite",
     "describe",
-    "is_misnamed",
-    "is_wrong",
-    "misnamed",
+    "has_outdated_names",
+    "would_be_misread",
+    "find_outdated_names",
     "path_of",
-    "require_names",
+    "require_current_names",
     "rewrite_needed",
-    "rewrites",
+    "select_files_to_rewrite",
 ]

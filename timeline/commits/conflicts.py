@@ -25,8 +25,8 @@ def no_key_hashes() -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Derived:
-    """Stored rows that a write depends on.
+class RowDependencies:
+    """Dependencies of a write on rows that other commits may change.
 
     An example is the rows that an update changes. If another commit changes these rows first, the write must be
     computed again.
@@ -43,7 +43,7 @@ class Derived:
 
 @dataclass
 class WriteSet:
-    """Files and keys that a commit reads or changes.
+    """Files and keys that a write reads or changes.
 
     Key hashes are returned by functions, because the hashes of a large batch are only loaded if other slots were
     committed since the write began.
@@ -77,7 +77,7 @@ class WriteSet:
     everything: bool = False
     exclusive: bool = False
     alters: bool = False
-    derived: Derived | None = None
+    derived: RowDependencies | None = None
     application: str = ""
     carried: Mapping[str, int] = field(default_factory=dict)
     inserted: Callable[[], np.ndarray] = no_key_hashes
@@ -102,8 +102,8 @@ class WriteSet:
 KeysOf = Callable[[Slot, str], np.ndarray]
 
 
-def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Explain why a commit conflicts with a newer commit.
+def explain_conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
+    """Explain the conflict of a commit with a newer commit.
 
     Args:
         mine: The changes and reads of the write.
@@ -151,7 +151,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     return ""
 
 
-def _derived_conflict(derived: Derived, slot: Slot) -> str:
+def _derived_conflict(derived: RowDependencies, slot: Slot) -> str:
     # The order of instants does not matter. Two concurrent updates `n = n + 1` would each log a row, and the later log
     # would hide the earlier log.
     if slot.columns:
@@ -166,8 +166,8 @@ def _derived_conflict(derived: Derived, slot: Slot) -> str:
     return ""
 
 
-def conflict_with_pending_compaction(mine: WriteSet, view: View) -> str:
-    """Explain why a commit conflicts with a pending compaction.
+def explain_compaction_conflict(mine: WriteSet, view: View) -> str:
+    """Explain the conflict of a commit with a pending compaction.
 
     Returns '' if there is no conflict. Protocol rule 6: a file group in an open plan is neither rewritten nor planned
     again. This is also checked when the write completes.

@@ -1,4 +1,4 @@
-"""Content of a commit before its number is known."""
+"""Draft of a commit that has no number yet."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hoodoo.timeline.views.view import View
 
 
 class Conflict(Exception):
-    """Conflict with a newer commit."""
+    """Conflict of a write with a newer commit."""
 
 
 @dataclass(frozen=True)
 class SlotDraft(SlotBody):
-    """Content of a commit file without its number.
+    """Draft of a commit file that has no number yet.
 
     Attributes:
         touches: The file groups, partitions and keys that conflict detection compares with newer slots.
@@ -26,8 +26,8 @@ class SlotDraft(SlotBody):
     place: str = ""
 
 
-def with_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
-    """Add the source position for Apache Hudi to a commit.
+def add_hudi_checkpoint(slot: Slot, view: View, said: str) -> Slot:
+    """Add Apache Hudi's checkpoint of a source to a commit.
 
     The checkpoint only depends on earlier slots and `said`, so that every process that publishes the slot writes the
     same value. If there is no checkpoint to publish, `slot` is returned unchanged.

@@ -16,8 +16,8 @@ _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8
 
 
 @dataclass(frozen=True)
-class Retry:
-    """Settings for the retries of a commit.
+class RetrySettings:
+    """Settings for retries: their number and waiting times.
 
     Attributes:
         times: Maximum number of retries after the first attempt. Default 20.
@@ -48,4 +48,4 @@ class Retry:
         environment.sleep(longest * environment.fraction())
 
 
-HOUSEKEEPING = Retry()
+HOUSEKEEPING = RetrySettings()

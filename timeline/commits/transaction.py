@@ -1,4 +1,4 @@
-"""Steps of one attempt to commit.
+"""Transaction, which is one attempt to commit.
 
     begin      claim the instant by put-if-absent; it is larger than the head's completion time (protocol rule 2)
     start      from here on data files may be written, with the instant in their names
@@ -35,26 +35,36 @@ from hoodoo.errors import (
 from hoodoo.format.names import ms_of_instant
 from hoodoo.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
-from hoodoo.timeline.commits.conflicts import conflict, conflict_with_pending_compaction
-from hoodoo.timeline.commits.draft import Conflict, SlotDraft, with_hudi_checkpoint
-from hoodoo.timeline.commits.turn_request import Fairness, TurnRequest
-from hoodoo.timeline.environment import Deferred, Environment
+from hoodoo.timeline.commits.conflicts import explain_compaction_conflict, explain_conflict
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft, add_hudi_checkpoint
+from hoodoo.timeline.commits.turn_request import FairnessPauses, PauseRequest
+from hoodoo.timeline.environment import Environment, ResultHolder
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.hudi_lock import Heartbeat, hudi_lock
 from hoodoo.timeline.hudi.publish import (
     NOTHING,
     SLOW_WRITE_MS,
+    ExternalRollback,
     Publisher,
-    RolledBackExternally,
     is_rolled_back_externally,
     remove_markers,
 )
-from hoodoo.timeline.hudi.undo import undo
+from hoodoo.timeline.hudi.undo import undo_rolled_back_commits
 from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.properties import check_properties
 from hoodoo.timeline.slots import keyset, watermark
-from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, features, sha
+from hoodoo.timeline.slots.slot import (
+    COLUMNS,
+    COMPLETED,
+    PLANNED,
+    ROLLED_BACK,
+    Slot,
+    SlotBody,
+    encode_commit_file,
+    list_reader_features,
+    sha,
+)
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
 
@@ -63,14 +73,14 @@ _PUBLISH_ATTEMPTS = 4
 Draft = SlotDraft | Callable[[View], SlotDraft | None]
 
 
-class CommitCore(Protocol):
+class CommitInterface(Protocol):
     """Interface to the commits of a table."""
 
     store: Store
     environment: Environment
     history: History
     publisher: Publisher
-    fairness: Fairness
+    fairness: FairnessPauses
     entry_keys: Callable[[str], np.ndarray]
 
     def look(self) -> TableState: ...
@@ -79,13 +89,13 @@ class CommitCore(Protocol):
 
 
 class Transaction:
-    def __init__(self, timeline: CommitCore, state: TableState, action: str, instant: str, nonce: str) -> None:
+    def __init__(self, timeline: CommitInterface, state: TableState, action: str, instant: str, nonce: str) -> None:
         self.timeline, self.config, self.base = timeline, state.config, state.view
         self.action, self.instant, self.nonce = action, instant, nonce
         self.slot: Slot | None = None  # set when the transaction is completed
         self._checked = state.view.seq
         self._backup_restores = state.backup_restores
-        self._turn_request, self._gave_way = TurnRequest(timeline.store, timeline.environment, nonce), False
+        self._turn_request, self._gave_way = PauseRequest(timeline.store, timeline.environment, nonce), False
         self._tried = 0  # number of the newest slot that this attempt tried to write
         self._version = ""  # the version of that slot in the store, if known
         self._seen = state.config  # the configuration when the state was last read
@@ -171,15 +181,15 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._write_slot(slot, deadline):
-            late = Deferred(lambda: self._was_archived(slot, deadline))
-            stands = Deferred(lambda: self._is_not_rolled_back(slot))
+            late = ResultHolder(lambda: self._was_archived(slot, deadline))
+            stands = ResultHolder(lambda: self._is_not_rolled_back(slot))
             self.timeline.history.together([late, stands, self._turn_request.withdraw])
             if late.result:
                 return None  # an earlier request may be among the archived slots, so the attempt stays sealed
             self._stands = stands.result
-            self.timeline.history.add_written_slot(slot, encode(slot), self._version)
+            self.timeline.history.add_written_slot(slot, encode_commit_file(slot), self._version)
             return slot
-        archived = Deferred(lambda: watermark.deleted_up_to(self.store))
+        archived = ResultHolder(lambda: watermark.deleted_up_to(self.store))
         self.timeline.history.together([archived, self._turn_request.record_lost_race])
         self._sealed = slot.seq <= archived.result  # an archived slot may have been the slot of this attempt
         return None
@@ -189,7 +199,7 @@ class Transaction:
         turns = self.config.options.hudi_writers  # writers that hold Hudi's lock do not race
         if state.turn_requests and not (turns or self._gave_way or self._turn_request.made):
             self._gave_way = True
-            return self.timeline.fairness.wait_for_requests(state, self.timeline.look)
+            return self.timeline.fairness.wait_for_slower_writers(state, self.timeline.look)
         return state
 
     def _was_archived(self, slot: Slot, deadline: float) -> bool:
@@ -228,7 +238,7 @@ class Transaction:
             raise Conflict("Another engine committed.")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
             raise Conflict("The write took too long, so its instant is too old.")
-        if why := conflict_with_pending_compaction(draft.touches, view):
+        if why := explain_compaction_conflict(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
             raise Conflict("Another commit was published after the plan was made.")  # protocol rule 5
@@ -292,7 +302,7 @@ class Transaction:
                 instant=draft.target,
                 outcome=ROLLED_BACK,
             )
-        if why := conflict(draft.touches, self.instant, slot, self._keys_of):
+        if why := explain_conflict(draft.touches, self.instant, slot, self._keys_of):
             raise Conflict(why)
 
     def _keys_of(self, slot: Slot, which: str) -> np.ndarray:
@@ -328,11 +338,11 @@ class Transaction:
             columns_before=self.config.columns.to_json() if draft.columns and not view.schemas else {},
             **body,
         )
-        return with_hudi_checkpoint(slot, view, draft.place)
+        return add_hudi_checkpoint(slot, view, draft.place)
 
     def _write_slot(self, slot: Slot, deadline: float) -> bool:
         # If the outcome is unknown, the slot is read, and written again if it is missing.
-        key, data, environment, sent = slot_key(slot.seq), encode(slot), self.timeline.environment, False
+        key, data, environment, sent = slot_key(slot.seq), encode_commit_file(slot), self.timeline.environment, False
         while True:
             try:
                 try:
@@ -392,7 +402,7 @@ class Transaction:
                 self.timeline.publisher.publish_through(slot.seq, self._seen, new=slot.seq, stands=self._stands)
                 self._stop_beating()
                 break
-            except RolledBackExternally as gone:
+            except ExternalRollback as gone:
                 if gone.slot.seq != slot.seq:
                     log.warning(
                         "slot %d is committed, but another engine rolled back the earlier instant %s",
@@ -400,7 +410,7 @@ class Transaction:
                         gone.slot.instant,
                     )
                     break
-                undo(self.timeline.history, gone.slot)
+                undo_rolled_back_commits(self.timeline.history, gone.slot)
                 raise Fenced(
                     f"Write at instant {self.instant} was rolled back by another engine before it was published. "
                     "Write again.",
@@ -413,7 +423,7 @@ class Transaction:
         return slot
 
     def abandon(self) -> None:
-        """Delete all files of a failed commit.
+        """Abandon a failed commit and delete its files.
 
         Does nothing if the slot may exist, or if the action writes no files before its slot. A rollback slot is not
         needed, because only this attempt could have completed the instant. Failures are logged, and orphan removal
@@ -436,7 +446,7 @@ class Transaction:
 
 def _required_features(draft: SlotDraft) -> list[str]:
     needed = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
-    return [*needed, *features(draft.files)]
+    return [*needed, *list_reader_features(draft.files)]
 
 
 __all__ = ["Conflict", "Draft", "SlotDraft", "Transaction"]

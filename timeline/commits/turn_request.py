@@ -1,4 +1,4 @@
-"""Requests of slow writers for a pause.
+"""Requests of slow writers for their turn to commit.
 
 The fastest writer takes the slot after the head, so a slow writer may lose every race. After some lost races, it writes
 an empty file next to the slots, a turn request. Other writers find the file when they list the slots, and pause once
@@ -26,7 +26,7 @@ _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.5)  # 3 s in total; after each pause, check w
 _OLD_MS = 60_000
 
 
-class TurnRequest:
+class PauseRequest:
     """Request of a slow writer for a pause."""
 
     def __init__(self, store: Store, environment: Environment, nonce: str) -> None:
@@ -56,14 +56,14 @@ class TurnRequest:
                 self.store.delete(self.key)
 
 
-class Fairness:
-    """Pauses that let slower writers commit."""
+class FairnessPauses:
+    """Pauses of fast writers, so that slower writers can commit."""
 
     def __init__(self, store: Store, environment: Environment) -> None:
         self.store, self.environment = store, environment
         self._paused = False
 
-    def wait_for_requests(self, state: TableState, look: Callable[[], TableState]) -> TableState:
+    def wait_for_slower_writers(self, state: TableState, look: Callable[[], TableState]) -> TableState:
         """Wait for slower writers.
 
         Returns the table's current state. The pause ends when no turn request is left, after at most 3 s. At most one

@@ -1,4 +1,4 @@
-"""Named readers that protect unread files from cleaning.
+"""Consumers, which protect unread files from cleaning.
 
 A position is a file in the consumer's folder, whose name is the slot. It contains the first digits of the slot's
 digest. The highest position is valid, so concurrent updates can only move a consumer forward. Cleaning reads the
@@ -25,7 +25,7 @@ _MAX = 10**_DIGITS - 1
 
 @dataclass(frozen=True)
 class StoredConsumer:
-    """Named reader and its position in a table.
+    """Stored name and position of a consumer.
 
     Attributes:
         name: The name of the consumer.
@@ -57,7 +57,7 @@ def all_of(store: Store) -> list[StoredConsumer]:
     return _among(store, CONSUMERS)
 
 
-def digest_of(store: Store, one: StoredConsumer) -> str:
+def read_commit_digest(store: Store, one: StoredConsumer) -> str:
     """Read the commit digest stored with a consumer's position.
 
     Returns '' if an older release stored the position, or if the consumer has advanced or was dropped.
@@ -68,7 +68,7 @@ def digest_of(store: Store, one: StoredConsumer) -> str:
         return ""  # the consumer has advanced or was dropped
 
 
-def register(history: History, name: str, position: int) -> StoredConsumer:
+def register_consumer(history: History, name: str, position: int) -> StoredConsumer:
     """Register a consumer of a table.
 
     Raises:

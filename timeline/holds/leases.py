@@ -29,7 +29,7 @@ _FUTURE_MS = 300_000  # a lease from further in the future is invalid
 
 
 class Lease:
-    """Protection of a snapshot from cleaning for some time.
+    """Lease that protects a snapshot from cleaning.
 
     The duration starts when the lease is taken or renewed.
     """
@@ -66,7 +66,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """End the protection of a snapshot.
+        """Release the snapshot, so that cleaning may delete it.
 
         If the store does not respond, no error is raised, because the lease expires.
         """
@@ -75,8 +75,8 @@ class Lease:
             self.store.delete(self.key)
 
 
-def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
-    """Protect a snapshot from cleaning for some hours.
+def take_lease(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:
+    """Take a lease, which protects a snapshot from cleaning.
 
     Raises SnapshotExpired if the snapshot was cleaned before.
     """
@@ -89,7 +89,7 @@ def take(history: History, environment: Environment, seq: int, hours: float) -> 
         raise
 
 
-def held(store: Store) -> set[int]:
+def list_protected_commits(store: Store) -> set[int]:
     """List the commits with protected snapshots.
 
     Expired leases are deleted.

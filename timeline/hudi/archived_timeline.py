@@ -35,7 +35,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Archived:
+class ArchivedEntry:
     """Completed entry of Hudi's archived timeline.
 
     `metadata` is the content of its completed file. `plan` is the content of its requested file, or None.
@@ -48,7 +48,7 @@ class Archived:
     plan: bytes | None = None
 
 
-def read(store: Store) -> Iterator[Archived]:
+def read(store: Store) -> Iterator[ArchivedEntry]:
     for name in _files(store, _version(store)):
         yield from _rows(store, name)
 
@@ -87,12 +87,12 @@ def _files(store: Store, version: int) -> list[str]:
         raise CorruptTable(f"Manifest {key} is invalid. Restore it from a backup.", file=key) from None
 
 
-def _rows(store: Store, name: str) -> list[Archived]:
+def _rows(store: Store, name: str) -> list[ArchivedEntry]:
     key = require_path_in_folders(HISTORY + name, HISTORY)
     try:
         rows = read_small(store.get(key)).to_pylist()
         return [
-            Archived(row["instantTime"], row["completionTime"], row["action"], row["metadata"], row["plan"])
+            ArchivedEntry(row["instantTime"], row["completionTime"], row["action"], row["metadata"], row["plan"])
             for row in rows
         ]
     except FileNotFoundError:
@@ -103,8 +103,8 @@ def _rows(store: Store, name: str) -> list[Archived]:
         raise CorruptTable(f"File {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 
 
-def append(store: Store, instants: Sequence[Archived]) -> bool:
-    """Add completed commits to Hudi's archived timeline.
+def append_to_archive(store: Store, instants: Sequence[ArchivedEntry]) -> bool:
+    """Append completed commits to Hudi's archived timeline.
 
     Returns False without adding anything if another process is archiving. The Parquet file is written first, then the
     manifest, and then the version file, which makes the new instants visible. The manifest is only created if it does
@@ -140,7 +140,7 @@ def append(store: Store, instants: Sequence[Archived]) -> bool:
     return True
 
 
-def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
+def _put(store: Store, rows: Sequence[ArchivedEntry], level: int) -> str:
     name = f"{rows[0].time}_{rows[-1].time}_{level}.parquet"
     columns = [
         [one.time for one in rows],

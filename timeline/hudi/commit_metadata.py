@@ -13,7 +13,7 @@ from typing import Any
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot
-from hoodoo.timeline.slots.streamed import Streamed
+from hoodoo.timeline.slots.streamed import StreamerPosition
 from hoodoo.timeline.views.view import FileGroup, View
 
 _ZEROS = (
@@ -83,7 +83,7 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
     return stats_of
 
 
-def commit_metadata(
+def encode_commit_metadata(
     slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
 ) -> bytes:
     """Encode the metadata of a completed commit.
@@ -127,7 +127,7 @@ def _extra_metadata(slot: Slot) -> dict[str, str]:
         progress = {"app": application, "n": number, "position": slot.reached}
         entries[REACHED] = json.dumps(progress, separators=(",", ":"), sort_keys=True)
     if slot.streamed:
-        entries[PLACE] = Streamed(*slot.streamed).text
+        entries[PLACE] = StreamerPosition(*slot.streamed).text
     return entries
 
 
@@ -142,8 +142,8 @@ def encode_metadata_table_commit(log: DataFile, instant: str, schema_text: str) 
     return timeline_avro.encode("HoodieCommitMetadata", record)
 
 
-def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
-    """Encode Hudi's file for a write in progress.
+def encode_inflight_file(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
+    """Encode the inflight file of a running write.
 
     Args:
         operation: The operation, such as 'UPSERT'.
@@ -220,7 +220,7 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
     return timeline_avro.encode("HoodieCompactionPlan", record)
 
 
-def savepoint_metadata(slot: Slot, kept: View) -> bytes:
+def encode_savepoint(slot: Slot, kept: View) -> bytes:
     """Encode a savepoint for Hudi's timeline.
 
     The file lists the names of the snapshot's files by partition: the base file first, and then the logs, newest first.
@@ -254,7 +254,7 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
     return paths
 
 
-def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
+def encode_clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
     """Encode the plan of a clean operation.
 
     `earliest` is the first slot that stays readable. `url` converts a path to an absolute path, which Hudi requires

@@ -26,7 +26,7 @@ from hoodoo.timeline.slots.slot import BASE, COLUMNS, DataFile, Slot
 from hoodoo.timeline.views.view import View
 
 
-class ExternalColumns:
+class ExternalColumnHistory:
     """Column history of commits by other engines.
 
     Columns have ids. They are matched by name, or by the ids in Hudi's internal schema if a commit contains it. As for
@@ -82,7 +82,7 @@ class ExternalColumns:
             now = self.first = TableSchema.first(schema)
             after = internal_schema.with_ids(now.with_columns(now.columns), ids) if ids else None
         elif ids:
-            after = internal_schema.by_ids(now, schema, ids)
+            after = internal_schema.apply_hudi_schema(now, schema, ids)
         elif now.arrow != schema or now.hudi:
             after = by_names(now, schema, self.schemas.newest_first())
         if after and (after.columns, after.hudi) != (now.columns, now.hudi):
@@ -92,7 +92,7 @@ class ExternalColumns:
         return self._with_schema_ids(slot, self.now)
 
     def like(self, schema: pa.Schema) -> TableSchema | None:
-        """Find the schema with the given columns."""
+        """Find the schema with columns like the given ones."""
         candidates = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
         types = _flat_types(schema)
         return next((candidate for candidate in candidates if _flat_types(candidate.arrow) == types), self.now)
@@ -147,4 +147,4 @@ def _has_new_ids(store: Store, instant: str) -> bool:
     return not (newest.get("extraMetadata") or {}).get("latest_schema")
 
 
-__all__ = ["ExternalColumns"]
+__all__ = ["ExternalColumnHistory"]

@@ -1,4 +1,4 @@
-"""Read access to commits of other engines.
+"""Commit history of tables that another engine writes.
 
 Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
 as in any table. File slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or
@@ -29,7 +29,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
-from hoodoo.timeline.hudi.external_columns import ExternalColumns
+from hoodoo.timeline.hudi.external_columns import ExternalColumnHistory
 from hoodoo.timeline.hudi.external_positions import ExternalPositions
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
@@ -49,7 +49,7 @@ from hoodoo.timeline.views.view import View, apply
 
 @dataclass(frozen=True)
 class CompletedInstant:
-    """Completed commit of another engine.
+    """Completed instant of another engine's timeline.
 
     `key` is the path of its timeline file, or '' if it is archived. `data` is the content of the file, or None if it
     has not been read.
@@ -73,7 +73,7 @@ def names_since(store: Store, view: View) -> Sequence[str]:
     return store.names(TIMELINE, instant_of_ms(max(0, view.completed_at - SLOW_WRITE_MS)))
 
 
-def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
+def list_completed_commits(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
     """List completed commits in completion order.
 
     Only instants that become slots and completed after `after` are returned.
@@ -98,7 +98,7 @@ def archived(store: Store) -> list[CompletedInstant]:
     return sorted(found, key=lambda one: one.completed)
 
 
-def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
+def list_unimported_commits(history: History, newest: str | None = None) -> list[CompletedInstant]:
     """List the archived commits that are not imported yet.
 
     The commits are from other engines and newer than the newest slot, oldest first. `newest` is the newest archived
@@ -125,7 +125,7 @@ def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
     return [CompletedInstant(one.time, one.time, COMPACTION, one.key) for one in planned]
 
 
-class Before(Protocol):
+class EarlierCommitSearch(Protocol):
     """Search for earlier commits."""
 
     def newest_before(self, ms: int) -> int: ...
@@ -138,16 +138,16 @@ class Before(Protocol):
         ...
 
 
-def slot_of(
+def convert_to_slot(
     store: Store,
     table: str,
     seq: int,
     previous_ms: int,
     found: CompletedInstant,
     record: dict[str, Any],
-    before: Before,
+    before: EarlierCommitSearch,
 ) -> Slot:
-    """Convert a commit of another engine to a numbered commit.
+    """Convert a commit of another engine to a slot.
 
     Args:
         store: The store of the table.
@@ -238,7 +238,7 @@ def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield require_data_file_path(join(partition, name.rpartition("/")[2])), partition
 
 
-def digest_of(store: Store, more: str = "") -> str:
+def derive_table_id(store: Store, more: str = "") -> str:
     """Derive the id of a table from its location.
 
     Only tables of other engines need such an id. `more` distinguishes states of the table in which the same commits
@@ -248,14 +248,14 @@ def digest_of(store: Store, more: str = "") -> str:
 
 
 class ExternalHistory(History):
-    """Commits of a table that hoodoo only reads."""
+    """Commit history of a table that hoodoo only reads."""
 
     def __init__(self, store: Store, table: str = "") -> None:
         super().__init__(store)
-        self._table = table or digest_of(store)
+        self._table = table or derive_table_id(store)
         self._all: list[Slot] = []
         self._parsed: dict[str, dict[str, Any]] = {}
-        self._columns = ExternalColumns()
+        self._columns = ExternalColumnHistory()
 
     def head(self) -> View:
         with self._lock:
@@ -301,7 +301,7 @@ class ExternalHistory(History):
     def _find_instants(self) -> Iterable[CompletedInstant]:
         # Later entries replace earlier entries of an instant.
         names = self.store.names(TIMELINE)
-        return (*open_plans(names), *completed_in(names), *archived(self.store))
+        return (*open_plans(names), *list_completed_commits(names), *archived(self.store))
 
     def _load(self) -> list[Slot]:
         done = {(found.time, found.action == SAVEPOINT): found for found in self._find_instants()}
@@ -309,7 +309,7 @@ class ExternalHistory(History):
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
         slots: list[Slot] = []
-        self._columns, places = ExternalColumns(), ExternalPositions(View())
+        self._columns, places = ExternalColumnHistory(), ExternalPositions(View())
         for found in ordered:
             previous, record = slots[-1].completed_at if slots else 0, self._record(found)
             slot = self._slot(len(slots) + 1, previous, found, record, _Listed(slots))
@@ -323,13 +323,13 @@ class ExternalHistory(History):
         return self._parsed[cache_key]
 
     def _slot(
-        self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
+        self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: EarlierCommitSearch
     ) -> Slot:
-        return slot_of(self.store, self._table, seq, previous_ms, found, record, before)
+        return convert_to_slot(self.store, self._table, seq, previous_ms, found, record, before)
 
 
-class Overlay(History):
-    """Commits of a table, including new ones by another engine.
+class MergedHistory(History):
+    """Commit history merged with new commits of another engine.
 
     The history consists of hoodoo's slots, followed by slots in memory for the later commits, which have the same
     numbers as after their adoption.
@@ -352,9 +352,9 @@ class Overlay(History):
             names = names_since(self.store, self._ours.known_head())
             view = self._base = self._head = self._ours.head()  # after the list
             self._more = []
-            columns, places = ExternalColumns(self._created, view, self.store), ExternalPositions(view)
-            since = completed_in(names, instant_of_ms(view.completed_at))
-            found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
+            columns, places = ExternalColumnHistory(self._created, view, self.store), ExternalPositions(view)
+            since = list_completed_commits(names, instant_of_ms(view.completed_at))
+            found = [*unknown_plans(self.store, view, names), *list_unimported_commits(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):
                 if one.action == RESTORE:
                     raise UnsupportedTable(
@@ -362,7 +362,7 @@ class Overlay(History):
                         instant=one.time,
                     )
                 record = one.record(self.store)
-                slot = slot_of(
+                slot = convert_to_slot(
                     self.store, view.table, view.seq + 1, view.completed_at, one, record, ExistingSlots(self)
                 )
                 slot = places.add_commit(columns.add_commit(slot, record), record)
@@ -394,11 +394,13 @@ class ExistingSlots:
 
     def newest_before(self, ms: int) -> int:
         oldest = self.history.oldest_slot()
-        return self.history.last_completed_by(ms - 1) if self.history.slot(oldest).completed_at < ms else oldest - 1
+        return (
+            self.history.find_last_completed_by(ms - 1) if self.history.slot(oldest).completed_at < ms else oldest - 1
+        )
 
     def slot_of(self, instant: str) -> int:
         head = self.history.known_head().seq
-        start = self.history.last_completed_by(ms_of_instant(instant))
+        start = self.history.find_last_completed_by(ms_of_instant(instant))
         return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant >= instant), head)
 
 

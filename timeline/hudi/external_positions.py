@@ -14,7 +14,7 @@ from typing import Any
 
 from hoodoo.errors import CorruptTable
 from hoodoo.timeline.hudi.commit_metadata import PLACE, REACHED
-from hoodoo.timeline.slots.shape import fits
+from hoodoo.timeline.slots.shape import matches_types
 from hoodoo.timeline.slots.slot import STREAMED, Slot
 from hoodoo.timeline.slots.streamed import HUDI_STREAMER
 from hoodoo.timeline.views.view import View
@@ -58,7 +58,7 @@ class ExternalPositions:
             stored = json.loads(text)
         except (ValueError, RecursionError):
             stored = None
-        if not fits(stored, _SHAPE) or not stored["app"] or not stored["position"]:
+        if not matches_types(stored, _SHAPE) or not stored["app"] or not stored["position"]:
             raise CorruptTable(
                 f"Commit {key or 'in the archived timeline'} has an invalid source position: {REACHED} is "
                 f"{str(text)[:100]!r}. Restore the file from a backup.",

@@ -1,4 +1,4 @@
-"""Coordination with concurrent writes by Apache Hudi.
+"""Lock for concurrent writes by hoodoo and Apache Hudi.
 
 See docs/format.md 13. The lock is only used if the table option hudi_writers is set. hoodoo's own writers do not rely
 on it.
@@ -79,7 +79,7 @@ def _release(store: Store, content: bytes) -> None:
 
 
 class Heartbeat:
-    """Thread that keeps a commit from being rolled back."""
+    """Heartbeat thread that keeps a write from being rolled back."""
 
     def __init__(self, store: Store, instant: str) -> None:
         self.store, self.key = store, f"{HUDI_HEARTBEATS}{instant}"

@@ -60,13 +60,13 @@ def _column(path: Path, number: Any, kind: Any) -> Iterator[tuple[Path, int]]:
             raise ValueError(f"Type {other!r} is not a nested type.")
 
 
-def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
-    """Update the table schema after a change by Apache Hudi.
+def apply_hudi_schema(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> TableSchema:
+    """Apply a schema change by Apache Hudi to the table.
 
     Columns are matched with the schema `before` by id, or by name if they have no id. All other columns are new.
     `before.hudi` contains the earlier ids of Hudi. If it is empty, Hudi numbered the columns in their order.
     """
-    own_ids = {hudi_id: own for own, hudi_id in before.hudi or hudi_column_ids(before)}
+    own_ids = {hudi_id: own for own, hudi_id in before.hudi or assign_hudi_column_ids(before)}
     by_parent_and_name = {names: number for number, names in before.parent_and_name.items()}
 
     def find(path: Path, around: int) -> Column | None:
@@ -88,7 +88,7 @@ def _own_ids(columns: Iterable[Column], around: Path) -> Iterator[tuple[Path, in
         yield from _own_ids(column.children, path)
 
 
-def hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
+def assign_hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
     """Assign Hudi's column ids to a schema.
 
     Returns pairs of hoodoo's and Hudi's ids. Hudi numbers the columns of one level in order, then recursively the
@@ -106,4 +106,4 @@ def hudi_column_ids(schema: TableSchema) -> tuple[tuple[int, int], ...]:
     return tuple(ids)
 
 
-__all__ = ["Path", "by_ids", "ids_by_path", "hudi_column_ids", "with_ids"]
+__all__ = ["Path", "apply_hudi_schema", "ids_by_path", "assign_hudi_column_ids", "with_ids"]

@@ -52,7 +52,7 @@ A delta commit belongs to a commit of the table, and Hudi completes both.
 
 
 @dataclass(frozen=True)
-class MetadataTable:
+class MetadataTableState:
     """State of Hudi's metadata table.
 
     Attributes:
@@ -66,7 +66,7 @@ class MetadataTable:
     appended: bool
 
 
-def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
+def list_file_changes(slot: Slot) -> dict[str, dict[str, int | None]]:
     """List the files that a commit added or deleted.
 
     The values are file sizes, or None for deleted files. As in Hudi, a replaced file stays listed until it is cleaned.
@@ -84,8 +84,8 @@ def changes_of(slot: Slot) -> dict[str, dict[str, int | None]]:
     return changes
 
 
-def lists_files(values: Mapping[str, str]) -> bool:
-    """Check whether Hudi finds data files in its metadata table.
+def has_file_listing(values: Mapping[str, str]) -> bool:
+    """Check whether Hudi's metadata table has a file listing.
 
     False if the properties do not enable it, or if any partition of the metadata table is being built.
     """
@@ -93,8 +93,8 @@ def lists_files(values: Mapping[str, str]) -> bool:
     return FILES in enabled and not values.get(METADATA_INFLIGHT) and values.get("hoodie.table.version") == _VERSION
 
 
-def look(store: Store, instant: str) -> MetadataTable | None:
-    """Inspect Hudi's metadata table.
+def read_metadata_table(store: Store, instant: str) -> MetadataTableState | None:
+    """Read the state of Hudi's metadata table.
 
     Args:
         store: The table's store.
@@ -118,7 +118,7 @@ def look(store: Store, instant: str) -> MetadataTable | None:
     other_instants = (one for one in instants if one.time != instant)
     newest = max((time for one in other_instants for time in (one.time, one.completed)), default=instant)
     appended = any(one.time == instant and one.action == DELTA_COMMIT for one in completed)
-    return MetadataTable(schema, ms_of_instant(newest), appended)
+    return MetadataTableState(schema, ms_of_instant(newest), appended)
 
 
 def _has_known_properties(store: Store) -> bool:
@@ -161,7 +161,7 @@ def _record_schema(store: Store, completed: list[Instant]) -> str | None:
     return None
 
 
-def append(store: Store, slot: Slot, table: MetadataTable) -> None:
+def add_commit_files(store: Store, slot: Slot, table: MetadataTableState) -> None:
     """Add the files of a commit to Hudi's metadata table.
 
     The log is only valid with the deltacommit. Another process may already have done some of the steps. The completion
@@ -171,12 +171,12 @@ def append(store: Store, slot: Slot, table: MetadataTable) -> None:
     Args:
         store: The table's store.
         slot: The slot, which is not published yet.
-        table: The state of the metadata table, which `look` returned for the instant of the slot.
+        table: The state of the metadata table, which `read_metadata_table` returned for the instant of the slot.
     """
     if table.appended:
         return
     schema = file_listing.metadata_record_schema(table.schema) or ""
-    records = file_listing.encode(schema, changes_of(slot))
+    records = file_listing.encode(schema, list_file_changes(slot))
     content = encode_metadata_block(slot.instant, schema, hfile.encode(records, schema, slot.completed_at))
     path = f"{FILES}/{log_file_name(_FILE_GROUP, slot.instant)}"
     log = DataFile(path, FILES, _FILE_GROUP, LOG, size=len(content), digest="", rows=len(records), updates=len(records))
@@ -196,7 +196,7 @@ def _key(instant: Instant) -> str:
     return _ROOT + instant.key
 
 
-def oldest_needed_instant(store: Store) -> str:
+def find_oldest_needed_commit(store: Store) -> str:
     """Find the oldest commit that Hudi's metadata table needs.
 
     Readers ignore a log of the metadata table whose instant is not in the table's timeline, so these instants must not

@@ -1,4 +1,4 @@
-"""Publication of commits in Hudi's timeline.
+"""Publication of commits for readers with Apache Hudi.
 
 All published content is derived from the slot. Any process may therefore publish a slot, even repeatedly. After a crash
 between a slot and its publication, the next process publishes it. A publication is never undone (protocol rule 11).
@@ -12,7 +12,7 @@ from functools import partial
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import Deferred
+from hoodoo.timeline.environment import ResultHolder
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata, metadata_table
@@ -20,7 +20,7 @@ from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPO
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.properties import hoodie_properties, metadata_properties
 from hoodoo.timeline.properties.config import METADATA_PARTITIONS, TableConfig
-from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.properties.nesting import list_own_files
 from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
@@ -31,7 +31,7 @@ An older write is retried with a new instant, because data that it needs may be 
 """
 
 
-def final_key(slot: Slot) -> str:
+def find_publication_file(slot: Slot) -> str:
     """Find the file that marks a commit as published.
 
     If the file exists, the slot and all earlier slots are published.
@@ -45,7 +45,7 @@ def final_key(slot: Slot) -> str:
     return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
 
 
-class RolledBackExternally(Exception):
+class ExternalRollback(Exception):
     def __init__(self, slot: Slot) -> None:
         super().__init__(slot.instant)
         self.slot = slot
@@ -60,7 +60,7 @@ def is_rolled_back_externally(store: Store, slot: Slot) -> bool:
         slot.commits
         and slot.seq > 1
         and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key)
-        and not store.exists(final_key(slot))
+        and not store.exists(find_publication_file(slot))
     )
 
 
@@ -103,13 +103,17 @@ class Publisher:
         return seq > self.published and not self._is_published(self.history.slot(seq), names)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
-        if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
+        if (
+            slot.published
+            or find_publication_file(slot).removeprefix(TIMELINE) in names
+            or self.store.exists(find_publication_file(slot))
+        ):
             return True
         return slot.instant <= archived_timeline.newest(self.store) and was_published(self.store, slot.instant)
 
     def _publish(self, slot: Slot, config: TableConfig, stands: bool = False) -> None:
         if slot.outcome == PLANNED:
-            self._create(final_key(slot), commit_metadata.compaction_plan(slot.plan, self._sizes(slot)))
+            self._create(find_publication_file(slot), commit_metadata.compaction_plan(slot.plan, self._sizes(slot)))
         elif slot.outcome == ROLLED_BACK:
             self._publish_rollback(slot)
         elif slot.action == CLEAN:
@@ -122,7 +126,7 @@ class Publisher:
             if not stands and is_rolled_back_externally(self.store, slot):
                 if self._is_published(slot):
                     return  # another process published it, and it is archived now
-                raise RolledBackExternally(slot)
+                raise ExternalRollback(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             before = (
                 self.history.state(slot.seq - 1)
@@ -130,10 +134,10 @@ class Publisher:
                 else None
             )
             schema = self._config_at(slot, config).schema_text
-            metadata = commit_metadata.commit_metadata(slot, schema, planned, before)
+            metadata = commit_metadata.encode_commit_metadata(slot, schema, planned, before)
             self._update_metadata_table(slot, config)
-            markers = Deferred(lambda: markers_of(self.store, slot.instant))
-            self.history.together([lambda: self._create(final_key(slot), metadata), markers])
+            markers = ResultHolder(lambda: markers_of(self.store, slot.instant))
+            self.history.together([lambda: self._create(find_publication_file(slot), metadata), markers])
             self.history.together([partial(remove_marker_and_empty_folders, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
@@ -156,7 +160,7 @@ class Publisher:
     # ---- rollback: slot, requested, inflight, the target's files, its pending instants, completed
     def _publish_rollback(self, slot: Slot) -> None:
         files: dict[str, list[str]] = {}
-        for partition, path in data_files_of(self.store, slot.target):
+        for partition, path in list_data_files(self.store, slot.target):
             files.setdefault(partition, []).append(path)
         absolute = {partition: [self.store.url(path) for path in paths] for partition, paths in files.items()}
         self._create(
@@ -172,7 +176,7 @@ class Publisher:
         for state in (State.INFLIGHT, State.REQUESTED):
             self.store.delete(Instant(slot.target, slot.target_action, state).key)
         remove_markers(self.store, slot.target)
-        self._create(final_key(slot), commit_metadata.rollback_metadata(slot, absolute))
+        self._create(find_publication_file(slot), commit_metadata.rollback_metadata(slot, absolute))
 
     # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated_files(self, earliest: Slot) -> list[str]:
@@ -188,7 +192,7 @@ class Publisher:
     def _leased_files(self, slot: Slot) -> set[str]:
         # The leases were taken after the clean operation was committed. Orphan removal deletes the files when the
         # leases have ended.
-        leased_slots = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
+        leased_slots = {seq for seq in leases.list_protected_commits(self.store) if seq < slot.min_readable}
         if not leased_slots:
             return set()
         return {
@@ -201,7 +205,7 @@ class Publisher:
         earliest = self.history.slot(slot.min_readable)
         self._create(
             Instant(slot.instant, CLEAN, State.REQUESTED).key,
-            commit_metadata.clean_plan(slot, earliest, self.store.url),
+            commit_metadata.encode_clean_plan(slot, earliest, self.store.url),
         )
         self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
         leased = self._leased_files(slot)
@@ -209,7 +213,7 @@ class Publisher:
             if path not in leased:
                 self.store.delete(path)
         self._update_metadata_table(slot, config)
-        self._create(final_key(slot), commit_metadata.clean_metadata(slot, earliest))
+        self._create(find_publication_file(slot), commit_metadata.clean_metadata(slot, earliest))
 
     # ---- Hudi's metadata table: first its properties, then its list of files, then the instant that makes the list
     # valid
@@ -219,20 +223,20 @@ class Publisher:
         # has published the slot by then, possibly without the metadata table, the metadata table is disabled. It is
         # inspected after the properties are read, because a purge first disables it in the properties and then deletes
         # it.
-        if not config.metadata_partitions or not metadata_table.changes_of(slot):
+        if not config.metadata_partitions or not metadata_table.list_file_changes(slot):
             return
         values = hoodie_properties.read_properties(self.store)
-        if not values.get(METADATA_PARTITIONS) or self.store.exists(final_key(slot)):
+        if not values.get(METADATA_PARTITIONS) or self.store.exists(find_publication_file(slot)):
             return
         metadata = None
-        if metadata_table.lists_files(values):
+        if metadata_table.has_file_listing(values):
             wrote = self._rewrite_properties(slot, metadata_properties.with_files_only)
-            overtaken = wrote and self.store.exists(final_key(slot))
-            metadata = None if overtaken else metadata_table.look(self.store, slot.instant)
+            overtaken = wrote and self.store.exists(find_publication_file(slot))
+            metadata = None if overtaken else metadata_table.read_metadata_table(self.store, slot.instant)
         if metadata is None:
             self._rewrite_properties(slot, metadata_properties.without_metadata_table)
         else:
-            metadata_table.append(self.store, slot, metadata)
+            metadata_table.add_commit_files(self.store, slot, metadata)
 
     def _rewrite_properties(self, slot: Slot, change: Callable[[Mapping[str, str]], dict[str, str]]) -> bool:
         # After a write, the settings are read again, because the write may have overwritten the settings of a later
@@ -253,7 +257,7 @@ class Publisher:
         values = hoodie_properties.read_properties(self.store)
         if hoodie_properties.with_settings(values, self.history.known_head().settings) != values:
             self._rewrite_properties(slot, metadata_properties.without_metadata_table)
-        self._create(final_key(slot), NOTHING)
+        self._create(find_publication_file(slot), NOTHING)
 
     # ---- savepoint: Hudi stores it with the instant of the saved commit
     def _publish_savepoint(self, slot: Slot) -> None:
@@ -262,12 +266,12 @@ class Publisher:
         if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
             completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
             self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
-            self._create(completed.key, commit_metadata.savepoint_metadata(slot, self.history.state(slot.position)))
+            self._create(completed.key, commit_metadata.encode_savepoint(slot, self.history.state(slot.position)))
             if self.history.head().savepoints.get(slot.savepoint) != slot.position:
                 self._withdraw(saved)  # deleted while another process published it
         elif not slot.position:
             self._withdraw(self._commit_instant(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
-        self._create(final_key(slot), NOTHING)
+        self._create(find_publication_file(slot), NOTHING)
 
     def _commit_instant(self, position: int) -> str:
         try:
@@ -297,13 +301,13 @@ def remove_markers(store: Store, instant: str) -> None:
         remove_marker_and_empty_folders(store, key)
 
 
-def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
+def list_data_files(store: Store, instant: str) -> Iterator[tuple[str, str]]:
     """List the data files of a commit.
 
     Yields partitions and paths. The whole table is listed for files whose names contain the instant, because markers
     may be missing after a crash.
     """
-    for key, _ in list(own_keys(store)):
+    for key, _ in list(list_own_files(store)):
         if key.startswith(".hoodie/"):
             continue
         partition, _, name = key.rpartition("/")

@@ -1,4 +1,4 @@
-"""Commits of tables from Hudi 0.14 and 0.15.
+"""Timeline of tables from Hudi 0.14 and 0.15.
 
 Such tables of version 6 can only be read. Unlike in later layouts, instants are directly in `.hoodie/` and have no
 completion time, so they are ordered by their start, and commit metadata is JSON. The files of archived commits are
@@ -17,11 +17,17 @@ from hoodoo.format.names import BaseFileName, LogFileName, instant_of_ms, ms_of_
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
-from hoodoo.timeline.hudi.external_history import DESCRIBED, Before, CompletedInstant, ExternalHistory, digest_of
+from hoodoo.timeline.hudi.external_history import (
+    DESCRIBED,
+    CompletedInstant,
+    EarlierCommitSearch,
+    ExternalHistory,
+    derive_table_id,
+)
 from hoodoo.timeline.instant import COMMIT, COMPACTION, REPLACE_COMMIT, SAVEPOINT, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import HOODIE, PROPERTIES
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.properties.nesting import list_own_files
 from hoodoo.timeline.slots.slot import LOG, Slot, strict_json
 
 _COMPLETED = re.compile(r"^(?P<time>\d{14}|\d{17})\.(?P<action>[a-z]+)$")
@@ -50,7 +56,7 @@ def _pad_to_17_digits(time: str) -> str:
 
 @dataclass(frozen=True)
 class ActiveInstant(CompletedInstant):
-    """Commit that is not archived yet."""
+    """Instant that is not archived yet."""
 
     def record(self, store: Store) -> dict[str, Any]:
         return timeline_avro.decode(self.in_avro(store))
@@ -69,7 +75,7 @@ def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
 
 
 @dataclass(frozen=True)
-class ListedInstant(CompletedInstant):
+class ArchiveSummary(CompletedInstant):
     """Summary of all archived commits of a table.
 
     It may also stand for the creation of the table. `told` is its commit metadata. If `before` is set, the instant
@@ -84,7 +90,7 @@ class ListedInstant(CompletedInstant):
 
 
 class TimelineV1History(ExternalHistory):
-    """Commits of a table from Hudi 0.14 or 0.15.
+    """Commit history of a table from Hudi 0.14 or 0.15.
 
     Slots are numbered from the oldest active instant. Cursors therefore change when more instants are archived.
     """
@@ -92,13 +98,13 @@ class TimelineV1History(ExternalHistory):
     def __init__(self, store: Store, config: TableConfig) -> None:
         super().__init__(store)
         self._config = config
-        self._archived: dict[str, ListedInstant | None] = {}
-        self._told: list[ListedInstant] = []
+        self._archived: dict[str, ArchiveSummary | None] = {}
+        self._told: list[ArchiveSummary] = []
 
     def instants(self) -> list[Instant]:
         return instants(self.store)
 
-    def archived(self) -> list[ListedInstant]:
+    def archived(self) -> list[ArchiveSummary]:
         return self._told
 
     def _find_instants(self) -> Iterable[CompletedInstant]:
@@ -118,29 +124,29 @@ class TimelineV1History(ExternalHistory):
         archived = self._told = self._archived_instants(
             writes, plans, {one.time for one in completed if one.action == SAVEPOINT}
         )
-        self._table = digest_of(self.store, archived[-1].before if archived else "" if writes else "empty")
+        self._table = derive_table_id(self.store, archived[-1].before if archived else "" if writes else "empty")
         return [*plans, *completed, *archived, *([] if writes or archived else self._creation_instant())]
 
     def _slot(
-        self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: Before
+        self, seq: int, previous_ms: int, found: CompletedInstant, record: dict[str, Any], before: EarlierCommitSearch
     ) -> Slot:
         slot = super()._slot(seq, previous_ms, found, record, before)
-        archived = found.before if isinstance(found, ListedInstant) else ""
+        archived = found.before if isinstance(found, ArchiveSummary) else ""
         blocks = f"<{archived}" if archived else found.time
         files = tuple(replace(file, blocks=blocks) if file.kind == LOG else file for file in slot.files)
         # the files left by archived commits are not a snapshot; only later snapshots need them
         return replace(slot, files=files, min_readable=seq + 1 if archived else slot.min_readable)
 
-    def _creation_instant(self) -> Iterator[ListedInstant]:
+    def _creation_instant(self) -> Iterator[ArchiveSummary]:
         if schema := self._config.raw.get("hoodie.table.create.schema"):
             created = instant_of_ms(self.store.modified_ms(PROPERTIES) or 0)
             told = {"operationType": "INSERT", "extraMetadata": {"schema": schema}}
-            yield ListedInstant(created, created, self._config.write_action, "", told=told)
+            yield ArchiveSummary(created, created, self._config.write_action, "", told=told)
 
     # ---- archived commits
     def _archived_instants(
         self, writes: list[ActiveInstant], plans: list[ActiveInstant], saved: set[str]
-    ) -> list[ListedInstant]:
+    ) -> list[ArchiveSummary]:
         # All commits before the oldest active commit are archived. If savepoints keep some commits active, the commits
         # between these and the remaining active commits are archived too.
         starts = sorted({one.time for one in (*writes, *plans)}, key=_pad_to_17_digits)
@@ -160,7 +166,7 @@ class TimelineV1History(ExternalHistory):
             stat["path"] for each in stats.values() for stat in each if stat.get("path") and not stat.get("logOffset")
         )
 
-    def _merge_archived_commits(self, time: str, active: set[str], begun: set[str]) -> ListedInstant | None:
+    def _merge_archived_commits(self, time: str, active: set[str], begun: set[str]) -> ArchiveSummary | None:
         """Combine all archived commits into one.
 
         Returns None if nothing is archived. The instant contains the newest slice of each file group. As in Hudi,
@@ -173,7 +179,7 @@ class TimelineV1History(ExternalHistory):
         """
         bases: dict[tuple[str, str], tuple[str, str, int]] = {}
         logs: dict[tuple[str, str], list[tuple[str, int, str, int]]] = {}
-        for key, size in own_keys(self.store):
+        for key, size in list_own_files(self.store):
             partition, _, name = key.rpartition("/")
             parsed = None if key.startswith(HOODIE) else parse_data_file(name)
             if parsed is None or _pad_to_17_digits(parsed.instant) >= _pad_to_17_digits(time):
@@ -195,7 +201,7 @@ class TimelineV1History(ExternalHistory):
             return None
         before = instant_of_ms(ms_of_instant(time) - 1)
         record = {"partitionToWriteStats": stats_by_partition, "operationType": _ARCHIVED}
-        return ListedInstant(before, before, self._config.write_action, "", told=record, before=time)
+        return ArchiveSummary(before, before, self._config.write_action, "", told=record, before=time)
 
 
-__all__ = ["ActiveInstant", "TimelineV1History", "ListedInstant", "commit_in_avro", "instants", "keys"]
+__all__ = ["ActiveInstant", "TimelineV1History", "ArchiveSummary", "commit_in_avro", "instants", "keys"]

@@ -15,15 +15,15 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import instant_of_ms
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.commit_metadata import inflight
+from hoodoo.timeline.hudi.commit_metadata import encode_inflight_file
 from hoodoo.timeline.hudi.publish import instants, is_rolled_back_externally
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
-from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, STREAMED, UNDO, Slot, encode
+from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, STREAMED, UNDO, Slot, encode_commit_file
 from hoodoo.timeline.views.view import FileGroup, View
 
 
-def undo(history: History, first: Slot) -> None:
+def undo_rolled_back_commits(history: History, first: Slot) -> None:
     """Undo the commits that another engine rolled back.
 
     `first` is the first of them. If no commit was rolled back, create the inflight file of `first` again. Does nothing
@@ -70,7 +70,7 @@ def undo(history: History, first: Slot) -> None:
         needs=(*((COLUMNS,) if columns else ()), *((STREAMED,) if before.streamed.text else ())),
     )
     try:
-        history.store.write_once(slot_key(slot.seq), encode(slot))
+        history.store.write_once(slot_key(slot.seq), encode_commit_file(slot))
     except FileExistsError:
         return
 
@@ -103,4 +103,6 @@ def _make_inflight_again(history: History, slot: Slot) -> None:
             "another engine is rolling the instant back now, try again. Otherwise, restore the files from a backup.",
             file=missing[0],
         )
-    history.store.write_once(Instant(slot.instant, slot.action, State.INFLIGHT).key, inflight(slot.operation))
+    history.store.write_once(
+        Instant(slot.instant, slot.action, State.INFLIGHT).key, encode_inflight_file(slot.operation)
+    )

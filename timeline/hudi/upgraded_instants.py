@@ -13,8 +13,8 @@ from hoodoo.errors import UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.format.timeline.commit_json import in_avro
 from hoodoo.storage.store import Store
-from hoodoo.timeline.hudi.archived_timeline import Archived
-from hoodoo.timeline.hudi.commit_metadata import clean_metadata, clean_plan
+from hoodoo.timeline.hudi.archived_timeline import ArchivedEntry
+from hoodoo.timeline.hudi.commit_metadata import clean_metadata, encode_clean_plan
 from hoodoo.timeline.hudi.timeline_v1 import ActiveInstant, TimelineV1History, commit_in_avro
 from hoodoo.timeline.instant import CLEAN, REPLACE_COMMIT, SAVEPOINT, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import HOODIE
@@ -25,7 +25,7 @@ _CLUSTERING = "clustering"
 
 @dataclass(frozen=True)
 class UpgradedTimeline:
-    """Timeline that an upgrade will write.
+    """Upgraded timeline, before it is written.
 
     Attributes:
         files: Path and content of each timeline file.
@@ -33,11 +33,11 @@ class UpgradedTimeline:
     """
 
     files: tuple[tuple[str, bytes], ...]
-    archived: tuple[Archived, ...]
+    archived: tuple[ArchivedEntry, ...]
 
 
-def upgraded(history: TimelineV1History) -> UpgradedTimeline:
-    """Convert an old timeline to version 9.
+def upgrade_timeline(history: TimelineV1History) -> UpgradedTimeline:
+    """Upgrade an old timeline to version 9.
 
     The table has version 6 and no pending instants.
 
@@ -52,14 +52,14 @@ def upgraded(history: TimelineV1History) -> UpgradedTimeline:
             "Hudi first.",
             instant=old,
         )
-    files, archived, at = list[tuple[str, bytes]](), list[Archived](), 0
+    files, archived, at = list[tuple[str, bytes]](), list[ArchivedEntry](), 0
     told = {one.time: one for one in history.archived()}
     done = {(one.time, one.action == SAVEPOINT): one for one in found}
     for time, saved in sorted({*done, *((time, False) for time in told)}):
         at = max(ms_of_instant(time), at) + 1
         if time in told and (time, False) not in done:
             data = in_avro("HoodieCommitMetadata", told[time].record(history.store))
-            archived.append(Archived(time, instant_of_ms(at), told[time].action, data))
+            archived.append(ArchivedEntry(time, instant_of_ms(at), told[time].action, data))
         else:
             files += _upgraded_files(history.store, done[time, saved], instant_of_ms(at))
     return UpgradedTimeline((*files, *_mark_past_unreadable(history, at)), tuple(archived))
@@ -92,7 +92,7 @@ def _mark_past_unreadable(history: TimelineV1History, at: int) -> Iterator[tuple
     if not first:
         return
     clean, earliest = (_slot(instant_of_ms(at + 1), CLEAN), _slot(first, "commit"))
-    yield Instant(clean.instant, CLEAN, State.REQUESTED).key, clean_plan(clean, earliest, str)
+    yield Instant(clean.instant, CLEAN, State.REQUESTED).key, encode_clean_plan(clean, earliest, str)
     yield Instant(clean.instant, CLEAN, State.INFLIGHT).key, b""
     done = Instant(clean.instant, CLEAN, State.COMPLETED, instant_of_ms(at + 2))
     yield done.key, clean_metadata(clean, earliest)
@@ -114,4 +114,4 @@ def _slot(instant: str, action: str) -> Slot:
     )
 
 
-__all__ = ["UpgradedTimeline", "upgraded"]
+__all__ = ["UpgradedTimeline", "upgrade_timeline"]

@@ -1,1 +1,1 @@
-"""Configuration and schema history of a table."""
+"""Properties of a table: its configuration and schema history."""

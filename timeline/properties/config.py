@@ -1,4 +1,4 @@
-"""Configuration of a table."""
+"""Configuration of a table, parsed from its properties."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 @dataclass(frozen=True)
 class TableConfig:
-    """Configuration of a table.
+    """Configuration of a table, parsed from its properties.
 
     Attributes:
         created: The columns that the table was created with.
@@ -70,7 +70,7 @@ class TableConfig:
 
     @cached_property
     def columns(self) -> TableSchema:
-        return self.schemas.newest_of(self.created)
+        return self.schemas.get_current_schema(self.created)
 
     @property
     def schema(self) -> pa.Schema:
@@ -119,7 +119,7 @@ class TableConfig:
 
     @cached_property
     def transforms(self) -> Mapping[str, Transform]:
-        found = transform_properties.stored(self.raw, self.created, self.columns)
+        found = transform_properties.read_transforms(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
 
     @cached_property

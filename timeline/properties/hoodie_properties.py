@@ -1,4 +1,4 @@
-"""Reader and writer for the table properties file."""
+"""Properties file of a table, `hoodie.properties`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PAYLOADS = {
 _DATABASE = "default"
 
 
-def new_properties(
+def create_properties(
     name: str,
     schema: pa.Schema,
     key: tuple[str, ...],
@@ -106,12 +106,12 @@ def render(values: Mapping[str, str], now_ms: int) -> bytes:
 
 
 def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
-    changed = parse(with_settings(config.raw, settings)) if settings else config
+    changed = parse_config(with_settings(config.raw, settings)) if settings else config
     return changed.with_schemas(schemas)
 
 
 def load(store: Store) -> TableConfig:
-    return parse(read_properties(store))
+    return parse_config(read_properties(store))
 
 
 def read_properties(store: Store) -> dict[str, str]:
@@ -144,8 +144,8 @@ def read_properties(store: Store) -> dict[str, str]:
     )
 
 
-def parse(values: Mapping[str, str]) -> TableConfig:
-    """Convert table properties to the table configuration.
+def parse_config(values: Mapping[str, str]) -> TableConfig:
+    """Parse the table configuration from table properties.
 
     Raises CorruptTable if a property is missing, and UnsupportedTable if a property requires an unsupported feature.
     """

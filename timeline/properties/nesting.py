@@ -32,8 +32,8 @@ def require_no_outer_table(store: Store) -> None:
             )
 
 
-def require_no_table_inside(store: Store) -> None:
-    """Check that a folder contains no other table.
+def require_no_inner_table(store: Store) -> None:
+    """Check that a folder has no inner table.
 
     Checks at most `_LOOKED_AT_MAX` files, so an inner table among more files may stay undetected.
     """
@@ -51,7 +51,7 @@ def require_no_table_inside(store: Store) -> None:
         return  # without permission to list the folder, assume that it does not contain a table
 
 
-def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
+def list_own_files(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
     """List all files except those of inner tables."""
     inner = tuple(inner_tables(key for key, _ in store.list(prefix)))
     for key, size in store.list(prefix):

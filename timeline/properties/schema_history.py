@@ -65,7 +65,7 @@ class SchemaHistory:
     def newest(self) -> TableSchema | None:
         return _parsed(self.recent[-1][2]) if self.recent else None
 
-    def newest_of(self, created: TableSchema) -> TableSchema:
+    def get_current_schema(self, created: TableSchema) -> TableSchema:
         """Return the current schema of the table.
 
         Avro schemas of earlier releases do not record nullability. In that case, the nullability in `created` applies.
@@ -113,7 +113,7 @@ class SchemaHistory:
             known = ((0, int(before["id"]), _text(before)),)
         return SchemaHistory((*known, (seq, int(columns["id"]), _text(columns))), self.older)
 
-    def after_avro(self, seq: int, avro: str, before: str) -> SchemaHistory:
+    def add_schema_without_ids(self, seq: int, avro: str, before: str) -> SchemaHistory:
         """Add a schema change without column ids."""
         history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = history.newest

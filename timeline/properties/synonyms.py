@@ -1,4 +1,4 @@
-"""Option names of Hudi, Delta Lake and Iceberg.
+"""Synonyms of options in Hudi, Delta Lake and Iceberg.
 
 The names are not accepted as aliases, because their meanings differ slightly.
 """
@@ -73,8 +73,7 @@ def _remove_separators(name: str) -> str:
 _MEANINGS = {_remove_separators(word): ours for ours, words in _WORDS.items() for word in words.split()}
 
 
-def meant(name: str, known: Collection[str]) -> str:
-    """Translate another system's option name."""
+def translate_option_name(name: str, known: Collection[str]) -> str:
     plain, same = _to_snake_case(name[:200]), {_remove_separators(one): one for one in known}
     while plain:
         joined = _remove_separators(plain)

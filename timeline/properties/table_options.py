@@ -17,8 +17,8 @@ from typing import Any
 
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
-from hoodoo.sizes import LARGEST, size_from
-from hoodoo.timeline.properties.synonyms import meant
+from hoodoo.sizes import LARGEST, convert_size_argument
+from hoodoo.timeline.properties.synonyms import translate_option_name
 
 PREFIX = "hoodoo."
 ARGUMENTS = (
@@ -190,7 +190,7 @@ def _typed(name: str, value: Any) -> Any:
             return None
         raise OptionError(f"Option {name} must not be None. Pass a value, or omit the option.", option=name)
     if name in _SIZES:
-        return size_from(name, value)
+        return convert_size_argument(name, value)
     default = getattr(Options, name)
     if isinstance(default, bool):
         if str(value).lower() not in ("true", "false"):
@@ -205,7 +205,7 @@ def _typed(name: str, value: Any) -> Any:
     return _number(name, value, _KINDS_OF_NONE.get(name) or (int if isinstance(default, int) else float))
 
 
-def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
+def validate_new_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
     """Validate new options of a table.
 
     Returns them combined with the current options. Raises OptionError for an invalid value or an unknown name, with a
@@ -214,8 +214,12 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
     known = [field.name for field in fields(Options)]
     for name in given:
         if name not in known:
-            near = [meant(name, known)] if meant(name, known) else difflib.get_close_matches(name[:100], known, 1, 0.5)
-            if argument := meant(name, ARGUMENTS):
+            near = (
+                [translate_option_name(name, known)]
+                if translate_option_name(name, known)
+                else difflib.get_close_matches(name[:100], known, 1, 0.5)
+            )
+            if argument := translate_option_name(name, ARGUMENTS):
                 hint = f" Did you mean {argument!r}, an argument of create()? It cannot be changed later."
             else:
                 hint = f" Did you mean {near[0]!r}?" if near else f" Valid options: {', '.join(known)}."
@@ -228,12 +232,12 @@ def to_properties(options: Options) -> dict[str, str]:
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
-def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
+def convert_options(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
     """Convert new option values to changed table properties.
 
     '' removes a property, so that the default applies.
     """
-    written = to_properties(with_options(given, before))
+    written = to_properties(validate_new_options(given, before))
     return {PREFIX + name: written.get(PREFIX + name, "") for name in given}
 
 
@@ -242,4 +246,4 @@ def is_option(name: str) -> bool:
 
 
 def from_properties(properties: Mapping[str, str]) -> Options:
-    return with_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})
+    return validate_new_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})

@@ -21,7 +21,7 @@ def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict
     return {PREFIX + one.made: str(replace(one, column=str(columns.by_name[one.column].id))) for one in transforms}
 
 
-def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
+def read_transforms(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
     """Read the partition transforms from table properties.
 
     The keys are generated partition columns. Transforms contain the current names of their source columns. A transform

@@ -1,1 +1,1 @@
-"""Numbered commit files of a table."""
+"""Slots, which are numbered commit files of a table."""

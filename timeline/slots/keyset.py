@@ -1,4 +1,4 @@
-"""Key hashes of inserted and deleted rows.
+"""Set of key hashes that a commit inserted or deleted.
 
 Small sets are stored in the slot, and large sets in a separate file. For the keys of new base files, the slot refers to
 the index entries of the files, so that keys are not stored twice. A hash collision can only cause a retry.
@@ -24,8 +24,8 @@ def reference_to_index_keys(index_key: str) -> Reference:
     return {"index": index_key}
 
 
-def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
-    """Store the key hashes of a commit.
+def save_key_hashes(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
+    """Save the key hashes of a commit.
 
     Returns references to them. A set of up to 4,096 hashes is stored in the reference itself. A larger set is written
     as the file `name` in `folder`.

@@ -1,4 +1,4 @@
-"""Numbered commit files of a table.
+"""Slots, which are numbered commit files of a table.
 
 A slot is a canonical JSON object that ends with the SHA-256 of its content. It contains the digest of the previous
 slot, so that a forged, forked or truncated sequence is detected.
@@ -15,7 +15,7 @@ from typing import Any
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.names import is_change_log_path, require_data_file_path, require_path_in_folders
 from hoodoo.timeline.layout import INDEX, TIMELINE
-from hoodoo.timeline.slots.shape import fits
+from hoodoo.timeline.slots.shape import matches_types
 
 VERSIONS = (1, 2, 3, 4)
 """Format versions of slots (commit files) that this release reads.
@@ -110,7 +110,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """Files that a compaction merges into one base file."""
+    """Planned compaction of one group of files."""
 
     partition: str
     file_id: str
@@ -120,7 +120,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SlotBody:
-    """Content of a commit file without its number.
+    """Content of a slot without its number.
 
     Attributes:
         inserted: References to the sorted key hashes of inserted rows (timeline/slots/keyset.py).
@@ -165,7 +165,7 @@ class SlotBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot(SlotBody):
-    """Numbered commit file of a table.
+    """Slot, which is a numbered commit file of a table.
 
     It exists if and only if the write is committed.
 
@@ -245,7 +245,7 @@ def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
-def encode(slot: Slot) -> bytes:
+def encode_commit_file(slot: Slot) -> bytes:
     """Encode a commit file.
 
     The bytes of equal commits are equal.
@@ -306,7 +306,7 @@ def _check_depth(value: Any, depth: int = 0) -> None:
         _check_depth(child, depth + 1)
 
 
-def decode(data: bytes, key: str) -> Slot:
+def decode_commit_file(data: bytes, key: str) -> Slot:
     """Decode and verify a commit file.
 
     Args:
@@ -332,20 +332,20 @@ def decode(data: bytes, key: str) -> Slot:
             f"Slot file {key} was written by a newer version of hoodoo. Upgrade hoodoo to read this table.", file=key
         )
     del body["~"]
-    require_known(body.get("needs", ()), key)
+    require_supported_features(body.get("needs", ()), key)
     try:
         return _slot(body)
     except (TypeError, ValueError, KeyError, AttributeError) as problem:
         raise CorruptTable(f"Slot file {key} is invalid: {problem}. Restore it from a backup.", file=key) from None
 
 
-def require_known(needs: Any, key: str) -> None:
+def require_supported_features(needs: Any, key: str) -> None:
     """Check that this release supports the required features.
 
     Raises UnsupportedTable if a commit or checkpoint requires an unknown feature. `needs` lists the features, and `key`
     is the path of the file. Raises CorruptTable if `needs` is not a list of strings.
     """
-    if not fits(list(needs) if isinstance(needs, tuple) else needs, [str]):
+    if not matches_types(list(needs) if isinstance(needs, tuple) else needs, [str]):
         raise CorruptTable(
             f"File {key} is damaged: its list of features is invalid: {str(needs)[:50]}. Restore it from a backup.",
             file=key,
@@ -359,7 +359,7 @@ def require_known(needs: Any, key: str) -> None:
         )
 
 
-def features(files: Sequence[DataFile]) -> list[str]:
+def list_reader_features(files: Sequence[DataFile]) -> list[str]:
     """List the features that readers of data files need."""
     needed = [ORDER] if any(file.order or file.decoded for file in files) else []
     return [*needed, PARTIAL] if any(file.partial for file in files) else needed
@@ -388,7 +388,7 @@ def _slot(body: dict[str, Any]) -> Slot:
 
 
 def _decode_streamed(said: Any) -> tuple[str, ...]:
-    if said != [] and not (fits(said, (str, str, str)) and all(said)):
+    if said != [] and not (matches_types(said, (str, str, str)) and all(said)):
         raise TypeError(f"the field streamed has the invalid value {str(said)[:50]!r}")
     return tuple(said)
 
@@ -414,7 +414,7 @@ def _require_declared_types(slot: Slot) -> None:
 
 
 def check_changes(file: DataFile) -> None:
-    if not fits(file.changes, {str: (int, str)}):
+    if not matches_types(file.changes, {str: (int, str)}):
         raise ValueError(f"the changes of file {file.path} have the invalid value {str(file.changes)[:50]}")
     for path in file.changes:
         if not is_change_log_path(require_data_file_path(path)) or path.rpartition("/")[0] != file.partition:

@@ -13,7 +13,7 @@ HUDI_STREAMER = "hudi-streamer"
 """Application name that stands for Apache Hudi's streamer."""
 
 
-class Streamed(NamedTuple):
+class StreamerPosition(NamedTuple):
     """Source position of Apache Hudi's streamer.
 
     Attributes:
@@ -26,16 +26,16 @@ class Streamed(NamedTuple):
     owner: str = ""
     said_by: str = ""
 
-    def after(self, application: str, text: str) -> Streamed:
+    def after(self, application: str, text: str) -> StreamerPosition:
         if application == self.owner or text and not self.owner:
-            return Streamed(text or self.text, application, application)
+            return StreamerPosition(text or self.text, application, application)
         return self
 
-    def after_hudi(self, text: str) -> Streamed:
-        return Streamed(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
+    def after_hudi(self, text: str) -> StreamerPosition:
+        return StreamerPosition(text, self.owner or HUDI_STREAMER, HUDI_STREAMER)
 
-    def overtakes(self, application: str) -> bool:
-        """Check whether Apache Hudi's streamer has read further.
+    def is_ahead_of(self, application: str) -> bool:
+        """Check whether the streamer is ahead of a position.
 
         False if `application` is not the owner.
         """

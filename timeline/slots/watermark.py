@@ -1,4 +1,4 @@
-"""Number of the newest archived commit.
+"""Watermark, which is the number of the newest archived commit.
 
 The watermark is raised before slots are deleted, so that a late write with the number of a deleted slot is detected.
 """
@@ -17,7 +17,7 @@ def deleted_up_to(store: Store) -> int:
     return max((int(key.rpartition(_KIND)[2]) for key, _ in store.list(WATERMARKS + _KIND)), default=0)
 
 
-def state_key(seq: int) -> str:
+def archive_checkpoint_path(seq: int) -> str:
     """Return the path of the checkpoint for archived commits.
 
     The file contains a checkpoint that replaces the slots up to `seq`. Deleting old checkpoints does not affect this
@@ -26,14 +26,14 @@ def state_key(seq: int) -> str:
     return f"{WATERMARKS}{_KIND}{seq:020d}"
 
 
-def record_archived_up_to(store: Store, seq: int, checkpoint: bytes) -> None:
+def record_archived_commits(store: Store, seq: int, checkpoint: bytes) -> None:
     """Record which commits are archived.
 
     This happens before their files are deleted. `checkpoint` is the encoded checkpoint of slot `seq`, which replaces
     the archived slots.
     """
     with suppress(FileExistsError):
-        store.create(state_key(seq), checkpoint)
+        store.create(archive_checkpoint_path(seq), checkpoint)
     for key, _ in list(store.list(WATERMARKS + _KIND)):
         if int(key.rpartition(_KIND)[2]) < seq:
             store.delete(key)

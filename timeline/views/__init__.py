@@ -1,1 +1,1 @@
-"""State of a table at a commit."""
+"""Views of a table's state at a commit."""

@@ -1,4 +1,4 @@
-"""Files with the state of a table at a commit.
+"""Checkpoint files with the state of a table.
 
 The checkpoint of a small table is a Parquet file with one row per data file, sorted by partition and file group. The
 other parts of the view are JSON in the footer, and a digest is at the end. The checkpoint of a large table consists of
@@ -55,7 +55,7 @@ def encode(view: View) -> bytes:
     return data + digest(data).encode()
 
 
-def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
+def read_checkpoint(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
     """Read the state of a table from a checkpoint file.
 
     Args:
@@ -107,7 +107,7 @@ def is_due(view: View, newest: int, every: int) -> bool:
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
     for key, size in _keys(store, up_to):
         try:
-            yield read(store, key, size)
+            yield read_checkpoint(store, key, size)
         except (CorruptTable, FileNotFoundError):
             continue
 
@@ -122,7 +122,7 @@ def _rebuild_partition_groups(store: Store, since: int, partition: str, seq: int
     # both slots, or from an earlier checkpoint and the slots after it.
     for key, size in _keys(store, seq):
         try:
-            view = read(store, key, size, heal=False)
+            view = read_checkpoint(store, key, size, heal=False)
             return (_apply_slots_until(store, view, since) if view.seq < since else view).partitions.get(partition, {})
         except (CorruptTable, FileNotFoundError):
             continue
@@ -140,5 +140,5 @@ def _rebuild_partition_groups(store: Store, since: int, partition: str, seq: int
 def _apply_slots_until(store: Store, view: View, seq: int) -> View:
     for number in range(view.seq + 1, seq + 1):
         data = store.get(slot_key(number))
-        view = apply(view, slots.decode(data, slot_key(number)), slots.sha(data))
+        view = apply(view, slots.decode_commit_file(data, slot_key(number)), slots.sha(data))
     return view

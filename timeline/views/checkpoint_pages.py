@@ -1,4 +1,4 @@
-"""Checkpoint files of large tables.
+"""Pages in the checkpoint files of large tables.
 
 Layout: pages, each a Parquet file with the files of some adjacent partitions; pages of superseded files, each JSON
 compressed with zstd; the directory; digest of the directory (32 hex digits), its length (u64, little endian),
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from hoodoo.errors import CorruptTable
 from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store, digest
-from hoodoo.timeline.slots.shape import fits
+from hoodoo.timeline.slots.shape import matches_types
 from hoodoo.timeline.views.checkpoint_rows import (
     files_table,
     known_state,
@@ -33,9 +33,9 @@ from hoodoo.timeline.views.checkpoint_rows import (
     superseded_rows,
     view_of,
 )
-from hoodoo.timeline.views.file_group import Superseded
-from hoodoo.timeline.views.pages import PagedFiles, PagedPartitions, Pages
-from hoodoo.timeline.views.totals import Counted, Totals
+from hoodoo.timeline.views.file_group import ReplacedFile
+from hoodoo.timeline.views.pages import CheckpointPages, PagedFiles, PagedPartitions
+from hoodoo.timeline.views.totals import CountedFiles, FileTotals
 from hoodoo.timeline.views.view import View
 
 MAGIC = b"HDPAGES1"
@@ -132,8 +132,8 @@ def _page(view: View, partitions: Sequence[str]) -> bytes:
     return _parquet(files_table(view.groups(partitions)))
 
 
-def _superseded_parts(files: Sequence[Superseded]) -> Iterator[list[Superseded]]:
-    part = list[Superseded]()
+def _superseded_parts(files: Sequence[ReplacedFile]) -> Iterator[list[ReplacedFile]]:
+    part = list[ReplacedFile]()
     for file in files:
         part.append(file)
         if len(part) == _PAGE_SUPERSEDED:
@@ -186,27 +186,32 @@ def read(store: Store, key: str) -> View:
 def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) -> View:
     state = known_state((directory.schema.metadata or {})[_STATE], key)
     spans, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
-    is_known = fits(spans, [_PAGE_SPAN]) and fits(old, [_PAGE_SPAN]) and fits(counts, [int]) and len(old) == len(counts)
+    is_known = (
+        matches_types(spans, [_PAGE_SPAN])
+        and matches_types(old, [_PAGE_SPAN])
+        and matches_types(counts, [int])
+        and len(old) == len(counts)
+    )
     if not is_known or directory.schema.remove_metadata() != _DIRECTORY:
         raise ValueError("the directory of the checkpoint is invalid")
     columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
     names, numbers = columns["partition"], columns["page"]
     if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
         raise ValueError("the partitions of a checkpoint page are not sorted")
-    pages = Pages(names, numbers, [span[2] for span in spans], _PageLoader(store, key, spans))
+    pages = CheckpointPages(names, numbers, [span[2] for span in spans], _PageLoader(store, key, spans))
     partitions = PagedPartitions(pages, {}, state["seq"])
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
     each = {name: _totals(row) for name, row in zip(names, rows, strict=True)}
-    counted = Counted(partitions, _totals([*state["totals"], state["by_logs"], state["by_size"]]), each)
+    counted = CountedFiles(partitions, _totals([*state["totals"], state["by_logs"], state["by_size"]]), each)
     # kept in memory, because cleaning may delete the checkpoint
     packed = [_checked(bytes(source.read_at(size, offset)), said) for offset, size, said in old]
     superseded = PagedFiles(counts, partial(_superseded, packed)) if counts else ()
     return view_of(state, partitions, superseded, _counted=counted)
 
 
-def _totals(row: Sequence[Any]) -> Totals:
+def _totals(row: Sequence[Any]) -> FileTotals:
     groups, base_bytes, log_bytes, behind, by_logs, by_size = row
-    return Totals(groups, base_bytes, log_bytes, behind, _parse_counts(by_logs), _parse_counts(by_size))
+    return FileTotals(groups, base_bytes, log_bytes, behind, _parse_counts(by_logs), _parse_counts(by_size))
 
 
 @lru_cache(maxsize=4096)
@@ -251,7 +256,7 @@ def _checked(data: bytes, stored_digest: str) -> bytes:
     return data
 
 
-def _superseded(pages: Sequence[bytes], number: int) -> Sequence[Superseded]:
+def _superseded(pages: Sequence[bytes], number: int) -> Sequence[ReplacedFile]:
     data = pages[number]
     text = pa.decompress(data[8:], int.from_bytes(data[:8], "little"), "zstd", asbytes=True)
     return superseded_of(json.loads(text))

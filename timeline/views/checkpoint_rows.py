@@ -1,4 +1,4 @@
-"""Encoding of a table's state in a checkpoint."""
+"""Rows of a checkpoint, which encode a table's state."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import pyarrow as pa
 
 from hoodoo.format.names import parse_data_file, require_data_file_path
 from hoodoo.timeline.properties.schema_history import SHAPE, SchemaHistory
-from hoodoo.timeline.slots.shape import fits
-from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
-from hoodoo.timeline.slots.streamed import Streamed
-from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
-from hoodoo.timeline.views.view import Plan, View
+from hoodoo.timeline.slots.shape import matches_types
+from hoodoo.timeline.slots.slot import (
+    BASE,
+    DataFile,
+    PlannedGroup,
+    check_changes,
+    require_supported_features,
+    strict_json,
+)
+from hoodoo.timeline.slots.streamed import StreamerPosition
+from hoodoo.timeline.views.file_group import AddedFile, FileGroup, ReplacedFile
+from hoodoo.timeline.views.view import PendingCompaction, View
 
 _TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
 _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
@@ -122,14 +129,14 @@ def _is_checkpoint_schema(schema: pa.Schema) -> bool:
     return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())
 
 
-def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
+def superseded_rows(files: Iterable[ReplacedFile]) -> list[list[Any]]:
     return [list(astuple(file)) for file in files]
 
 
-def superseded_of(rows: Any) -> tuple[Superseded, ...]:
-    if not fits(rows, SUPERSEDED_SHAPE):
+def superseded_of(rows: Any) -> tuple[ReplacedFile, ...]:
+    if not matches_types(rows, SUPERSEDED_SHAPE):
         raise ValueError("the list of superseded files is invalid")
-    files = tuple(Superseded(*entry) for entry in rows)
+    files = tuple(ReplacedFile(*entry) for entry in rows)
     for entry in files:
         require_data_file_path(entry.path)
     return files
@@ -155,23 +162,23 @@ def known_state(text: bytes, key: str) -> dict[str, Any]:
     state = strict_json(text, key)
     if not isinstance(state, dict):
         raise ValueError("the state is invalid")
-    require_known(state.get("needs", []), key)
+    require_supported_features(state.get("needs", []), key)
     return state
 
 
 def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
     shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
     found = {name: value for name, value in state.items() if name in shape}
-    if not fits(found, shape):
+    if not matches_types(found, shape):
         raise ValueError("the state is invalid")
     plans = {
-        t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups))
+        t: PendingCompaction(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups))
         for seq, t, at, groups in found.pop("plans")
     }
     found["undone"] = tuple((first, last) for first, last in found["undone"])
     found["schemas"] = _decode_schema_history(found.pop("columns", {}), found.get("schemas", ()))
     found["needs"] = frozenset(found.get("needs", ()))
-    found["streamed"] = Streamed(*found.get("streamed", ()))
+    found["streamed"] = StreamerPosition(*found.get("streamed", ()))
     found["foreign_rows"] = bool(found.get("foreign_rows", 0))
     found.setdefault("told", found["instant"])  # missing in checkpoints of earlier releases
     return View(**found, partitions=partitions, plans=plans, superseded=superseded, **more)
@@ -181,7 +188,7 @@ def _decode_schema_history(said: Mapping[str, Any], avro: Sequence[tuple[int, st
     # `avro` contains the (slot, Avro text) pairs of earlier releases.
     found = SchemaHistory.from_json(said)
     for (_, before), (seq, text) in zip(avro, avro[1:], strict=False):
-        found = found.after_avro(seq, text, before)
+        found = found.add_schema_without_ids(seq, text, before)
     return found
 
 

@@ -1,6 +1,6 @@
 """Groups of a base file and its log files.
 
-A `FileGroup` contains the current files. A `Superseded` file is only needed by earlier snapshots.
+A `FileGroup` contains the current files. A `ReplacedFile` file is only needed by earlier snapshots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hoodoo.timeline.slots.slot import DataFile
 
 
 class AddedFile(NamedTuple):
-    """Data file and the number of its commit."""
+    """Data file that a commit added, with the commit's number."""
 
     seq: int
     file: DataFile
@@ -21,7 +21,7 @@ class AddedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Base file and its log files.
+    """File group, which is a base file and its log files.
 
     The log files are in commit order. Only file groups of other engines may have no base file.
     """
@@ -46,7 +46,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class ReplacedFile:
     """Replaced data file that only earlier snapshots need.
 
     Cleaning deletes the file when these snapshots have expired.

@@ -1,4 +1,4 @@
-"""Files of a large table, loaded on demand.
+"""Pages of a checkpoint file, loaded on demand.
 
 The checkpoint of a table with many files has a directory and pages, each with the files of some adjacent partitions. A
 view holds the directory, and the partitions that later slots changed. Unused pages are never decoded.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, overload
 
 from hoodoo.errors import CorruptTable
-from hoodoo.timeline.views.file_group import FileGroup, Superseded
+from hoodoo.timeline.views.file_group import FileGroup, ReplacedFile
 
 Groups = Mapping[str, FileGroup]
 """File groups of one partition by file id."""
@@ -26,8 +26,8 @@ class Loader(Protocol):
     def stored(self, number: int) -> bytes: ...
 
 
-class Pages:
-    """Parts of a checkpoint file, loaded on demand.
+class CheckpointPages:
+    """Pages of a checkpoint file, loaded on demand.
 
     Attributes:
         partitions: The partition paths, ascending.
@@ -92,12 +92,12 @@ class Pages:
 
 
 class PagedPartitions(Mapping[str, Groups]):
-    """Files by partition, loaded on demand.
+    """Files by partition, in pages loaded on demand.
 
     `changed` contains the partitions that changed since the checkpoint, with None for a removed partition.
     """
 
-    def __init__(self, pages: Pages, changed: Mapping[str, Groups | None], seq: int) -> None:
+    def __init__(self, pages: CheckpointPages, changed: Mapping[str, Groups | None], seq: int) -> None:
         self.pages, self.changed, self.seq = pages, changed, seq
 
     def __getitem__(self, partition: str) -> Groups:
@@ -143,8 +143,7 @@ def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int
     return result
 
 
-def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
-    """Find the partitions that may differ between two snapshots."""
+def find_differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]:
     if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
         names = sorted({*before, *after})
         yield from (name for name in names if before.get(name) is not after.get(name))
@@ -161,22 +160,22 @@ def differing_partitions(before: Partitions, after: Partitions) -> Iterator[str]
             yield name
 
 
-class PagedFiles(Sequence[Superseded]):
-    """Replaced data files, loaded on demand.
+class PagedFiles(Sequence[ReplacedFile]):
+    """Replaced data files, in pages loaded on demand.
 
     They stay compressed to save memory. `pages` contains the number of files in each page, and `load` returns the files
     of a page. `later` contains files that were superseded since the checkpoint.
     """
 
     def __init__(
-        self, pages: Sequence[int], load: Callable[[int], Sequence[Superseded]], later: tuple[Superseded, ...] = ()
+        self, pages: Sequence[int], load: Callable[[int], Sequence[ReplacedFile]], later: tuple[ReplacedFile, ...] = ()
     ) -> None:
         self.pages, self.load, self.later = pages, load, later
 
-    def __add__(self, more: tuple[Superseded, ...]) -> PagedFiles:
+    def __add__(self, more: tuple[ReplacedFile, ...]) -> PagedFiles:
         return PagedFiles(self.pages, self.load, self.later + more)
 
-    def __iter__(self) -> Iterator[Superseded]:
+    def __iter__(self) -> Iterator[ReplacedFile]:
         for number in range(len(self.pages)):
             yield from self.load(number)
         yield from self.later
@@ -185,10 +184,10 @@ class PagedFiles(Sequence[Superseded]):
         return sum(self.pages) + len(self.later)
 
     @overload
-    def __getitem__(self, index: int) -> Superseded: ...
+    def __getitem__(self, index: int) -> ReplacedFile: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Superseded]: ...
-    def __getitem__(self, index: int | slice) -> Superseded | Sequence[Superseded]:
+    def __getitem__(self, index: slice) -> Sequence[ReplacedFile]: ...
+    def __getitem__(self, index: int | slice) -> ReplacedFile | Sequence[ReplacedFile]:
         return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:
@@ -198,4 +197,11 @@ class PagedFiles(Sequence[Superseded]):
         return hash(tuple(self))
 
 
-__all__ = ["PagedFiles", "PagedPartitions", "Pages", "Partitions", "differing_partitions", "with_changes"]
+__all__ = [
+    "PagedFiles",
+    "PagedPartitions",
+    "CheckpointPages",
+    "Partitions",
+    "find_differing_partitions",
+    "with_changes",
+]

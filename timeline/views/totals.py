@@ -1,4 +1,4 @@
-"""Number and size of files in a table.
+"""Totals of the number and size of a table's files.
 
 Totals are updated with each slot, so that the cost depends on the size of the commit, not of the table. A view that was
 not created by applying a slot, such as that of a checkpoint, is counted on first use.
@@ -17,8 +17,8 @@ Touched = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """Number and size of files.
+class FileTotals:
+    """Total number and size of files.
 
     Attributes:
         groups: The number of file groups.
@@ -52,7 +52,7 @@ class Totals:
     def behind(self) -> int:
         return sum(self.by_logs.values())
 
-    def below(self, size: int) -> tuple[int, int]:
+    def estimate_small_files(self, size: int) -> tuple[int, int]:
         """Estimate the number of small files."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
         greatest = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
@@ -60,7 +60,7 @@ class Totals:
 
 
 class _MutableTotals:
-    def __init__(self, start: Totals) -> None:
+    def __init__(self, start: FileTotals) -> None:
         self.groups, self.base_bytes, self.log_bytes = start.groups, start.base_bytes, start.log_bytes
         self.bytes_behind = start.bytes_behind
         self.by_logs, self.by_size = Counter(start.by_logs), Counter(start.by_size)
@@ -78,20 +78,20 @@ class _MutableTotals:
             self.bytes_behind += sign * size
             self.by_logs[len(group.logs)] += sign
 
-    def done(self) -> Totals:
+    def done(self) -> FileTotals:
         by_logs, by_size = ({key: n for key, n in counter.items() if n} for counter in (self.by_logs, self.by_size))
-        return Totals(self.groups, self.base_bytes, self.log_bytes, self.bytes_behind, by_logs, by_size)
+        return FileTotals(self.groups, self.base_bytes, self.log_bytes, self.bytes_behind, by_logs, by_size)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Files of a table and their totals."""
+class CountedFiles:
+    """Files of a table, and their counts and sizes."""
 
     partitions: Partitions
-    together: Totals
-    each: Mapping[str, Totals]
+    together: FileTotals
+    each: Mapping[str, FileTotals]
 
-    def after(self, partitions: Partitions, touched: Touched) -> Counted:
+    def after(self, partitions: Partitions, touched: Touched) -> CountedFiles:
         """Update the totals after a change.
 
         Args:
@@ -100,7 +100,7 @@ class Counted:
         """
         together, each = _MutableTotals(self.together), dict[str, _MutableTotals]()
         for partition, file_id in dict.fromkeys(touched):
-            counters = each.setdefault(partition, _MutableTotals(self.each.get(partition, Totals())))
+            counters = each.setdefault(partition, _MutableTotals(self.each.get(partition, FileTotals())))
             for groups, sign in ((self.partitions, -1), (partitions, 1)):
                 group = groups.get(partition, {}).get(file_id)
                 together.add(group, sign)
@@ -109,15 +109,15 @@ class Counted:
         gone = [partition for partition in each if partition not in partitions]
         for partition in gone:
             del totals[partition]
-        return Counted(partitions, together.done(), totals)
+        return CountedFiles(partitions, together.done(), totals)
 
 
-def count(partitions: Partitions) -> Counted:
-    together, each = _MutableTotals(Totals()), dict[str, Totals]()
+def count(partitions: Partitions) -> CountedFiles:
+    together, each = _MutableTotals(FileTotals()), dict[str, FileTotals]()
     for partition, groups in partitions.items():
-        counters = _MutableTotals(Totals())
+        counters = _MutableTotals(FileTotals())
         for group in groups.values():
             counters.add(group)
             together.add(group)
         each[partition] = counters.done()
-    return Counted(partitions, together.done(), each)
+    return CountedFiles(partitions, together.done(), each)

@@ -1,4 +1,4 @@
-"""State of a table at a commit.
+"""View of a table's state at a commit.
 
 The snapshot at a slot consists of the base file and the logs of each file group in the view. A view is immutable.
 `apply` returns the view after the next slot, without listing or reading files.
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from hoodoo.timeline.properties.schema_history import SchemaHistory
 from hoodoo.timeline.slots.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
-from hoodoo.timeline.slots.streamed import Streamed
-from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
+from hoodoo.timeline.slots.streamed import StreamerPosition
+from hoodoo.timeline.views.file_group import AddedFile, FileGroup, ReplacedFile
 from hoodoo.timeline.views.pages import Groups, PagedFiles, Partitions, with_changes
-from hoodoo.timeline.views.totals import Counted, Totals, count
+from hoodoo.timeline.views.totals import CountedFiles, FileTotals, count
 
 # a sorted file counts as sorted while at most one of this number of rows was updated, since an update moves a row to
 # the end
@@ -22,8 +22,8 @@ _LOOSE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Compaction that is planned but not completed.
+class PendingCompaction:
+    """Pending compaction, which is planned but not completed.
 
     Attributes:
         seq: The slot that contains the plan.
@@ -40,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """State of a table at a commit.
+    """View of a table's state at a commit.
 
     `sha` is the digest of the slot, which the next slot must contain. `completed_at` is its time in ms since 1970.
     """
@@ -51,11 +51,11 @@ class View:
     instant: str = ""
     completed_at: int = 0
     partitions: Partitions = field(default_factory=dict)
-    plans: Mapping[str, Plan] = field(default_factory=dict)
-    superseded: Sequence[Superseded] = ()
+    plans: Mapping[str, PendingCompaction] = field(default_factory=dict)
+    superseded: Sequence[ReplacedFile] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
     reached: Mapping[str, str] = field(default_factory=dict)  # application -> position in its source
-    streamed: Streamed = Streamed()  # checkpoint for Apache Hudi's streamer
+    streamed: StreamerPosition = StreamerPosition()  # checkpoint for Apache Hudi's streamer
     min_readable: int = 0
     commits: int = 0  # slots that wrote rows
     cleaned_at_commit: int = 0  # `commits` at the newest clean operation
@@ -71,10 +71,12 @@ class View:
     foreign_rows: bool = field(default=False, compare=False)
     # first and last slots of ranges that another engine rolled back, with their files
     undone: tuple[tuple[int, int], ...] = ()
-    _counted: Counted | None = field(default=None, compare=False, repr=False)  # totals of these or of other partitions
+    _counted: CountedFiles | None = field(
+        default=None, compare=False, repr=False
+    )  # totals of these or of other partitions
 
     # ---- totals
-    def _totals(self) -> Counted:
+    def _totals(self) -> CountedFiles:
         counted = self._counted
         if counted is None or counted.partitions is not self.partitions:
             counted = count(self.partitions)
@@ -82,11 +84,11 @@ class View:
         return counted
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> FileTotals:
         return self._totals().together
 
-    def totals_of(self, partition: str) -> Totals:
-        return self._totals().each.get(partition, Totals())
+    def totals_of(self, partition: str) -> FileTotals:
+        return self._totals().each.get(partition, FileTotals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
         """Find file groups with log files to compact."""
@@ -98,7 +100,7 @@ class View:
     def bases_below(self, size: int) -> int:
         total = 0
         for partition, totals in self._totals().each.items():
-            least, upper = totals.below(size)
+            least, upper = totals.estimate_small_files(size)
             if least != upper:
                 least = sum(1 for group in self.groups([partition]) if group.base and group.base.file.size < size)
             total += least
@@ -135,7 +137,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         change.put_files()
     plans = dict(view.plans)
     if slot.outcome == PLANNED:
-        plans[slot.instant] = Plan(slot.seq, slot.instant, slot.completed_at, slot.plan)
+        plans[slot.instant] = PendingCompaction(slot.seq, slot.instant, slot.completed_at, slot.plan)
     elif slot.outcome == COMPLETED:
         plans.pop(slot.instant, None)
     transactions = dict(slot.versions if slot.operation == UNDO else view.transactions)
@@ -168,7 +170,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         superseded=superseded,
         transactions=transactions,
         reached=reached,
-        streamed=Streamed(*slot.streamed) if tells_place else view.streamed,
+        streamed=StreamerPosition(*slot.streamed) if tells_place else view.streamed,
         min_readable=max(view.min_readable, slot.min_readable),
         commits=commits,
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
@@ -183,7 +185,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     )
 
 
-def _and(before: Sequence[Superseded], added: Iterable[Superseded]) -> Sequence[Superseded]:
+def _and(before: Sequence[ReplacedFile], added: Iterable[ReplacedFile]) -> Sequence[ReplacedFile]:
     return before + tuple(added) if isinstance(before, (tuple, PagedFiles)) else (*before, *added)
 
 
@@ -192,14 +194,14 @@ def _next_schema_history(
     slot: Slot,
     partitions: Partitions,
     savepoints: Mapping[str, int],
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, PendingCompaction],
 ) -> SchemaHistory:
     # Schemas that only unreadable snapshots need are left out.
     history = view.schemas
     if slot.columns:
         history = history.after(slot.seq, slot.columns, slot.columns_before)
     elif slot.schema:
-        history = history.after_avro(slot.seq, slot.schema, slot.schema_before)
+        history = history.add_schema_without_ids(slot.seq, slot.schema, slot.schema_before)
     if slot.min_readable <= view.min_readable or len(history.entries) < 2:
         return history
     groups = (group for each in partitions.values() for group in each.values())
@@ -215,7 +217,7 @@ def stays_sorted(file: DataFile) -> bool:
     return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
-def _superseded_after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
+def _superseded_after_undo(slot: Slot, superseded: Iterable[ReplacedFile]) -> tuple[ReplacedFile, ...]:
     back = {path for file in slot.files for path in file.paths}
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
@@ -230,7 +232,7 @@ class _SlotChange:
     def __init__(self, view: View, slot: Slot) -> None:
         self.view, self.slot = view, slot
         self.partitions: Partitions = view.partitions
-        self.dropped: list[Superseded] = []
+        self.dropped: list[ReplacedFile] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
         # a file that comes back keeps the slot that first added it, because savepoints and leases may hold its
         # snapshots
@@ -275,7 +277,7 @@ class _SlotChange:
         changed: dict[str, Groups] = dict(self.open)
         self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
-    def counted(self) -> Counted | None:
+    def counted(self) -> CountedFiles | None:
         before, slot = self.view._counted, self.slot
         if before is None or before.partitions is not self.view.partitions:
             return None
@@ -283,14 +285,24 @@ class _SlotChange:
 
     def _drop(self, entries: Iterable[AddedFile]) -> None:
         for seq, file in entries:
-            self.dropped.append(Superseded(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
+            self.dropped.append(ReplacedFile(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
             self.dropped.extend(
-                Superseded(seq, self.slot.seq, file.partition, path, size, "")
+                ReplacedFile(seq, self.slot.seq, file.partition, path, size, "")
                 for path, (size, _) in file.changes.items()
             )
 
-    def remaining(self, victims: set[str]) -> tuple[Superseded, ...]:
+    def remaining(self, victims: set[str]) -> tuple[ReplacedFile, ...]:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)
 
 
-__all__ = ["BASE", "LOG", "FileGroup", "AddedFile", "Plan", "Superseded", "View", "apply", "stays_sorted"]
+__all__ = [
+    "BASE",
+    "LOG",
+    "FileGroup",
+    "AddedFile",
+    "PendingCompaction",
+    "ReplacedFile",
+    "View",
+    "apply",
+    "stays_sorted",
+]

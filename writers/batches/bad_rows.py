@@ -1,8 +1,9 @@
-"""Search for the invalid rows of a batch.
+"""Search for the bad rows of a batch.
 
-`prepare` (batch.py) decides whether a row is invalid. If it accepts a batch, no search is necessary. Otherwise the
-search follows the steps of `prepare`. It uses a mask over a whole column, or bisects a column if a step can only check
-values together. The description of an invalid row is the error that `prepare` raises for that row alone.
+`prepare_batch` (batch.py) decides whether a row is invalid. If it accepts a batch, no search is necessary. Otherwise
+the search follows the steps of `prepare_batch`. It uses a mask over a whole column, or bisects a column if a step can
+only check values together. The description of an invalid row is the error that `prepare_batch` raises for that row
+alone.
 
 Errors that do not belong to a row, such as a missing column or an incompatible type, fail the whole batch.
 """
@@ -28,17 +29,17 @@ from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import (
     Batch,
-    check_columns,
+    check_column_names,
     delete_flags,
     mask_of_missing_ordering_values,
-    prepare,
+    prepare_batch,
     with_delete_flag,
 )
-from hoodoo.writers.batches.cast import cast, unfit_rows
-from hoodoo.writers.batches.column_alignment import FAIL, filled, grown
-from hoodoo.writers.batches.generated_columns import with_generated, wrongly_placed
+from hoodoo.writers.batches.cast import cast_column, find_uncastable_rows
+from hoodoo.writers.batches.column_alignment import FAIL, fill_missing_columns, fill_missing_fields
+from hoodoo.writers.batches.generated_columns import add_generated_columns, find_misplaced_rows
 from hoodoo.writers.batches.renaming import labelled
-from hoodoo.writers.batches.value_validation import plain_row, sound_columns, unsound_rows
+from hoodoo.writers.batches.value_validation import plain_row, unsound_rows, validate_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
 PAYLOAD_MAX, PAYLOAD_CUT = 1 << 20, 64 << 10
@@ -63,7 +64,7 @@ FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class BadRows:
-    """Invalid rows of a batch.
+    """Bad rows of a batch, and their problems.
 
     Attributes:
         found: The invalid rows, with the schema FOUND.
@@ -94,53 +95,53 @@ def together(parts: Sequence[BadRows]) -> BadRows:
     return BadRows(rows, sum(part.rows for part in parts), sum(part.count for part in parts))
 
 
-def sifted(
+def separate_bad_rows(
     data: pa.Table,
     config: TableConfig,
     options: WriteOptions,
     checks: Sequence[Check],
     settled: int | None = None,
 ) -> tuple[Batch, BadRows]:
-    """Separate valid rows from invalid rows.
+    """Separate the bad rows of a batch from its valid rows.
 
     Args:
         data: The input rows.
         config: The table's configuration, with the columns that the batch adds.
         options: The options of the write, with the limits on invalid rows.
         checks: The checks that all rows except deletes have to pass.
-        settled: The largest column id that the table has assigned. See `prepare`.
+        settled: The largest column id that the table has assigned. See `prepare_batch`.
 
     Returns:
         The batch of valid rows, and the invalid rows. The batch is empty if there are more invalid rows than were
         collected.
 
     Raises:
-        DataError: `prepare` failed, and the options set no limits or the error does not belong to a row.
+        DataError: `prepare_batch` failed, and the options set no limits or the error does not belong to a row.
     """
     prepare_args = (options, checks, settled)
     try:
-        return prepare(data, config, *prepare_args), no_bad_rows(len(data))
+        return prepare_batch(data, config, *prepare_args), no_bad_rows(len(data))
     except DuplicateKeys:
         raise
     except DataError as problem:
         if options.limits is None or options.delete:
             raise
         try:
-            check_columns(data.schema, config, False, options.missing)
-            complete = filled(data, config, options.missing)
-            bad = bad_rows(data, complete, config, checks, max(options.limits.rows, KEPT), options.missing)
+            check_column_names(data.schema, config, False, options.missing)
+            complete = fill_missing_columns(data, config, options.missing)
+            bad = find_bad_rows(data, complete, config, checks, max(options.limits.rows, KEPT), options.missing)
         except (pa.ArrowInvalid, pa.ArrowIndexError):  # the structure of a column is broken, so no row can be checked
             raise problem from None
         if not bad.count:
             raise
     valid = data.slice(0, 0) if bad.partial else without(data, bad.found["row"].to_numpy())
-    return prepare(valid, config, *prepare_args), bad
+    return prepare_batch(valid, config, *prepare_args), bad
 
 
-def bad_rows(
+def find_bad_rows(
     data: pa.Table, whole: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str = FAIL
 ) -> BadRows:
-    """Find and describe the invalid rows of a batch.
+    """Find and describe the bad rows of a batch.
 
     The search ends after more than `most` rows.
 
@@ -184,26 +185,28 @@ def _iter_bad_rows(
     data: pa.Table, config: TableConfig, checks: Sequence[Check], most: int, missing: str
 ) -> Iterator[tuple[str, np.ndarray]]:
     # The reasons have the order of the steps of `prepare`. Each row occurs once, with its first error.
-    needed, flagged = check_columns(data.schema, config, False)
+    needed, flagged = check_column_names(data.schema, config, False)
     names = with_delete_flag(needed, flagged)
     row_numbers = np.arange(len(data))
 
     bad = _mask_of_positions(len(data), [unsound_rows(data[name], most) for name in names])
     yield "unsound", row_numbers[bad]
     rows, row_numbers = without(data, np.flatnonzero(bad)), row_numbers[~bad]
-    rows = grown(sound_columns(rows, names, config.key), config, missing)
+    rows = fill_missing_fields(validate_columns(rows, names, config.key), config, missing)
 
-    bad = _mask_of_positions(len(rows), [unfit_rows(rows[name], config.schema.field(name), most) for name in needed])
+    bad = _mask_of_positions(
+        len(rows), [find_uncastable_rows(rows[name], config.schema.field(name), most) for name in needed]
+    )
     yield "cast", row_numbers[bad]
     rows, row_numbers = without(rows, np.flatnonzero(bad)), row_numbers[~bad]
     deleted = delete_flags(rows[IS_DELETED]) if flagged else np.zeros(len(rows), bool)
-    rows = compact(pa.table([cast(rows[name], config.schema.field(name)) for name in needed], names=needed))
+    rows = compact(pa.table([cast_column(rows[name], config.schema.field(name)) for name in needed], names=needed))
 
     if config.transforms:
-        bad = wrongly_placed(rows, config, deleted)
+        bad = find_misplaced_rows(rows, config, deleted)
         yield "bad_partition", row_numbers[bad]
         rows, row_numbers, deleted = rows.filter(pa.array(~bad)), row_numbers[~bad], deleted[~bad]
-        rows = with_generated(rows, config, deleted)
+        rows = add_generated_columns(rows, config, deleted)
     for reason, mask in _MASKS:
         bad = mask(rows, config, deleted)
         yield reason, row_numbers[bad]
@@ -272,8 +275,8 @@ def _describe_bad_rows(
 ) -> BadRows:
     kept, size = list[dict[str, object]](), 0
     for row in sorted(reasons)[:max_rows]:
-        content = row_bytes(data, row)
-        payload = row_bytes(data, row, config.columns.columns)
+        content = serialize_row(data, row)
+        payload = serialize_row(data, row, config.columns.columns)
         cut = len(payload) > PAYLOAD_MAX
         size += PAYLOAD_CUT if cut else len(payload)
         if size > BYTES_MAX:
@@ -282,7 +285,7 @@ def _describe_bad_rows(
             {
                 "row": row,
                 "reason": reasons[row],
-                "detail": detail(complete.slice(row, 1), config, checks, missing),
+                "detail": describe_problem(complete.slice(row, 1), config, checks, missing),
                 "hash": xxhash.xxh3_128_hexdigest(content),
                 "payload": payload[:PAYLOAD_CUT] if cut else payload,
                 "payload_cut": cut,
@@ -291,19 +294,19 @@ def _describe_bad_rows(
     return BadRows(pa.Table.from_pylist(kept, FOUND), len(data), len(reasons))
 
 
-def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
-    """Describe the problem of an invalid row.
+def describe_problem(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
+    """Describe the problem of a bad row.
 
     The message omits the row number, because a row has a different number in another batch.
     """
     try:
-        prepare(row, config, WriteOptions(missing=missing), checks)
+        prepare_batch(row, config, WriteOptions(missing=missing), checks)
     except DataError as problem:
         return _ROW_ZERO.sub("", problem.message, count=1)[:_DETAIL_MAX]
     raise AssertionError("Row is valid alone, but was invalid in its batch. This is a bug in hoodoo.")
 
 
-def row_bytes(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> bytes:
+def serialize_row(data: pa.Table, row: int, known_as: Sequence[Column] = ()) -> bytes:
     """Serialize a row for the quarantine table.
 
     The columns are sorted by name and have Arrow's plain layout. Equal rows therefore give equal bytes, regardless of
@@ -336,13 +339,13 @@ __all__ = [
     "BYTES_MAX",
     "KEPT",
     "BadRows",
-    "bad_rows",
-    "detail",
+    "find_bad_rows",
+    "describe_problem",
     "faults",
     "no_bad_rows",
-    "row_bytes",
+    "serialize_row",
     "deserialize_row",
-    "sifted",
+    "separate_bad_rows",
     "together",
     "without",
 ]

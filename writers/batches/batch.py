@@ -1,6 +1,6 @@
-"""Conversion of input rows to a batch.
+"""Batches of prepared rows.
 
-`prepare` raises an error for the first invalid value, before anything is written. To quarantine invalid rows,
+`prepare_batch` raises an error for the first invalid value, before anything is written. To quarantine invalid rows,
 bad_rows.py finds all of them.
 """
 
@@ -25,14 +25,20 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import Keys
 from hoodoo.merge.kernels import dense_codes, losers, repeated
 from hoodoo.merge.policy import LATER_WINS
-from hoodoo.nearest import nearest
+from hoodoo.nearest import find_nearest_name
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.column_alignment import FAIL, filled, fitted, grown, require_fillable
-from hoodoo.writers.batches.generated_columns import computable_partition_columns, to_check, with_generated
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.column_alignment import (
+    FAIL,
+    align_columns,
+    fill_missing_columns,
+    fill_missing_fields,
+    require_optional_column,
+)
+from hoodoo.writers.batches.generated_columns import add_generated_columns, computable_partition_columns, to_check
+from hoodoo.writers.batches.value_validation import validate_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
 NAMED_KEYS = 10
@@ -40,7 +46,7 @@ NAMED_KEYS = 10
 
 
 @dataclass(frozen=True)
-class Terms:
+class BatchTerms:
     """Properties that apply to all rows of a batch.
 
     Attributes:
@@ -58,18 +64,18 @@ class Terms:
     absent: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
+    def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> BatchTerms:
         columns, names = config.columns, set(schema.names)
         absent = frozenset(column.id for column in columns.columns if column.name not in names)
         return cls(delete, columns, columns.last if settled is None else settled, absent)
 
-    def fitted(self, config: TableConfig) -> Terms:
+    def fitted(self, config: TableConfig) -> BatchTerms:
         return replace(self, columns=config.columns, settled=config.columns.last)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Prepared rows of a write.
+    """Batch of prepared rows for a write.
 
     Attributes:
         rows: The record key column, followed by the table's columns.
@@ -86,7 +92,7 @@ class Batch:
     partitions: list[str]
     codes: np.ndarray
     delete: np.ndarray
-    terms: Terms
+    terms: BatchTerms
     stale: int = 0
 
     def __len__(self) -> int:
@@ -124,18 +130,18 @@ class Batch:
         terms = self.terms
         if terms.columns.columns == config.columns.columns:
             return self
-        rows = fitted(self.rows, terms.columns, terms.settled, terms.absent, config.columns)
+        rows = align_columns(self.rows, terms.columns, terms.settled, terms.absent, config.columns)
         return replace(self, rows=rows, terms=terms.fitted(config))
 
 
-def prepare(
+def prepare_batch(
     data: pa.Table,
     config: TableConfig,
     options: WriteOptions = WriteOptions(),  # noqa: B008  frozen
     checks: Sequence[Check] = (),
     settled: int | None = None,
 ) -> Batch:
-    """Validate input rows and convert them to a batch.
+    """Prepare a batch: validate and convert the input rows.
 
     Args:
         data: The input rows.
@@ -152,21 +158,21 @@ def prepare(
     delete, missing = options.delete, options.missing
     if not data.num_columns and not len(data):
         data = config.schema.empty_table()  # an empty list has no column names
-    needed, flagged = check_columns(data.schema, config, delete, missing)
-    terms = Terms.of(data.schema, config, delete, settled)
+    needed, flagged = check_column_names(data.schema, config, delete, missing)
+    terms = BatchTerms.of(data.schema, config, delete, settled)
     if not delete:
-        data = filled(data, config, missing)
-    data = sound_columns(data, with_delete_flag(needed, flagged), config.key)
+        data = fill_missing_columns(data, config, missing)
+    data = validate_columns(data, with_delete_flag(needed, flagged), config.key)
     if not delete:
-        data = grown(data, config, missing)
+        data = fill_missing_fields(data, config, missing)
     fields = [config.schema.field(name) for name in needed]
-    columns = [cast(column, field) for column, field in zip(data.columns, fields, strict=False)]
+    columns = [cast_column(column, field) for column, field in zip(data.columns, fields, strict=False)]
     rows = compact(pa.table(columns, names=needed))
     mask = delete_flags(data[IS_DELETED]) if flagged else np.full(len(rows), delete)
     if config.transforms:
         of = {one.column for one in config.transforms.values()}
         zones = [field.type.tz for field in data.schema if field.name in of and pa.types.is_timestamp(field.type)]
-        rows = with_generated(rows, config, mask, [zone for zone in (options.zone, *zones) if zone])
+        rows = add_generated_columns(rows, config, mask, [zone for zone in (options.zone, *zones) if zone])
         rows = rows if delete else rows.select(config.schema.names)
     if not delete:
         require_ordering(rows, config)
@@ -184,10 +190,12 @@ def prepare(
     rows = rows.add_column(0, RECORD_KEY, keys)
     codes = paths.indices.to_numpy().astype(np.int32)
     batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), codes, mask, terms)
-    return one_row_per_key(batch, config, options.duplicates)
+    return remove_duplicate_keys(batch, config, options.duplicates)
 
 
-def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
+def check_column_names(
+    schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL
+) -> tuple[list[str], bool]:
     """Check the column names of a batch.
 
     Returns the columns to write. The columns to write do not include a missing partition column that is generated from
@@ -218,7 +226,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
             column=extra[0],
         )
     if not delete and extra:
-        suggestion = nearest(extra[0], table_columns)
+        suggestion = find_nearest_name(extra[0], table_columns)
         advice = f"; did you mean {suggestion}?" if suggestion else "."
         raise ColumnError(
             (
@@ -240,9 +248,9 @@ def _require_fillable_column(
     name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool
 ) -> None:
     try:
-        require_fillable(config.columns.by_name[name], name, config, missing, defaults)
+        require_optional_column(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
-        candidate = nearest(name, extra, 0.75) or next(iter(extra), None)
+        candidate = find_nearest_name(name, extra, 0.75) or next(iter(extra), None)
         if candidate is None:
             raise
         raise ColumnError(
@@ -325,7 +333,7 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
             )
 
 
-def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
+def remove_duplicate_keys(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
     """Remove duplicate keys from a batch.
 
     By default the row with the largest ordering value wins, then the later row. duplicates='fail' raises DuplicateKeys

@@ -18,7 +18,7 @@ from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.numbers import is_number, same
 from hoodoo.redact import printable
 from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked, uuid_texts
-from hoodoo.writers.batches.value_validation import every_bad
+from hoodoo.writers.batches.value_validation import find_bad_positions
 
 _NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)
 _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
@@ -48,7 +48,7 @@ class _InexactValue(Exception):
         self.path, self.values, self.target = path, values, target
 
 
-def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+def cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     """Cast a batch column to the table's type.
 
     Raises ColumnError with the dotted path of the column, and with the row if a value cannot be converted exactly.
@@ -89,7 +89,7 @@ def require_fields_once(kind: pa.DataType, path: str) -> None:
         require_fields_once(kind.item_type, f"{path}.value")
 
 
-def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
+def find_uncastable_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
     """Find the rows that cannot be cast.
 
     The search ends after more than `most` rows. The values of `column` must be valid. Raises ColumnError if the type
@@ -106,7 +106,7 @@ def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]
         return True
 
     try:
-        return every_bad(len(column), fits, most)
+        return find_bad_positions(len(column), fits, most)
     except _IncompatibleType as problem:
         raise ColumnError(problem.message, column=problem.path) from None
 
@@ -251,4 +251,4 @@ def _cast_advice(kind: pa.DataType, target: pa.DataType) -> str:
     return f"Cast the column to {target}, or read it with this type."
 
 
-__all__ = ["cast", "require_fields_once", "unfit_rows"]
+__all__ = ["cast_column", "require_fields_once", "find_uncastable_rows"]

@@ -31,7 +31,7 @@ KEEP keeps the stored values of the column, and adds nothing to the batch.
 """
 
 
-def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
+def fill_missing_columns(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     """Fill in missing columns with their defaults.
 
     Does not add partition columns that are generated later. Raises ColumnError for a missing column that is required.
@@ -40,12 +40,12 @@ def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     generated = computable_partition_columns(names, config)
     for column in config.columns.columns:
         if column.name not in names and column.name not in generated:
-            require_fillable(column, column.name, config, missing)
+            require_optional_column(column, column.name, config, missing)
             data = data.append_column(pa.field(column.name, column.arrow), _repeat_default(column, len(data)))
     return data
 
 
-def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
+def fill_missing_fields(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     """Fill in missing struct fields with null.
 
     Raises ColumnError, with the path of the field, for a missing field that is required.
@@ -60,8 +60,10 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
     return data
 
 
-def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
-    """Check that a batch may lack a column.
+def require_optional_column(
+    column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True
+) -> None:
+    """Check that a column is optional in a batch.
 
     Raises ColumnError if it may not. `defaults` is True if the default value of the column may be used.
     """
@@ -129,7 +131,7 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
                     parts[child.name], child, f"{path}.{child.name}", config, missing
                 )
             else:
-                require_fillable(child, f"{path}.{child.name}", config, missing)
+                require_optional_column(child, f"{path}.{child.name}", config, missing)
                 parts[child.name] = pa.nulls(len(array), child.arrow)
         return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=nulls)
     if column.kind == "list":
@@ -140,8 +142,10 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
     return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
 
 
-def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
-    """Convert rows to the table's current columns.
+def align_columns(
+    rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema
+) -> pa.Table:
+    """Align the columns of rows with the table's columns.
 
     Renamed columns get the new name, values of columns with a wider type are converted, and added columns get their
     default.
@@ -231,4 +235,13 @@ def _require_no_dropped_values(array: pa.Array, column: Column, now: TableSchema
         _require_no_dropped_values(as_list(array).flatten().field(1), column.children[1], now, f"{path}{{}}")
 
 
-__all__ = ["FAIL", "KEEP", "NULL", "default_value_of", "filled", "fitted", "grown", "require_fillable"]
+__all__ = [
+    "FAIL",
+    "KEEP",
+    "NULL",
+    "default_value_of",
+    "fill_missing_columns",
+    "align_columns",
+    "fill_missing_fields",
+    "require_optional_column",
+]

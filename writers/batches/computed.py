@@ -1,4 +1,4 @@
-"""New column values of an update or a merge.
+"""Computed column values of an update or a merge.
 
 The values follow the rules of a batch: casts are exact, nullability is enforced, and checks have to pass.
 """
@@ -15,22 +15,22 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.arguments import takes_tables
+from hoodoo.arguments import accepts_arguments
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED
 from hoodoo.merge.modes import CustomMerge
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.readers.predicate.quoting import as_text, has_quoted_literals
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import delete_flags, require_checks, require_ordering, require_values
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.generated_columns import with_generated
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.generated_columns import add_generated_columns
 from hoodoo.writers.batches.input import to_arrow
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.value_validation import validate_columns
 
 NEWER = "source"
 """Prefix, before a dot, of the columns of the newer row that is merged with a stored row."""
@@ -86,7 +86,7 @@ class NewValues:
             ExpressionError: An expression cannot be parsed, or does not match the columns.
         """
         if callable(set) and not isinstance(set, type):
-            if not takes_tables(set, 1):
+            if not accepts_arguments(set, 1):
                 raise OptionError(
                     "Option set is invalid: expected a function with one argument, an Arrow table of the matching "
                     f"rows, but {printable(set)} cannot be called with one argument.",
@@ -102,7 +102,7 @@ class NewValues:
             )
         seen = config.schema if seen is None else seen
         for name in set:
-            require_settable(name, config, orders, places)
+            require_updatable(name, config, orders, places)
         return NewValues(config, {name: _value(name, value, config, now, seen, params) for name, value in set.items()})
 
     @property
@@ -110,7 +110,7 @@ class NewValues:
         config, names = self.config, self.config.schema.names
         if self.function is not None or self.merging is not None:
             return tuple(names)
-        needed = {*config.key, *self.columns, *(name for check in checks.of(config) for name in check.columns)}
+        needed = {*config.key, *self.columns, *(name for check in checks.load_checks(config) for name in check.columns)}
         for value in self.columns.values():
             needed |= {name for _, name in value.columns} if isinstance(value, Expression) else set()
             needed |= {value.name} if isinstance(value, CopiedColumn) else set()
@@ -119,7 +119,7 @@ class NewValues:
         return tuple(name for name in names if name in needed)
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
-        """Apply the new values to stored rows.
+        """Change stored rows to the new values.
 
         Only the changed rows are returned.
 
@@ -153,8 +153,8 @@ class NewValues:
         if new_values.keys() & set(self.config.order_by):
             require_ordering(changed, self.config)
         if any(transform.column in new_values for transform in self.config.transforms.values()):
-            with_generated(changed, self.config, no_deletes)
-        require_checks(changed, self.config, no_deletes, checks.of(self.config))
+            add_generated_columns(changed, self.config, no_deletes)
+        require_checks(changed, self.config, no_deletes, checks.load_checks(self.config))
         return changed, frozenset(self.config.schema.names) - new_values.keys()
 
     def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -162,7 +162,7 @@ class NewValues:
             self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
         )
         with_keys = pa.table(computed | {name: rows[name] for name in self.config.key})
-        sound = sound_columns(with_keys, list(computed), self.config.key)
+        sound = validate_columns(with_keys, list(computed), self.config.key)
         new_values = {name: self._cast(sound[name], name, rows) for name in computed}
         if IS_DELETED in new_values:
             _require_no_delete_flag(new_values[IS_DELETED], rows, self.config)
@@ -221,7 +221,7 @@ class NewValues:
     def _require_settable_result(self, name: str) -> None:
         merging = self.merging is not None
         try:
-            require_settable(name, self.config, orders=merging, places=merging)
+            require_updatable(name, self.config, orders=merging, places=merging)
         except ColumnError as problem:
             reason = problem.message
             if merging and name in self.config.schema.names:
@@ -241,7 +241,7 @@ class NewValues:
 
     def _cast(self, values: pa.ChunkedArray, name: str, rows: pa.Table) -> pa.ChunkedArray:
         try:
-            return cast(values, self.config.schema.field(name))
+            return cast_column(values, self.config.schema.field(name))
         except ColumnError as problem:
             row = problem.details.get("row")
             if not isinstance(row, int):
@@ -276,15 +276,15 @@ def _as_one(values: Any) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Check that an update may change a column.
+def require_updatable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
+    """Check that a column is updatable.
 
     Raises ColumnError if it may not. `orders` allows ordering columns. `places` allows source columns of generated
     partition columns.
     """
     if not isinstance(name, str) or name not in config.columns.by_name:
         raise ColumnError(
-            f"Column {printable(name)} is not in the table; {hint(str(name), config.schema.names)}",
+            f"Column {printable(name)} is not in the table; {suggest_name(str(name), config.schema.names)}",
             column=printable(name),
         )
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
@@ -325,17 +325,17 @@ def _value(
         return given
     if not isinstance(given, str):
         if isinstance(given, pa.Scalar):
-            return cast(pa.chunked_array([pa.array([given.as_py()], given.type)]), field)[0]
-        return cast(to_arrow({field.name: [given]}, pa.schema([field]))[field.name], field)[0]
+            return cast_column(pa.chunked_array([pa.array([given.as_py()], given.type)]), field)[0]
+        return cast_column(to_arrow({field.name: [given]}, pa.schema([field]))[field.name], field)[0]
     try:
-        expression = sql.read(given, seen, now, f"set[{name!r}]", params)
+        expression = sql.read_expression(given, seen, now, f"set[{name!r}]", params)
     except ExpressionError as problem:
         quoting_hint, instead = _suggest_quotes(given, field, None)
         raise ExpressionError(
             f"{problem.message}{quoting_hint and chr(10)}{quoting_hint}", **{**problem.details, **instead}
         ) from None
     try:
-        cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)
+        cast_column(pa.chunked_array([pa.nulls(1, expression.type)]), field)
     except ColumnError as problem:
         quoting_hint, instead = _suggest_quotes(given, field, expression)
         raise ColumnError(
@@ -366,4 +366,4 @@ def _suggest_quotes(given: str, field: pa.Field, expression: Expression | None) 
     return f"Put strings in single quotes: {example}", {"option": f"set[{field.name!r}]", "instead": literal}
 
 
-__all__ = ["NewValues", "SetLike", "require_settable"]
+__all__ = ["NewValues", "SetLike", "require_updatable"]

@@ -15,7 +15,7 @@ import pyarrow.csv
 from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
 from hoodoo.writers.batches.json_text import EXACT_BELOW, loses_digits
-from hoodoo.writers.batches.text_blocks import block_size, parsed_as
+from hoodoo.writers.batches.text_blocks import choose_block_size, choose_parse_type
 from hoodoo.writers.batches.text_times import times_of
 
 _CODE = r"^\s*(?:[+-]?0[0-9]+(?:\.[0-9]*)?|0[xX].*)\s*$"
@@ -31,13 +31,13 @@ def csv_rows(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Ta
     if data[-1] != ord("\n"):  # otherwise Arrow reads an empty last field as an empty string
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     options = pa.csv.ConvertOptions(
-        column_types={field.name: parsed_as(field.type) for field in columns},
+        column_types={field.name: choose_parse_type(field.type) for field in columns},
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=["", *nulls],
     )
     parsing = pa.csv.ParseOptions(newlines_in_values=True)
-    reading = pa.csv.ReadOptions(block_size=block_size(data, csv=True))
+    reading = pa.csv.ReadOptions(block_size=choose_block_size(data, csv=True))
 
     def texts(names: Sequence[str]) -> pa.Table:
         as_text = pa.csv.ConvertOptions(include_columns=list(names), column_types=dict.fromkeys(names, pa.string()))

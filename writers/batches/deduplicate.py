@@ -25,7 +25,7 @@ MergeRows = Callable[[pa.Table, pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class DeduplicatedBatch:
-    """Batch without duplicate keys.
+    """Deduplicated batch, in which each key has one row.
 
     Attributes:
         batch: The rows.
@@ -65,10 +65,10 @@ class _DuplicateKeyRows:
         return self.rows[np.append(self.starts[1:], len(self.rows)) - 1]
 
 
-def deduplicated(
+def merge_duplicate_keys(
     batch: Batch, config: TableConfig, mode: MergeMode, merge_rows: MergeRows | None = None
 ) -> DeduplicatedBatch:
-    """Merge the rows of each key in a batch.
+    """Merge the rows with duplicate keys in a batch.
 
     Args:
         batch: The rows in their original order.
@@ -152,4 +152,4 @@ def _with_replaced_rows(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.T
     return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)
 
 
-__all__ = ["DeduplicatedBatch", "MergeRows", "deduplicated"]
+__all__ = ["DeduplicatedBatch", "MergeRows", "merge_duplicate_keys"]

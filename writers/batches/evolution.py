@@ -1,4 +1,4 @@
-"""Column changes that a batch requires.
+"""Evolution of a table's columns for a new batch.
 
 Evolution never drops, renames or narrows a column. It does not rewrite base files, except to compact their logs.
 """
@@ -13,15 +13,15 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.columns.alterations import Alteration, altered
-from hoodoo.timeline.columns.batch_columns import by_batch
+from hoodoo.timeline.columns.batch_columns import find_column_changes
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.value_validation import validate_columns
 
 
 @dataclass(frozen=True)
-class Evolution:
-    """Column changes that a batch requires.
+class ColumnEvolution:
+    """Evolution of a table's columns for a new batch.
 
     They are new columns, new struct fields and wider types.
 
@@ -44,7 +44,7 @@ class Evolution:
         """
         batch_columns = self._columns_by_current_name(config.columns)
         table_columns = set(config.schema.names)
-        return by_batch(
+        return find_column_changes(
             config,
             pa.schema([field.with_name(name) for name, (_, field) in batch_columns.items()]),
             lambda name: name in table_columns and self.fits(batch_columns[name][0], config.schema.field(name)),
@@ -81,22 +81,22 @@ class Evolution:
         return config.with_columns(altered(config, alterations)) if alterations else config
 
 
-def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
+def find_changes_for_rows(data: pa.Table, config: TableConfig) -> ColumnEvolution:
     """Find the column changes that a batch requires."""
 
     def fits(name: str, field: pa.Field) -> bool:
         try:
-            cast(sound_columns(data, [name], config.key)[name], field)
+            cast_column(validate_columns(data, [name], config.key)[name], field)
         except ColumnError:
             return False
         return True
 
-    return Evolution(data.schema, config.columns, fits)
+    return ColumnEvolution(data.schema, config.columns, fits)
 
 
-def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
+def find_changes_for_schema(schema: pa.Schema, known: TableSchema) -> ColumnEvolution:
     """Find the column changes that a DataFrame requires."""
-    return Evolution(schema, known, lambda name, field: False)
+    return ColumnEvolution(schema, known, lambda name, field: False)
 
 
 def _rename_struct_fields(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
@@ -123,4 +123,4 @@ def _rename_struct_fields(kind: pa.DataType, was: Column, now: Column) -> pa.Dat
     return kind
 
 
-__all__ = ["Evolution", "of_rows", "of_schema"]
+__all__ = ["ColumnEvolution", "find_changes_for_rows", "find_changes_for_schema"]

@@ -1,4 +1,4 @@
-"""Partition columns computed from other columns.
+"""Generated columns, which are computed from other columns.
 
 The functions add a generated column to a batch that lacks it, and check its values in a batch that contains it.
 """
@@ -19,7 +19,7 @@ from hoodoo.format.equality import equal_values
 from hoodoo.format.transforms import Transform
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.cast import cast_column
 
 
 def computable_partition_columns(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
@@ -36,8 +36,10 @@ def to_check(names: Collection[str], config: TableConfig) -> list[str]:
     ]
 
 
-def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()) -> pa.Table:
-    """Add and check generated partition columns.
+def add_generated_columns(
+    rows: pa.Table, config: TableConfig, deleted: np.ndarray, zones: Collection[str] = ()
+) -> pa.Table:
+    """Add generated partition columns to rows, or check them.
 
     Args:
         rows: Rows with the table's types.
@@ -61,11 +63,11 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray, zon
     return rows
 
 
-def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    """Find the rows with a wrong partition value.
+def find_misplaced_rows(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
+    """Find misplaced rows, whose partition value is wrong.
 
     Returns a mask. The mask also selects rows whose source value cannot be transformed. For all selected rows,
-    `with_generated` raises an error.
+    `add_generated_columns` raises an error.
     """
     mask = np.zeros(len(rows), bool)
     for _, _, _, wrong in _compare_generated_columns(rows, config, deleted):
@@ -75,7 +77,7 @@ def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     for name, transform in computable_partition_columns(rows.schema.names, config).items():
-        column = cast(rows[transform.column], config.schema.field(transform.column)).combine_chunks()
+        column = cast_column(rows[transform.column], config.schema.field(transform.column)).combine_chunks()
         rows = rows.append_column(config.schema.field(name), transforms.values(transform, column))
     return rows
 
@@ -146,4 +148,10 @@ def _printable_partition(value: pa.Scalar) -> object:
     return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
 
 
-__all__ = ["to_check", "computable_partition_columns", "with_generated", "with_missing_partitions", "wrongly_placed"]
+__all__ = [
+    "to_check",
+    "computable_partition_columns",
+    "add_generated_columns",
+    "with_missing_partitions",
+    "find_misplaced_rows",
+]

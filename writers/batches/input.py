@@ -92,10 +92,12 @@ def to_arrow(
     if isinstance(data, Mapping):
         return _from_column_dict(data, columns)
     if isinstance(data, (str, os.PathLike)):
-        from hoodoo.writers.batches.row_files import rows_in  # imported on demand, because few batches come from files
+        from hoodoo.writers.batches.row_files import (
+            read_local_files,  # imported on demand, because few batches come from files
+        )
 
         flag = pa.field(IS_DELETED, pa.bool_())
-        return rows_in(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
+        return read_local_files(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
     if isinstance(data, (list, tuple, Iterator)):
         return _from_item_list(data, columns, whole)
     raise ColumnError(f"Cannot read rows from {type(data).__name__}; {_TAKEN}.", type=type(data).__name__)

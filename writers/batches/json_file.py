@@ -18,9 +18,9 @@ import pyarrow.json
 
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.format.names import IS_DELETED
-from hoodoo.writers.batches.json_text import require_finite, require_shallow
-from hoodoo.writers.batches.text_blocks import block_size, parsed_as
-from hoodoo.writers.batches.text_times import require_local_times
+from hoodoo.writers.batches.json_text import require_finite_numbers, require_shallow_values
+from hoodoo.writers.batches.text_blocks import choose_block_size, choose_parse_type
+from hoodoo.writers.batches.text_times import require_no_offsets
 
 _VALUE = re.compile(r"\S")
 # two patterns, because patterns that begin with a fixed byte are twenty times as fast as one combined pattern
@@ -54,10 +54,10 @@ def json_rows(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool])
         raise DataError(
             f"Line {row + 1} contains {match[1].decode()[:20]!r}: expected a JSON object. Correct the file.", row=row
         )
-    require_shallow(data)
-    require_local_times(data, list(columns), block_size(data))
+    require_shallow_values(data)
+    require_no_offsets(data, list(columns), choose_block_size(data))
     rows = _parse_json_lines(data, list(columns))
-    require_finite(rows, data)
+    require_finite_numbers(rows, data)
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
     occurrence = {name: _occurs_in_lines(name, data) for name in unsure}
     rows = rows.drop_columns([name for name in unsure if occurrence[name] is False])
@@ -125,7 +125,7 @@ def _parse_json_lines(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
             explicit.append(pa.field(field.name, _json_parse_type(field.type, field.name)))
         except ColumnError as problem:
             refused[field.name] = problem
-    reading = pa.json.ReadOptions(block_size=block_size(data))
+    reading = pa.json.ReadOptions(block_size=choose_block_size(data))
     parsing = pa.json.ParseOptions(explicit_schema=pa.schema(explicit))
     rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
     for name, problem_ in refused.items():
@@ -144,7 +144,7 @@ def _json_parse_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataT
     elif pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _json_parse_type(field.type, name, top=False)) for field in kind])
     elif not pa.types.is_map(kind):
-        return parsed_as(kind)
+        return choose_parse_type(kind)
     raise ColumnError(
         f"Column {name!r}: JSON cannot represent a {kind}{'' if top else ' within another value'}. Use a Parquet file.",
         column=name,

@@ -21,7 +21,7 @@ EXACT_BELOW = 2.0**53
 _OPEN, _CLOSE, _QUOTE, _ESCAPE = (ord("{"), ord("[")), (ord("}"), ord("]")), ord('"'), ord("\\")
 
 
-def objects_in(text: pa.Buffer) -> int:
+def count_objects(text: pa.Buffer) -> int:
     """Count the objects in a JSON lines file.
 
     Returns -1 if a line is not an object. If the result equals the number of parsed rows, each line is one object. The
@@ -41,8 +41,8 @@ def _line_bounds(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return starts[is_not_empty], ends[is_not_empty] - 1
 
 
-def require_shallow(text: pa.Buffer) -> None:
-    """Check that JSON values are not nested too deeply.
+def require_shallow_values(text: pa.Buffer) -> None:
+    """Check that JSON values have at most the allowed nesting.
 
     If each line is an object, only lines with more than DEPTH_MAX opening brackets are checked in detail.
     """
@@ -50,7 +50,7 @@ def require_shallow(text: pa.Buffer) -> None:
     brackets = np.count_nonzero(data == _OPEN[0]) + np.count_nonzero(data == _OPEN[1])
     if brackets <= DEPTH_MAX:
         return
-    lines = objects_in(text)
+    lines = count_objects(text)
     if lines >= 0:
         if brackets - lines < DEPTH_MAX:  # each line has at least one bracket, so no line can be too deep
             return
@@ -92,7 +92,7 @@ def _max_nesting_depth(data: np.ndarray) -> int:
     return deepest
 
 
-def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
+def require_finite_numbers(rows: pa.Table, text: pa.Buffer) -> None:
     """Check that JSON numbers are not too large.
 
     The word Infinity is allowed, because many programs write it. `rows` are the rows that were read from `text`.
@@ -101,7 +101,7 @@ def require_finite(rows: pa.Table, text: pa.Buffer) -> None:
         if not pa.types.is_floating(field.type) or not pc.any(pc.is_inf(values)).as_py():
             continue
         infinite = np.flatnonzero(pc.is_inf(values).fill_null(False).to_numpy())
-        if _INFINITY.search(text) is not None and objects_in(text) == len(rows):
+        if _INFINITY.search(text) is not None and count_objects(text) == len(rows):
             starts, last = _line_bounds(np.frombuffer(text, np.uint8))
             infinite = np.array(
                 [
@@ -125,7 +125,7 @@ class _Integer(str):
     """Integer of a JSON file with all its digits."""
 
 
-def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
+def require_exact_integers(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
     """Check that JSON integers lose no digits.
 
     Arrow infers the type of a new column, so the user has not chosen to round its values to doubles.
@@ -141,7 +141,7 @@ def require_exact(rows: pa.Table, text: pa.Buffer, columns: pa.Schema) -> None:
     for field, values in zip(rows.schema, rows.columns, strict=True):
         if field.name in columns.names or not (large_rows := list(_rows_with_large_doubles(values))):
             continue
-        if objects_in(text) != len(rows):
+        if count_objects(text) != len(rows):
             continue
         starts, last = _line_bounds(np.frombuffer(text, np.uint8))
         for row in np.unique(np.concatenate(large_rows)).tolist():
@@ -197,8 +197,8 @@ __all__ = [
     "DEPTH_MAX",
     "EXACT_BELOW",
     "loses_digits",
-    "objects_in",
-    "require_exact",
-    "require_finite",
-    "require_shallow",
+    "count_objects",
+    "require_exact_integers",
+    "require_finite_numbers",
+    "require_shallow_values",
 ]

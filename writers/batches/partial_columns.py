@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.format.names import IS_DELETED
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import Batch, Terms
+from hoodoo.writers.batches.batch import Batch, BatchTerms
 from hoodoo.writers.batches.write_options import WriteOptions
 
 GIVEN = "given"
@@ -27,7 +27,7 @@ ColumnsLike: TypeAlias = "str | Sequence[str]"
 """GIVEN, or a list of column names."""
 
 
-def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
+def validate_column_names(columns: ColumnsLike) -> str | tuple[str, ...]:
     """Validate the columns of a partial upsert.
 
     Returns:
@@ -58,7 +58,7 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
     names = schema.names
     if columns != GIVEN and (missing := next((name for name in columns if name not in names), None)):
         raise ColumnError(
-            f"Column {printable(missing)} of option columns is not in the batch; {hint(missing, names)} "
+            f"Column {printable(missing)} of option columns is not in the batch; {suggest_name(missing, names)} "
             "Add it to the batch, or remove it from columns.",
             column=printable(missing),
         )
@@ -70,7 +70,7 @@ def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
     return columns == GIVEN or name in columns or name in needed
 
 
-def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
+def reduce_config(config: TableConfig, names: Collection[str]) -> TableConfig:
     """Reduce the table configuration to some columns.
 
     Key, partition and ordering columns stay.
@@ -102,10 +102,10 @@ def with_nullable_columns(config: TableConfig) -> TableConfig:
     return config.with_columns(replace(columns, columns=loose)) if config.not_null else config
 
 
-def asked(
+def select_columns(
     schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
 ) -> tuple[TableConfig, tuple[Check, ...]]:
-    """Select the columns and checks for a batch.
+    """Select the columns of a batch, and their checks.
 
     Returns the configuration and the checks that the rows must satisfy. A batch with only some of the columns is
     validated against these columns only.
@@ -120,29 +120,29 @@ def asked(
         ColumnError: The batch lacks the columns that determine the partition of a row.
     """
     if options.columns is not None:
-        config = narrowed(config, schema.names)
+        config = reduce_config(config, schema.names)
         checks = tuple(check for check in checks if check.columns <= set(config.schema.names))
     if not options.mode.replaces_rows:  # the merged rows are validated instead of the input rows
         config, checks = with_nullable_columns(config), ()
     return config, checks
 
 
-def names_of(terms: Terms, config: TableConfig) -> list[str]:
+def names_of(terms: BatchTerms, config: TableConfig) -> list[str]:
     settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
     new = {column.name for column in terms.columns.columns if column.id > terms.settled}
     return [column.name for column in config.columns.columns if column.id in settled or column.name in new]
 
 
 def fitted(batch: Batch, config: TableConfig) -> Batch:
-    return batch.fitted(narrowed(config, names_of(batch.terms, config)))
+    return batch.fitted(reduce_config(config, names_of(batch.terms, config)))
 
 
 __all__ = [
     "GIVEN",
     "ColumnsLike",
-    "asked",
+    "select_columns",
     "chosen",
-    "columns_named",
+    "validate_column_names",
     "fitted",
     "is_taken",
     "names_of",

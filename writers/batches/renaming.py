@@ -36,7 +36,7 @@ def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
     return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
 
 
-def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
+def rename_columns(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
     """Rename stored columns to their current names.
 
     Columns without a stored id keep their name. Raises ColumnError if the rows have values for a dropped column, or for
@@ -95,4 +95,4 @@ class _Renaming:
         return array
 
 
-__all__ = ["Ids", "ids_of", "labelled", "renamed"]
+__all__ = ["Ids", "ids_of", "labelled", "rename_columns"]

@@ -20,7 +20,7 @@ from hoodoo.redact import printable
 from hoodoo.writers.batches.avro_file import avro_rows
 from hoodoo.writers.batches.csv_file import csv_rows
 from hoodoo.writers.batches.json_file import json_rows
-from hoodoo.writers.batches.json_text import require_exact
+from hoodoo.writers.batches.json_text import require_exact_integers
 
 NO_COLUMNS = pa.schema([])
 _KINDS = {
@@ -35,7 +35,7 @@ _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PATTERN = re.compile(r"[*?\[]")
 
 
-def rows_in(
+def read_local_files(
     path: str | os.PathLike[str],
     columns: pa.Schema = NO_COLUMNS,
     whole: Callable[[str], bool] = lambda name: False,
@@ -107,7 +107,7 @@ def _format_extension(file: str) -> str:
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
     if kind_of(file) != "parquet" or compression_of(file):
-        return rows_in(file, nulls=nulls).schema
+        return read_local_files(file, nulls=nulls).schema
     return _add_file_to_errors(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())
 
 
@@ -171,9 +171,9 @@ def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool]
 def _content_rows(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]
 ) -> pa.Table:
-    rows = _require_utf8_names(rows_of(kind, data, columns, whole, nulls))
+    rows = _require_utf8_names(parse_rows(kind, data, columns, whole, nulls))
     if kind == "json":
-        require_exact(rows, data, columns)
+        require_exact_integers(rows, data, columns)
     return rows
 
 
@@ -213,12 +213,12 @@ def _first_message_line(problem: BaseException) -> str:
     return printable(text, 500)
 
 
-def rows_of(
+def parse_rows(
     kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
 ) -> pa.Table:
     """Parse the rows of a file.
 
-    `rows_in` describes the other arguments.
+    `read_local_files` describes the other arguments.
 
     Raises:
         EngineError: The contents are Avro with a codec whose package is not installed.
@@ -249,7 +249,7 @@ __all__ = [
     "has_supported_extension",
     "kind_of",
     "opened_parquet",
-    "rows_in",
-    "rows_of",
+    "read_local_files",
+    "parse_rows",
     "schema_in",
 ]

@@ -8,7 +8,7 @@ import pyarrow as pa
 _BLOCK = 64 << 20  # bytes that are parsed at a time
 
 
-def block_size(data: pa.Buffer, csv: bool = False) -> int:
+def choose_block_size(data: pa.Buffer, csv: bool = False) -> int:
     """Choose the block size for a CSV or JSON parser.
 
     A row must not span more than two adjacent blocks.
@@ -23,12 +23,12 @@ def block_size(data: pa.Buffer, csv: bool = False) -> int:
     return _BLOCK if longest < _BLOCK // 2 else min(data.size, 2**31 - 1)
 
 
-def parsed_as(kind: pa.DataType) -> pa.DataType:
-    """Choose the type for parsing a column.
+def choose_parse_type(kind: pa.DataType) -> pa.DataType:
+    """Choose the type with which a column is parsed.
 
     A float32 is parsed as float64, so that the later cast detects lost digits.
     """
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 
-__all__ = ["block_size", "parsed_as"]
+__all__ = ["choose_block_size", "choose_parse_type"]

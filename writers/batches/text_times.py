@@ -39,8 +39,8 @@ def times_of(texts: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         raise ColumnError(f"Column {field.name!r}: {printable(str(problem), 300)}", column=field.name) from None
 
 
-def require_local_times(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
-    """Check a JSON file for unsupported UTC offsets.
+def require_no_offsets(data: pa.Buffer, columns: Sequence[pa.Field], block_size: int) -> None:
+    """Check that times in a JSON file have no unsupported UTC offset.
 
     Arrow would silently shift a time with an offset.
 
@@ -110,4 +110,4 @@ def _iter_local_times(values: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.
         yield values, kind
 
 
-__all__ = ["require_local_times", "times_of"]
+__all__ = ["require_no_offsets", "times_of"]

@@ -31,8 +31,8 @@ FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() 
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
-    """Validate the values of a batch.
+def validate_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
+    """Validate the columns of a batch, value by value.
 
     Raises ColumnError for an invalid value, with the dotted path of the column, the row and the key of the row. Errors
     in key columns do not contain the key.
@@ -61,11 +61,11 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
     cleared = _without_hidden_values(column)
     if cleared is not None and _is_fully_valid(cleared):
         return []
-    return every_bad(len(column), lambda low, high: _is_visibly_valid(column.slice(low, high - low)), most)
+    return find_bad_positions(len(column), lambda low, high: _is_visibly_valid(column.slice(low, high - low)), most)
 
 
-def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Find all bad positions in a range.
+def find_bad_positions(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
+    """Find all positions of bad values in a range.
 
     `is_good(begin, end)` returns whether all positions in a range are good.
     """
@@ -297,4 +297,4 @@ def _describe_invalid_value(value: pa.Array) -> str:
     return f"the value is not a valid {kind}. Correct it, or write null."
 
 
-__all__ = ["every_bad", "plain_row", "sound_columns", "unsound_rows"]
+__all__ = ["find_bad_positions", "plain_row", "validate_columns", "unsound_rows"]

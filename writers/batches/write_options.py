@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hoodoo.arguments import ApplicationVersion, number_from, one_of
+from hoodoo.arguments import ApplicationVersion, check_allowed_value, check_number
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
@@ -34,8 +34,8 @@ class BadRowLimits:
     share: float = 0.01
 
     def __post_init__(self) -> None:
-        number_from("rows", self.rows, 0, whole=True, optional=False)
-        number_from("share", self.share, 0, optional=False)
+        check_number("rows", self.rows, 0, whole=True, optional=False)
+        check_number("share", self.share, 0, optional=False)
 
 
 def has_too_many_bad_rows(limits: BadRowLimits, bad: int, rows: int) -> bool:
@@ -45,7 +45,7 @@ def has_too_many_bad_rows(limits: BadRowLimits, bad: int, rows: int) -> bool:
 def limits_of(on_bad_rows: str | BadRowLimits) -> BadRowLimits | None:
     if isinstance(on_bad_rows, BadRowLimits):
         return on_bad_rows
-    one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
+    check_allowed_value("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
     return BadRowLimits() if on_bad_rows == "quarantine" else None
 
 
@@ -78,7 +78,7 @@ class WriteOptions:
     zone: str = ""
 
     @property
-    def takes_over(self) -> bool:
+    def keeps_stored_values(self) -> bool:
         """True if the write keeps some stored values.
 
         A partial update does so.

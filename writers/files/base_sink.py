@@ -1,4 +1,4 @@
-"""Streaming writer for a base file.
+"""Writer for base files, row group by row group.
 
 Memory holds one row group, the key hashes and Hudi's bloom filter, but not the whole file. The rows may come from a
 batch, from a merge of base and logs, or from other file groups.
@@ -43,7 +43,7 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 
 @dataclass(frozen=True)
-class ExtendedKeys:
+class RewrittenKeys:
     """Keys of a rewritten base file.
 
     It contains all keys of the previous file. Hudi's bloom filter is then derived from the filter of the previous file
@@ -55,8 +55,8 @@ class ExtendedKeys:
 
 
 @dataclass(frozen=True)
-class SameRows:
-    """Row order of a rewritten base file.
+class SameRowOrder:
+    """Row order that a rewritten base file keeps.
 
     It is the order of the previous base file.
 
@@ -84,12 +84,12 @@ class ExpectedRows:
 
     capacity: int
     hashes: np.ndarray | None = None
-    grown: ExtendedKeys | None = None
-    same: SameRows | None = None
+    grown: RewrittenKeys | None = None
+    same: SameRowOrder | None = None
 
 
 @dataclass(frozen=True)
-class Content:
+class BaseFileContent:
     """Content of a finished base file."""
 
     spool: Spool
@@ -97,7 +97,7 @@ class Content:
     stats: Stats
 
 
-class BaseSink:
+class BaseFileWriter:
     """Streaming writer of a base file.
 
     Args:
@@ -160,9 +160,9 @@ class BaseSink:
     def finish(self) -> DataFile:
         footer = self._made.entries() if self._made else self._footer or {}
         entry = store_entry(self._index, self._target, footer, self._keys)
-        stats = self._writer.close(with_order(footer, entry))
-        content = Content(self._spool, self._writer.rows, stats)
-        return store_base(self._store, self._config, self._target, content, entry)
+        stats = self._writer.close(record_row_order(footer, entry))
+        content = BaseFileContent(self._spool, self._writer.rows, stats)
+        return store_base_file(self._store, self._config, self._target, content, entry)
 
 
 def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
@@ -170,7 +170,7 @@ def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], 
     return index.entry_for(target.file_id, target.instant, span, keys)
 
 
-def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
+def record_row_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
     """Record the row order of a base file.
 
     Readers compare the digests to check that the file and its index entry match.
@@ -178,8 +178,10 @@ def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
-def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
-    """Store a base file.
+def store_base_file(
+    store: Store, config: TableConfig, target: FileTarget, content: BaseFileContent, entry: BaseEntry
+) -> DataFile:
+    """Store a finished base file.
 
     Its index entry is already stored. If another attempt of the task already stored the entry or the file, the stored
     one is used. Row positions are used only if entry and file have the same row order.
@@ -209,7 +211,7 @@ def store_base(store: Store, config: TableConfig, target: FileTarget, content: C
     )
 
 
-def _derive_footer_entries(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
+def _derive_footer_entries(store: Store, grown: RewrittenKeys) -> dict[str, str] | None:
     # Returns None if the entries must be computed from all keys.
     if not has_room(grown.base.rows, len(grown.added)):
         return None  # decided without reading the file
@@ -236,6 +238,6 @@ def put_base(
     rows: pa.Table,
     expected: ExpectedRows | None = None,
 ) -> DataFile:
-    sink = BaseSink(store, config, index, target, expected or ExpectedRows(len(rows)))
+    sink = BaseFileWriter(store, config, index, target, expected or ExpectedRows(len(rows)))
     sink.write(rows)
     return sink.finish()

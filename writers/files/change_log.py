@@ -29,8 +29,8 @@ _CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DEL
 
 
 @dataclass(frozen=True)
-class Rewritten:
-    """Changed rows of a rewritten base file.
+class RewrittenRows:
+    """Rewritten rows of a base file, for its change log.
 
     `base` contains the stored rows, with the record key and the table's columns.
     """
@@ -76,7 +76,7 @@ def _take_or_null(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     return rows.take(pa.array(positions, mask=positions < 0))
 
 
-def put_change_log(
+def write_change_log(
     store: Store, config: TableConfig, target: FileTarget, tables: Iterable[pa.Table]
 ) -> dict[str, list[Any]]:
     """Write the change log of a base file.
@@ -114,4 +114,4 @@ def _empty_changes(config: TableConfig) -> pa.Table:
     ).empty_table()
 
 
-__all__ = ["Rewritten", "put_change_log"]
+__all__ = ["RewrittenRows", "write_change_log"]

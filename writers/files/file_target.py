@@ -1,4 +1,4 @@
-"""Names of the files that a write creates."""
+"""Targets, which are locations of files that a write creates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hoodoo.format.names import base_file_name, change_log_name, join, log_file_
 
 @dataclass(frozen=True)
 class FileTarget:
-    """Location of a file that a write creates.
+    """Target location of a file that a write creates.
 
     Attributes:
         partition: The folder of the partition, relative to the table, or '' in a table without partitions.

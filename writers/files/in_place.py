@@ -1,4 +1,4 @@
-"""Rewrite of a base file without decoding unchanged data.
+"""Rewriter of base files that copies unchanged columns.
 
 Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
 position, a deleted row is removed, and new rows are added at the end. Some files must be merged completely instead:
@@ -38,7 +38,13 @@ from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
-from hoodoo.writers.files.base_sink import Content, store_base, store_entry, with_constants, with_order
+from hoodoo.writers.files.base_sink import (
+    BaseFileContent,
+    record_row_order,
+    store_base_file,
+    store_entry,
+    with_constants,
+)
 from hoodoo.writers.files.file_target import FileTarget
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
@@ -48,8 +54,8 @@ _WORTH_JOINING = 8  # maximum ratio of the rows of a row group to the new rows t
 
 
 @dataclass(frozen=True)
-class Rewriter:
-    """Rewriter of base files.
+class BaseFileRewriter:
+    """Rewriter of base files that copies unchanged columns.
 
     Attributes:
         store: The store of the table.
@@ -85,13 +91,15 @@ class Rewriter:
         """
         if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
             raise CannotCopy(f"File {old.path} is small, or was written by another engine or with other columns.")
-        data = slices.read_verified(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
+        data = (
+            slices.read_verified_file(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
+        )
         return _Rewrite(self, old, instant, CopySource.of(data), changes).run()
 
 
 class _Rewrite:
     def __init__(
-        self, rewriter: Rewriter, old: DataFile, instant: str, source: CopySource, changes: KeyedChanges
+        self, rewriter: BaseFileRewriter, old: DataFile, instant: str, source: CopySource, changes: KeyedChanges
     ) -> None:
         self._store, self._config, self._index = rewriter.store, rewriter.config, rewriter.index
         self._memory, self._step = rewriter.memory_bytes, rewriter.step
@@ -167,7 +175,7 @@ class _Rewrite:
 
     def _open_row_groups(self, schema: pa.Schema) -> base_file.RowGroups:
         return base_file.RowGroups(
-            pa.BufferReader(self._source.data), self._old.path, schema, slices.footer_of(self._old)
+            pa.BufferReader(self._source.data), self._old.path, schema, slices.get_expected_footer(self._old)
         )
 
     @cached_property
@@ -267,8 +275,10 @@ class _Rewrite:
             footer = self._compute_footer_entries(added, copier.rows, matches)
         self._in_rows.add(added, self._changes.hashes_at(new_rows))
         entry = store_entry(self._index, self._target, footer, self._in_rows)
-        stats = copier.close(with_order(footer, entry))
-        return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
+        stats = copier.close(record_row_order(footer, entry))
+        return store_base_file(
+            self._store, self._config, self._target, BaseFileContent(spool, copier.rows, stats), entry
+        )
 
     def _extend_footer_entries(self, added: pa.ChunkedArray, deleted: pa.ChunkedArray) -> dict[str, str]:
         # Hudi's bloom filter keeps its bits. Returns {} if the filter has no capacity left, or if the smallest or
@@ -295,4 +305,4 @@ def _without(table: pa.Table, rows: np.ndarray) -> pa.Table:
     return table.filter(pa.array(is_kept))
 
 
-__all__ = ["Rewriter"]
+__all__ = ["BaseFileRewriter"]

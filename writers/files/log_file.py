@@ -21,7 +21,7 @@ from hoodoo.writers.files.base_sink import store_once, with_constants
 from hoodoo.writers.files.file_target import FileTarget
 
 
-def put_log(
+def write_log_file(
     store: Store,
     config: TableConfig,
     target: FileTarget,
@@ -39,7 +39,7 @@ def put_log(
             key and the table's columns. Rows of a partial update have only the columns that it sets, and none or all of
             the key columns.
         base: The base file of the log. If the changes have row positions in this file, the log records the positions
-            (see `with_row_positions`).
+            (see `add_row_positions`).
         version: The number of the log among the logs that the instant writes to the file group, from 1.
 
     Returns:
@@ -153,7 +153,7 @@ def _log_statistics(
     return stats
 
 
-def with_row_positions(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
+def add_row_positions(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
     """Add row positions to a batch of changes.
 
     The changes are sorted by the position of their stored row in the base file. Returns the changes without positions

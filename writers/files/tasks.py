@@ -31,11 +31,11 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.view import FileGroup
-from hoodoo.writers.files.base_sink import ExpectedRows, ExtendedKeys, SameRows, in_order, put_base
-from hoodoo.writers.files.change_log import Rewritten, put_change_log
+from hoodoo.writers.files.base_sink import ExpectedRows, RewrittenKeys, SameRowOrder, in_order, put_base
+from hoodoo.writers.files.change_log import RewrittenRows, write_change_log
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.in_place import Rewriter
-from hoodoo.writers.files.log_file import put_log, with_row_positions
+from hoodoo.writers.files.in_place import BaseFileRewriter
+from hoodoo.writers.files.log_file import add_row_positions, write_log_file
 from hoodoo.writers.routing.route import Mode
 
 _NO_TOKEN = "0-0-0"
@@ -102,7 +102,7 @@ class WriteTask:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteTaskResult:
     """Result of a write task.
 
     `inserted` and `deleted` are references to the key sets that the slot stores. docs/semantics.md defines how rows are
@@ -120,8 +120,8 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Unwritten:
-    """Result of a write task without a file.
+class NoFileResult:
+    """Result of a write task that wrote no file.
 
     `stale` is the number of changes that lost against stored rows.
     """
@@ -130,10 +130,10 @@ class Unwritten:
     mistaken: bool = False
 
 
-def run(task: WriteTask) -> Written | Unwritten:
+def run(task: WriteTask) -> WriteTaskResult | NoFileResult:
     changes = task.load()
     if changes.mistaken or (task.from_stored and not len(changes)):
-        return Unwritten(changes.stale, changes.mistaken)
+        return NoFileResult(changes.stale, changes.mistaken)
     _write_markers(task)
     if task.mode == Mode.APPEND:
         return _write_log(task, changes)
@@ -164,10 +164,10 @@ def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
 
 
 def _save_keys(task: WriteTask, suffix: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
-    return keyset.save(task.store, f"{task.instant}-{task.number}-{suffix}", hashes)
+    return keyset.save_key_hashes(task.store, f"{task.instant}-{task.number}-{suffix}", hashes)
 
 
-def _write_new_group(task: WriteTask, changes: KeyedChanges) -> Written:
+def _write_new_group(task: WriteTask, changes: KeyedChanges) -> WriteTaskResult:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
     hashes = changes.key_hashes()
@@ -175,10 +175,10 @@ def _write_new_group(task: WriteTask, changes: KeyedChanges) -> Written:
     file = put_base(task.store, task.config, task.index, task.target, rows, expected)
     file = replace(file, inserts=file.rows)
     inserted_keys = (keyset.reference_to_index_keys(file.index),) if file.index else _save_keys(task, "in", hashes)
-    return Written(file, inserted_keys, (), file.rows, 0, 0, 0, True)
+    return WriteTaskResult(file, inserted_keys, (), file.rows, 0, 0, 0, True)
 
 
-def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
+def _rewrite(task: WriteTask, changes: KeyedChanges) -> WriteTaskResult:
     assert task.group is not None and task.group.base is not None
     old = task.group.base.file
     if changes.columns is not None:
@@ -198,7 +198,7 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
         deletes=int(deleted.sum()),
     )
     file = in_order(task.config, old, file)
-    return Written(
+    return WriteTaskResult(
         file,
         _save_keys(task, "in", changes.hashes_at(np.flatnonzero(inserted))),
         _save_keys(task, "out", changes.hashes_at(np.flatnonzero(deleted))),
@@ -222,7 +222,7 @@ def _rewrite_in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None
         return None
     old = task.group.base.file
     try:
-        file, pending = Rewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
+        file, pending = BaseFileRewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
     except CannotCopy:
         return None
     return file, pending.found, pending.won
@@ -230,35 +230,35 @@ def _rewrite_in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None
 
 def _rewrite_merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
     assert task.group is not None and task.group.base is not None
-    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
+    base = slices.read_file_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     merged = task.config.merge_policy.apply(base, changes)
     inserted, deleted = ~merged.found & ~changes.delete, merged.found & merged.won & changes.delete
     grown = same = None
     if not task.group.logs:
-        same = SameRows(task.group.base.file, merged.partner[deleted], changes.hashes_at(np.flatnonzero(inserted)))
+        same = SameRowOrder(task.group.base.file, merged.partner[deleted], changes.hashes_at(np.flatnonzero(inserted)))
         if not deleted.any():
-            grown = ExtendedKeys(task.group.base.file, changes.rows[RECORD_KEY].filter(pa.array(inserted)))
+            grown = RewrittenKeys(task.group.base.file, changes.rows[RECORD_KEY].filter(pa.array(inserted)))
     logged = {}
     # before the base file, so that an attempt that finds an existing base file also finds its change log
     if task.logs_changes:
-        tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
-        logged = put_change_log(task.store, task.config, task.target, tables)
+        tables = () if task.silent else RewrittenRows(base, changes, merged).tables(task.config)
+        logged = write_change_log(task.store, task.config, task.target, tables)
     expected = ExpectedRows(len(merged.rows), grown=grown, same=same)
     file = put_base(task.store, task.config, task.index, task.target, merged.rows, expected)
     return replace(file, changes=logged), merged.found, merged.won
 
 
-def _write_log(task: WriteTask, changes: KeyedChanges) -> Written:
+def _write_log(task: WriteTask, changes: KeyedChanges) -> WriteTaskResult:
     # The stored rows are not read. An update may therefore lose against a stored row with a larger ordering value, so
     # the counts are not exact.
     assert task.group is not None
     base = task.group.base.file if task.group.base else None
-    changes = with_row_positions(task.index, base, changes)
+    changes = add_row_positions(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
-    file = put_log(task.store, task.config, task.target, [stamped], base)
+    file = write_log_file(task.store, task.config, task.target, [stamped], base)
     deleted_hashes = changes.hashes_at(np.flatnonzero(changes.delete))
     exact = task.from_stored or _changes_cannot_lose(task, file, changes)
-    return Written(
+    return WriteTaskResult(
         file, (), _save_keys(task, "out", deleted_hashes), 0, file.updates, file.deletes, changes.stale, exact
     )
 

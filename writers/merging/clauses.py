@@ -26,8 +26,8 @@ class Kind(StrEnum):
     NOT_MATCHED_BY_SOURCE = "when_not_matched_by_source"
 
 
-class Truth(Protocol):
-    """Condition of a merge clause."""
+class ClauseCondition(Protocol):
+    """Condition of a merge clause, which is true or false per row."""
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray: ...
 
@@ -44,7 +44,7 @@ class Clause:
     """
 
     kind: Kind
-    condition: Truth | None
+    condition: ClauseCondition | None
     values: NewValues | None
     by_order: bool = False
 

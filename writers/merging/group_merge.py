@@ -45,7 +45,7 @@ class MatchedRows:
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadPartialUpdate:
     """Partial update without reading stored rows.
 
     Attributes:
@@ -69,7 +69,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """Merge into one file group.
+    """Merge of source rows into one file group.
 
     The changes come from matched pairs, from stored rows without a source row, and from new rows.
 
@@ -137,7 +137,7 @@ class GroupMerge:
     def _stored(self, matched_source: MatchedRows | None, whole: bool) -> pa.Table:
         schema = slices.schema_of(self._config, self._names)
         if whole or matched_source is None:
-            return slices.read_slice(self.store, self._config, self.group, schema)
+            return slices.read_file_slice(self.store, self._config, self.group, schema)
         return look_up_in(
             self.store, self._config, self.index, self.group, schema, matched_source.keys, matched_source.hashes
         )
@@ -179,4 +179,4 @@ class GroupMerge:
         return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
 
 
-__all__ = ["GroupMerge", "MatchedRows", "Unread"]
+__all__ = ["GroupMerge", "MatchedRows", "UnreadPartialUpdate"]

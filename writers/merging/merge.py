@@ -1,4 +1,4 @@
-"""Planning of SQL MERGE INTO.
+"""Plan of SQL MERGE INTO.
 
 The plan assigns source rows to file groups. The task of each file group then applies the clauses to its rows.
 """
@@ -17,18 +17,18 @@ from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.timeline.commits.conflicts import Derived
+from hoodoo.timeline.commits.conflicts import RowDependencies
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.committed import Committed
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import Clause, Kind
-from hoodoo.writers.merging.group_merge import GroupMerge, MatchedRows, Unread
-from hoodoo.writers.merging.merge_routing import MergeRules, routed
+from hoodoo.writers.merging.group_merge import GroupMerge, MatchedRows, UnreadPartialUpdate
+from hoodoo.writers.merging.merge_routing import MergeRules, match_source_rows
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.operations import commit
-from hoodoo.writers.routing.route import Assignment, Chunk, ChunkSlice, Mode, plan
+from hoodoo.writers.operations import commit_write
+from hoodoo.writers.routing.route import ChunkSlice, GroupAssignment, Mode, RoutedChunk, assign_rows
 from hoodoo.writers.routing.split import BatchRows, Positions
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import key_not_found_error
@@ -62,7 +62,7 @@ def merge(
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
         return source.plan(context, view, MergeRules(config, tuple(clauses(config)), compares=compares))
 
-    return commit(context, "UPSERT", propose, transaction, comparing=partial(propose, compares=True))
+    return commit_write(context, "UPSERT", propose, transaction, comparing=partial(propose, compares=True))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class MergeRowsInMemory:
 
 
 def plan_in_memory(context: Context, view: View, rules: MergeRules, source: MergeSource) -> WritePlan:
-    routing = routed(context.store, context.index, view, rules, source)
+    routing = match_source_rows(context.store, context.index, view, rules, source)
     if routing.unknown:
         raise key_not_found_error([routing.unknown])
     hashes = source.keys.hashes
@@ -84,13 +84,13 @@ def plan_in_memory(context: Context, view: View, rules: MergeRules, source: Merg
         reads=routing.reads,
         searched=routing.searched,
     )
-    return planned(context, view, rules, routing.met, routing.new, _RowsInMemory(source, routing.inserts), written)
+    return plan_merge(context, view, rules, routing.met, routing.new, _RowsInMemory(source, routing.inserts), written)
 
 
 class MergeRows(Protocol[S]):
     """Source rows of a planned merge."""
 
-    def sample(self, new: Sequence[Chunk[S]], count: int) -> pa.Table:
+    def sample(self, new: Sequence[RoutedChunk[S]], count: int) -> pa.Table:
         """Select some new rows to estimate file sizes."""
 
     def met(self, parts: Sequence[ChunkSlice[S]]) -> Callable[[], MatchedRows]:
@@ -104,7 +104,7 @@ class _RowsInMemory:
     source: MergeSource
     inserts: Batch
 
-    def sample(self, new: Sequence[Chunk[Positions]], count: int) -> pa.Table:
+    def sample(self, new: Sequence[RoutedChunk[Positions]], count: int) -> pa.Table:
         return BatchRows(self.inserts).sample(new, count)
 
     def met(self, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], MatchedRows]:
@@ -126,16 +126,16 @@ class _SelectMatchedRows:
         return MatchedRows(take(self.source.rows, self.positions), keys, self.source.keys.hashes[self.positions])
 
 
-def planned(
+def plan_merge(
     context: Context,
     view: View,
     rules: MergeRules,
-    met: Iterable[Chunk[S]],
-    new: Iterable[Chunk[S]],
+    met: Iterable[RoutedChunk[S]],
+    new: Iterable[RoutedChunk[S]],
     rows: MergeRows[S],
     written: WritePlan,
 ) -> WritePlan:
-    """Plan the tasks of a merge.
+    """Plan a merge as tasks.
 
     Args:
         context: The context of the write.
@@ -146,33 +146,35 @@ def planned(
         rows: Access to the rows of the chunks.
         written: The part of the plan that routing has determined.
     """
-    chunks: list[Chunk[_GroupChunk[S]]] = []
+    chunks: list[RoutedChunk[_GroupChunk[S]]] = []
     for chunk in met:
         chunks.append(chunk.at(_GroupChunk(chunk.source, view.group(chunk.partition, chunk.file_id))))
     by_source = bool(rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
     if by_source:
         matched_groups = {chunk.file_id for chunk in chunks}
         unmatched = [group for group in view.groups() if group.file_id not in matched_groups]
-        chunks += [Chunk(_GroupChunk[S](None, group), group.partition, 0, 0, group.file_id) for group in unmatched]
+        chunks += [
+            RoutedChunk(_GroupChunk[S](None, group), group.partition, 0, 0, group.file_id) for group in unmatched
+        ]
     read = frozenset(chunk.file_id for chunk in chunks)
     chunks += [chunk.at(_GroupChunk(chunk.source)) for chunk in new]
     parts = _MergeTaskLoader(context, rules, rows)
-    assignments = plan(chunks, parts, view, rules.config, context.timeline.environment.token)
+    assignments = assign_rows(chunks, parts, view, rules.config, context.timeline.environment.token)
     return replace(
         written,
         assignments=[_mark_from_stored(assignment) for assignment in assignments],
         exclusive=by_source,
-        derived=Derived(read, lambda file: False) if read else None,
+        derived=RowDependencies(read, lambda file: False) if read else None,
     )
 
 
-def _mark_from_stored(assignment: Assignment) -> Assignment:
+def _mark_from_stored(assignment: GroupAssignment) -> GroupAssignment:
     return replace(assignment, from_stored=assignment.group is not None)
 
 
 @dataclass(frozen=True)
 class _GroupChunk(Generic[S]):
-    """Source rows and the file group that they match."""
+    """Chunk of source rows that match one file group."""
 
     rows: S | None
     group: FileGroup | None = None
@@ -184,7 +186,7 @@ class _MergeTaskLoader(Generic[S]):
     rules: MergeRules
     rows: MergeRows[S]
 
-    def sample(self, chunks: Sequence[Chunk[_GroupChunk[S]]], count: int) -> pa.Table:
+    def sample(self, chunks: Sequence[RoutedChunk[_GroupChunk[S]]], count: int) -> pa.Table:
         return self.rows.sample(
             [chunk.at(chunk.source.rows) for chunk in chunks if chunk.source.rows is not None], count
         )
@@ -200,7 +202,7 @@ class _MergeTaskLoader(Generic[S]):
         source = self.rows.met(matched) if matched else None
         partial = self.rules.partial if mode == Mode.APPEND else None
         if source and partial and not partial.reads:
-            return Unread(self.rules.config, source, partial.sets)
+            return UnreadPartialUpdate(self.rules.config, source, partial.sets)
         sets = partial.sets if partial else ()
         return GroupMerge(self.context.store, self.context.index, self.rules, group, source, new, sets)
 
@@ -209,4 +211,4 @@ def _rows_of(parts: Iterable[ChunkSlice[_GroupChunk[S]]]) -> list[ChunkSlice[S]]
     return [ChunkSlice(part.source.rows, part.start, part.stop) for part in parts if part.source.rows is not None]
 
 
-__all__ = ["MergeRowsInMemory", "MergeRows", "SourceRows", "merge", "plan_in_memory", "planned"]
+__all__ = ["MergeRowsInMemory", "MergeRows", "SourceRows", "merge", "plan_in_memory", "plan_merge"]

@@ -18,20 +18,20 @@ from hoodoo.readers.predicate import checks
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.batches.batch import Batch, prepare
+from hoodoo.writers.batches.batch import Batch, prepare_batch
 from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
 from hoodoo.writers.merging.clauses import Clause, Kind, both, first_true_clause
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.routing.locate import locate_by_key
-from hoodoo.writers.routing.route import Chunk
-from hoodoo.writers.routing.split import Positions, split
+from hoodoo.writers.routing.locate import find_files_by_key
+from hoodoo.writers.routing.route import RoutedChunk
+from hoodoo.writers.routing.split import Positions, split_by_file
 from hoodoo.writers.sources import KeyCountAndFirst, count_and_first_keys, file_groups_of_keys, rows_that_exist
 
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """Update of some columns in log files.
+    """Partial update, which logs only some columns.
 
     Attributes:
         sets: The columns of stored rows that the source sets.
@@ -44,7 +44,7 @@ class PartialUpdate:
 
 @dataclass(frozen=True)
 class MergeRules:
-    """Rules of a merge.
+    """Rules that decide the changes of a merge.
 
     Attributes:
         config: The table's configuration at the view of the attempt.
@@ -66,8 +66,8 @@ class MergeRules:
 
 
 @dataclass(frozen=True)
-class Routed:
-    """Matched and new rows of a merge.
+class RoutedRows:
+    """Source rows of a merge, divided into matched and new rows.
 
     Attributes:
         met: Chunks of source rows, by the file group of the matching stored rows.
@@ -79,18 +79,18 @@ class Routed:
         unknown: Required keys that the table does not have, or None. If set, `met`, `inserts` and `new` are empty.
     """
 
-    met: list[Chunk[Positions]]
+    met: list[RoutedChunk[Positions]]
     inserts: Batch
-    new: list[Chunk[Positions]]
+    new: list[RoutedChunk[Positions]]
     there: np.ndarray
     reads: frozenset[str]
     searched: frozenset[str]
     unknown: KeyCountAndFirst | None = None
 
 
-def routed(
+def match_source_rows(
     store: Store, index: KeyIndex, view: View, rules: MergeRules, source: MergeSource, part_of_more: bool = False
-) -> Routed:
+) -> RoutedRows:
     """Match source rows with stored rows.
 
     Args:
@@ -108,28 +108,28 @@ def routed(
     keys, config = source.keys, rules.config
     meets = bool(rules.of_kind(Kind.MATCHED) or rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
     unread = not meets or (rules.partial is not None and not rules.partial.reads)
-    located = locate_by_key(store, config, index, view, keys, compare_all=rules.compares or unread)
+    located = find_files_by_key(store, config, index, view, keys, compare_all=rules.compares or unread)
     exists = rows_that_exist(store, config, keys, located)
     missing = ~exists & ~keys.delete
     if rules.new_keys is NewKeys.FAIL and missing.any():
         no_rows = keys.take(np.zeros(0, np.int64))
-        return Routed([], no_rows, [], exists, frozenset(), frozenset(), count_and_first_keys(keys, missing))
+        return RoutedRows([], no_rows, [], exists, frozenset(), frozenset(), count_and_first_keys(keys, missing))
     inserts, positions = _create_new_rows(source, np.flatnonzero(~exists), rules)
-    return Routed(
+    return RoutedRows(
         _matched_chunks(located, exists) if meets else [],
         inserts,
-        split(inserts, located.take(positions), config, index, part_of_more) if len(inserts) else [],
+        split_by_file(inserts, located.take(positions), config, index, part_of_more) if len(inserts) else [],
         exists,
         file_groups_of_keys(located, exists),
         located.searched,
     )
 
 
-def _matched_chunks(located: Located, exists: np.ndarray) -> list[Chunk[Positions]]:
+def _matched_chunks(located: Located, exists: np.ndarray) -> list[RoutedChunk[Positions]]:
     chunks = []
     for number in np.unique(located.group[exists]).tolist():
         group, positions = located.groups[number], np.flatnonzero(exists & (located.group == number))
-        chunks.append(Chunk(positions, group.partition, len(positions), 0, group.file_id))
+        chunks.append(RoutedChunk(positions, group.partition, len(positions), 0, group.file_id))
     return chunks
 
 
@@ -160,7 +160,7 @@ def _prepare_new_rows(
     rows: pa.Table, source_columns: Sequence[str], config: TableConfig, options: WriteOptions
 ) -> Batch:
     try:
-        return prepare(rows, config, options, checks.of(config))
+        return prepare_batch(rows, config, options, checks.load_checks(config))
     except ColumnError as problem:
         name = problem.details.get("column")
         if name not in source_columns or name in rows.schema.names:
@@ -186,4 +186,4 @@ def _concat_batches(batches: Sequence[Batch]) -> Batch:
     )
 
 
-__all__ = ["MergeRules", "PartialUpdate", "Routed", "routed"]
+__all__ = ["MergeRules", "PartialUpdate", "RoutedRows", "match_source_rows"]

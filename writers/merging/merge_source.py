@@ -15,10 +15,10 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import plain_type
-from hoodoo.writers.batches.batch import Batch, prepare, smallest_keys
-from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.batch import Batch, prepare_batch, smallest_keys
+from hoodoo.writers.batches.cast import cast_column
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.value_validation import validate_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
 
@@ -36,13 +36,13 @@ class MergeSource:
 
     @staticmethod
     def of(rows: pa.Table, config: TableConfig, zone: str = "") -> MergeSource:
-        keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
+        keys = prepare_batch(rows, config, WriteOptions(delete=True, duplicates="first", zone=zone))
         if len(keys) < len(rows):
             raise duplicate_source_keys_error(_repeated_keys(rows, config))
         return MergeSource(rows, keys)
 
 
-def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
+def convert_source_columns(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Convert the columns of a merge source.
 
     A column that contains only nulls gets the type of the table's column. If the table has no such column, it becomes a
@@ -60,8 +60,8 @@ def source_rows(rows: pa.Table, config: TableConfig) -> pa.Table:
         raise ColumnError(
             f"The source has column {duplicate!r} more than once. Rename or drop one of them.", column=duplicate
         )
-    sound = sound_columns(rows, names, ())
-    plain = [cast(sound[field.name], field.with_type(_source_type(field, config))) for field in rows.schema]
+    sound = validate_columns(rows, names, ())
+    plain = [cast_column(sound[field.name], field.with_type(_source_type(field, config))) for field in rows.schema]
     return pa.table(plain, names=names)
 
 
@@ -84,8 +84,8 @@ def _repeated_keys(rows: pa.Table, config: TableConfig) -> list[str]:
     columns = list(dict.fromkeys((*config.key, *config.partition_by)))
     counted = with_missing_partitions(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
-    duplicates = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
+    duplicates = prepare_batch(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
     return smallest_keys(duplicates)
 
 
-__all__ = ["MergeSource", "duplicate_source_keys_error", "source_rows"]
+__all__ = ["MergeSource", "duplicate_source_keys_error", "convert_source_columns"]

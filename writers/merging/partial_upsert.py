@@ -1,4 +1,4 @@
-"""Upsert of some columns.
+"""Partial upserts, which write only some columns.
 
 It is a merge whose clauses follow from a merge mode. The batch's columns, or the values that the mode accepts, replace
 stored values. All other stored values stay.
@@ -31,7 +31,7 @@ from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.batches.column_alignment import default_value_of
 from hoodoo.writers.batches.computed import NewValues
-from hoodoo.writers.batches.deduplicate import DeduplicatedBatch, MergeRows, deduplicated
+from hoodoo.writers.batches.deduplicate import DeduplicatedBatch, MergeRows, merge_duplicate_keys
 from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.batches.write_options import NewKeys
 from hoodoo.writers.committed import Committed
@@ -40,7 +40,7 @@ from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, both
 from hoodoo.writers.merging.merge import plan_in_memory
 from hoodoo.writers.merging.merge_routing import MergeRules, PartialUpdate
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.operations import commit
+from hoodoo.writers.operations import commit_write
 from hoodoo.writers.routing.write_plan import WritePlan
 
 _ANEW = "#anew"
@@ -49,7 +49,7 @@ _ANEW = "#anew"
 
 @dataclass(frozen=True)
 class PartialUpsert:
-    """Rules of an upsert of some columns.
+    """Partial upsert, which writes only some columns.
 
     Attributes:
         new_keys: Handling of rows whose key is not in the table.
@@ -63,7 +63,7 @@ class PartialUpsert:
 
 
 class PartialRows(Protocol):
-    """Batch of an upsert of some columns.
+    """Rows of a partial upsert.
 
     The rows have the key, partition and ordering columns, and the columns that change.
     """
@@ -89,7 +89,7 @@ def partial_upsert(
     def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
         return rows.plan(context, view, config, PartialUpsert(new_keys, mode, compares))
 
-    return commit(context, "UPSERT", propose, transaction, comparing=partial(propose, compares=True))
+    return commit_write(context, "UPSERT", propose, transaction, comparing=partial(propose, compares=True))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class PartialRowsInMemory:
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
         flags = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
-        rules = rules_of(rows.batch.rows.schema.names, config, how, **flags)
+        rules = convert_to_merge_rules(rows.batch.rows.schema.names, config, how, **flags)
         plan = plan_in_memory(context, view, rules, as_merge_source(rows))
         return replace(plan, stale=plan.stale + rows.batch.stale)
 
@@ -110,7 +110,7 @@ def one_per_key(
     current_batch = fitted(batch, config)
     _require_ordering_sent(current_batch, config, mode)
     without_stale = _drop_stale_rows(store, index, current_batch, view, config)
-    return deduplicated(without_stale, config, mode, _batch_merge_function(config, mode))
+    return merge_duplicate_keys(without_stale, config, mode, _batch_merge_function(config, mode))
 
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
@@ -172,10 +172,10 @@ def as_merge_source(rows: DeduplicatedBatch) -> MergeSource:
     return MergeSource(table.append_column(_ANEW, pa.array(rows.anew)), rows.batch)
 
 
-def rules_of(
+def convert_to_merge_rules(
     names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
-    """Translate an upsert into rules of a merge.
+    """Convert an upsert to the rules of a merge.
 
     Args:
         names: The columns of the batch.
@@ -218,7 +218,7 @@ def _partial_log_update(changing: Sequence[str], config: TableConfig, mode: Merg
     sets = tuple(name for name in config.schema.names if name in changing)
     if not sets or len(sets) == len(set(config.schema.names) - {*config.key, *config.partition_by}):
         return None
-    return PartialUpdate(sets, reads=bool(checks.of(config)))
+    return PartialUpdate(sets, reads=bool(checks.load_checks(config)))
 
 
 @dataclass(frozen=True)
@@ -274,6 +274,6 @@ __all__ = [
     "PartialUpsert",
     "one_per_key",
     "partial_upsert",
-    "rules_of",
+    "convert_to_merge_rules",
     "as_merge_source",
 ]

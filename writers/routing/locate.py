@@ -31,10 +31,10 @@ from hoodoo.writers.batches.batch import Batch
 _KeySearch = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 
 
-def locate_by_key(
+def find_files_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
-    """Find the file of each key in a batch.
+    """Find the files that contain the keys of a batch.
 
     If `compare_all` is True, keys are compared for every hash match, not only for uncertain ones. Raises CorruptTable
     if a file is unreadable.
@@ -104,4 +104,4 @@ def _logged_keys(store: Store, config: TableConfig, group: FileGroup) -> Iterato
             yield part.rows[RECORD_KEY].combine_chunks()
 
 
-__all__ = ["locate_by_key"]
+__all__ = ["find_files_by_key"]

@@ -1,4 +1,4 @@
-"""Assignment of rows to files.
+"""Routes of rows to files.
 
 It receives rows as chunks with a size, and writes nothing. `update` and `delete(where=)` do not use it, because they
 write to the file groups whose rows they read (writers/stored_rows.py).
@@ -45,8 +45,8 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True)
-class Chunk(Generic[S]):
-    """Rows of a write with the same destination.
+class RoutedChunk(Generic[S]):
+    """Chunk of rows with the same destination.
 
     They belong to one partition.
 
@@ -69,8 +69,8 @@ class Chunk(Generic[S]):
     new: bool = False
     needs_base: bool = False
 
-    def at(self, source: R) -> Chunk[R]:
-        return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
+    def at(self, source: R) -> RoutedChunk[R]:
+        return RoutedChunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ChunkSlice(Generic[S]):
 class ChunkRows(Protocol[S]):
     """Rows of a planned write."""
 
-    def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
+    def sample(self, chunks: Sequence[RoutedChunk[S]], count: int) -> pa.Table:
         """Select a random sample of new rows.
 
         The rows contain the record key and the table's columns. The result does not depend on how the rows are stored.
@@ -93,8 +93,8 @@ class ChunkRows(Protocol[S]):
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """Rows that a write changes in one file group.
+class GroupAssignment:
+    """Assignment of changed rows to one file group.
 
     Attributes:
         mode: The kind of write: a new file group, a rewritten base file or a log file.
@@ -138,18 +138,18 @@ class _GroupAssignment(Generic[S]):
         self.rewrite |= new
         self.inserts += _count_rows(parts) if new else 0
 
-    def done(self, rows: ChunkRows[S]) -> Assignment:
+    def done(self, rows: ChunkRows[S]) -> GroupAssignment:
         load = rows.load(self.mode, self.parts)
-        return Assignment(
+        return GroupAssignment(
             self.mode, self.partition, self.file_id, self.group, load, _count_rows(self.parts), self.inserts
         )
 
 
-class UnderPlan(Exception):
+class CompactionPending(Exception):
     """Exception for a file group with a pending compaction."""
 
 
-def new_file_id(token: Callable[[], str]) -> str:
+def generate_file_id(token: Callable[[], str]) -> str:
     """Generate the id of a new file group.
 
     The id never begins with eight decimal digits, because a Hudi writer with a bucket index would interpret them as a
@@ -159,21 +159,21 @@ def new_file_id(token: Callable[[], str]) -> str:
     return f"{uuid.UUID('a' + digits[1:] if digits[:8].isdecimal() else digits)}-0"
 
 
-def plan(
-    chunks: Iterable[Chunk[S]],
+def assign_rows(
+    chunks: Iterable[RoutedChunk[S]],
     rows: ChunkRows[S],
     view: View,
     config: TableConfig,
     token: Callable[[], str],
     fill: bool = True,
-) -> list[Assignment]:
+) -> list[GroupAssignment]:
     """Assign the rows of a write to files.
 
     If `fill` is True, new rows may join existing small file groups.
     """
     planned, target = view.planned_ids(), config.options.target_file_bytes
     shares: dict[str, _GroupAssignment[S]] = {}
-    anywhere: dict[str, list[Chunk[S]]] = {}
+    anywhere: dict[str, list[RoutedChunk[S]]] = {}
     for chunk in chunks:
         if not chunk.file_id:
             anywhere.setdefault(chunk.partition, []).append(chunk)
@@ -183,22 +183,27 @@ def plan(
         share.rewrite |= chunk.needs_base
     rewritten = {share.file_id for share in shares.values() if share.mode == Mode.REWRITE}
     for partition, partition_chunks in anywhere.items():
-        count, size = sum(chunk.rows for chunk in partition_chunks), bytes_per_row(partition_chunks, rows, view, config)
-        filled = group_to_fill(view, partition, count * size, config, planned, rewritten) if fill else None
+        count, size = (
+            sum(chunk.rows for chunk in partition_chunks),
+            estimate_row_bytes(partition_chunks, rows, view, config),
+        )
+        filled = choose_small_file(view, partition, count * size, config, planned, rewritten) if fill else None
         room = min(count, max(1, int((target - filled.base_bytes) / size))) if filled else 0
-        first, *other_parts = cut_into_slices(partition_chunks, [room, *new_group_rows(count - room, target, size)])
+        first, *other_parts = cut_into_slices(
+            partition_chunks, [room, *distribute_new_rows(count - room, target, size)]
+        )
         if filled:
             _share_of(shares, view, config, partition, filled.file_id).add(first, new=True)
         for parts in other_parts:
-            _share_of(shares, view, config, partition, new_file_id(token)).add(parts, new=True)
+            _share_of(shares, view, config, partition, generate_file_id(token)).add(parts, new=True)
     require_no_plan(shares.values(), planned)
     return [share.done(rows) for share in shares.values()]
 
 
-def require_no_plan(assignments: Iterable[_GroupAssignment[S] | Assignment], planned: set[str]) -> None:
+def require_no_plan(assignments: Iterable[_GroupAssignment[S] | GroupAssignment], planned: set[str]) -> None:
     for assignment in assignments:
         if assignment.mode == Mode.REWRITE and assignment.file_id in planned:
-            raise UnderPlan(assignment.file_id)
+            raise CompactionPending(assignment.file_id)
 
 
 def _share_of(
@@ -210,7 +215,7 @@ def _share_of(
     return shares[file_id]
 
 
-def group_to_fill(
+def choose_small_file(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
     """Choose a small file for new rows.
@@ -235,7 +240,7 @@ def group_to_fill(
     return None
 
 
-def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
+def estimate_row_bytes(chunks: Sequence[RoutedChunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
     """Estimate the size of a new row.
 
     The estimate is the mean of the partition's base files. For a new partition whose rows may need several files, a
@@ -253,7 +258,7 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
     return max(1.0, size / len(sample) + _ROW_OVERHEAD)
 
 
-def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
+def distribute_new_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
     """Distribute new rows over new files.
 
     Returns the number of rows of each file, with as few files as the target size allows.
@@ -265,9 +270,9 @@ def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
     return [rows_per_group + 1] * larger_groups + [rows_per_group] * (parts - larger_groups)
 
 
-def cut_into_slices(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
+def cut_into_slices(chunks: Sequence[RoutedChunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
     slices: list[list[ChunkSlice[S]]] = []
-    remaining: Iterator[Chunk[S]] = iter(chunks)
+    remaining: Iterator[RoutedChunk[S]] = iter(chunks)
     chunk, start = next(remaining, None), 0
     for count in counts:
         parts: list[ChunkSlice[S]] = []

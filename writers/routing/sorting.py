@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import names as column_names
+from hoodoo.arguments import convert_names as column_names
 from hoodoo.errors import ColumnError, OptionError
-from hoodoo.nearest import hint
+from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 
@@ -41,7 +41,7 @@ def sort_columns(columns: str | Sequence[str] | None, config: TableConfig) -> tu
     for name in names:
         if name not in config.schema.names:
             raise ColumnError(
-                f"Column {printable(name)} does not exist; {hint(name, config.schema.names)}", column=name
+                f"Column {printable(name)} does not exist; {suggest_name(name, config.schema.names)}", column=name
             )
         if not sortable(config.schema.field(name).type):
             raise ColumnError(

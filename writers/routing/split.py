@@ -15,17 +15,17 @@ from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
-from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
+from hoodoo.writers.routing.route import ChunkSlice, Mode, RoutedChunk
 from hoodoo.writers.routing.sorting import positions_in_order
 
 Positions = np.ndarray
 """Row positions in a batch."""
 
 
-def split(
+def split_by_file(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
-) -> list[Chunk[Positions]]:
-    """Group the rows of a batch by file.
+) -> list[RoutedChunk[Positions]]:
+    """Split the rows of a batch by file.
 
     Rows with new keys are divided by partition. `part_of_more` means that other rows also go to the same partitions, so
     that sizes are needed even for few rows.
@@ -34,15 +34,15 @@ def split(
     chunks = []
     for number, positions in _group_by_value(existing, located.group):
         group = located.groups[number]
-        in_base = needs_base(batch, located, positions, config)
-        chunks.append(Chunk(positions, group.partition, len(positions), 0, group.file_id, needs_base=in_base))
+        in_base = needs_rewrite(batch, located, positions, config)
+        chunks.append(RoutedChunk(positions, group.partition, len(positions), 0, group.file_id, needs_base=in_base))
     new_rows = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
     if len(new_rows):
         chunks += _new_row_chunks(batch, new_rows, 0 if part_of_more else config.options.target_file_bytes, index)
     return chunks
 
 
-def _new_row_chunks(batch: Batch, new_rows: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
+def _new_row_chunks(batch: Batch, new_rows: Positions, target: int, index: KeyIndex) -> list[RoutedChunk[Positions]]:
     keys = batch.keys
     required_groups = index.required_group(
         Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[new_rows], new_rows)
@@ -59,7 +59,7 @@ def _new_row_chunks(batch: Batch, new_rows: Positions, target: int, index: KeyIn
         ]
     sizes = _estimate_bytes(batch.rows, [positions for *_, positions in parts], target)
     return [
-        Chunk(positions, partition, len(positions), size, file_id, new=True)
+        RoutedChunk(positions, partition, len(positions), size, file_id, new=True)
         for (partition, file_id, positions), size in zip(parts, sizes, strict=True)
     ]
 
@@ -75,7 +75,7 @@ def _group_by_value(positions: Positions, values: np.ndarray, own: bool = False)
         yield from zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True)
 
 
-def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
+def needs_rewrite(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
     """Check whether changes require a rewrite of the base file.
 
     This is so for a key that a log deletes and that is written again, and for a delete whose ordering value cannot be
@@ -116,18 +116,18 @@ def _estimate_bytes(rows: pa.Table, parts: Sequence[Positions], target: int) -> 
 class BatchRows:
     batch: Batch
 
-    def sample(self, chunks: Sequence[Chunk[Positions]], count: int) -> pa.Table:
+    def sample(self, chunks: Sequence[RoutedChunk[Positions]], count: int) -> pa.Table:
         positions = np.concatenate([chunk.source for chunk in chunks])
         hashes = self.batch.hashes[positions]
         smallest = np.argpartition(hashes, count - 1)[:count]
         return take(self.batch.rows, positions[smallest[np.argsort(hashes[smallest])]])
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
-        return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
+        return SelectRows(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 
 @dataclass(frozen=True)
-class RowsOf:
+class SelectRows:
     """Function that selects rows of a batch."""
 
     batch: Batch
@@ -144,7 +144,7 @@ class RowsOf:
         )
 
 
-def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
+def sort_rows(batch: Batch, chunk: RoutedChunk[Positions], columns: Sequence[str]) -> RoutedChunk[Positions]:
     """Sort new rows by columns.
 
     New file groups then cover separate value ranges.
@@ -156,4 +156,4 @@ def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Ch
     )
 
 
-__all__ = ["BatchRows", "needs_base", "ordered", "split"]
+__all__ = ["BatchRows", "needs_rewrite", "sort_rows", "split_by_file"]

@@ -1,4 +1,4 @@
-"""Planned changes of a write."""
+"""Plan of a write: its files, columns and changes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.timeline.commits.conflicts import Derived, no_key_hashes
-from hoodoo.writers.routing.route import Assignment
+from hoodoo.timeline.commits.conflicts import RowDependencies, no_key_hashes
+from hoodoo.writers.routing.route import GroupAssignment
 
 if TYPE_CHECKING:
     from hoodoo.readers.exact_counts import RowCounts
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WritePlan:
-    """Planned changes of a write.
+    """Plan of a write: its files, columns and changes.
 
     `inserted` and `updated` return sorted key hashes for the conflict check.
     """
 
-    assignments: list[Assignment] = field(default_factory=list)
+    assignments: list[GroupAssignment] = field(default_factory=list)
     inserted: Callable[[], np.ndarray] = no_key_hashes
     updated: Callable[[], np.ndarray] = no_key_hashes
     replaced: tuple[tuple[str, str], ...] = ()
@@ -32,7 +32,7 @@ class WritePlan:
     searched: frozenset[str] = frozenset()
     everything: bool = False
     exclusive: bool = False  # any write after the view conflicts
-    derived: Derived | None = None  # the stored rows from which the plan's rows are computed
+    derived: RowDependencies | None = None  # the stored rows from which the plan's rows are computed
     position: int = 0  # the restored slot
     columns: TableSchema | None = None  # the new columns of the table
     settings: Mapping[str, str] = field(default_factory=dict)  # properties that change with the columns

@@ -1,1 +1,1 @@
-"""Writes of Spark DataFrames."""
+"""Staging of Spark DataFrames in temporary files."""

@@ -1,4 +1,4 @@
-"""Preparation of Spark DataFrames for a write.
+"""Staging of Spark DataFrames in temporary files.
 
 A job evaluates the DataFrame once, and its tasks prepare the rows. Small results are sent to the driver and written in
 this process. Large results are staged as Arrow files, and two more jobs route and write them. The driver then receives
@@ -21,18 +21,24 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows, sifted, together
-from hoodoo.writers.batches.batch import Batch, Terms, check_columns, one_row_per_key, prepare
+from hoodoo.writers.batches.bad_rows import BadRows, no_bad_rows, separate_bad_rows, together
+from hoodoo.writers.batches.batch import (
+    Batch,
+    BatchTerms,
+    check_column_names,
+    prepare_batch,
+    remove_duplicate_keys,
+)
 from hoodoo.writers.batches.cast import require_fields_once
-from hoodoo.writers.batches.evolution import of_schema
-from hoodoo.writers.batches.partial_columns import asked, taken_of
+from hoodoo.writers.batches.evolution import find_changes_for_schema
+from hoodoo.writers.batches.partial_columns import select_columns, taken_of
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.merge import MergeRowsInMemory, SourceRows
-from hoodoo.writers.merging.merge_source import MergeSource, source_rows
-from hoodoo.writers.sources import InProcess, Prepared
+from hoodoo.writers.merging.merge_source import MergeSource, convert_source_columns
+from hoodoo.writers.sources import InMemoryBatch, SparkPreparedRows
 from hoodoo.writers.staging.staged_files import (
-    Piece,
+    TemporaryRowFile,
     discard,
     marked_with_keys,
     new_folder,
@@ -51,22 +57,22 @@ _CHUNK_BYTES = 128 << 20  # bytes of rows that a task holds before staging them
 
 
 @contextmanager
-def staged(
+def prepare_dataframe(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
-) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
+) -> Iterator[tuple[Context, InMemoryBatch | StagedSource, BadRows]]:
     """Prepare a Spark DataFrame for a write.
 
     Deletes the staging folder at the end.
     """
     if options.delete:
-        frame = only(frame, (*config.key, *config.partition_sources))
+        frame = select_dataframe_columns(frame, (*config.key, *config.partition_sources))
     schema = _frame_schema(frame, config)
     if options.columns is not None:
-        frame = only(frame, taken_of(schema, config, options.columns))
+        frame = select_dataframe_columns(frame, taken_of(schema, config, options.columns))
         schema = _frame_schema(frame, config)
-    evolution = of_schema(schema, config.columns) if options.evolve else None
+    evolution = find_changes_for_schema(schema, config.columns) if options.evolve else None
     context, options = replace(context, evolution=evolution), replace(options, zone=zone_of(frame))
-    staging_config, checks = asked(schema, evolution.of(config) if evolution else config, options, checks)
+    staging_config, checks = select_columns(schema, evolution.of(config) if evolution else config, options, checks)
     folder = new_folder()
     job = StagingJob.of(context.store, staging_config, folder, schema, options, checks, config.columns.last)
     try:
@@ -81,17 +87,17 @@ def staged(
 
 
 def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
-    """Validate the columns of a merge source.
+    """Return the schema of a merge source, after validation.
 
     The source is a Spark DataFrame. Raises ColumnError for an invalid or missing column, before any task starts.
     """
-    empty = source_rows(_frame_schema(frame, config).empty_table(), config)
+    empty = convert_source_columns(_frame_schema(frame, config).empty_table(), config)
     MergeSource.of(empty, config)
     return empty.schema
 
 
 @contextmanager
-def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
+def prepare_merge_dataframe(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
     """Prepare a Spark DataFrame for a merge.
 
     Call `merge_schema` first to validate the columns. Deletes the staging folder at the end.
@@ -101,7 +107,7 @@ def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Itera
         collected = _prepare_on_spark(job, frame)
         if prepared_size(collected) <= IN_PROCESS_BYTES:
             rows = [without_staging_columns(part) for task_rows in collected for part in task_rows.tables(job.store)]
-            rows.append(source_rows(job.schema.empty_table(), config))
+            rows.append(convert_source_columns(job.schema.empty_table(), config))
             yield context, MergeRowsInMemory(MergeSource.of(pa.concat_tables(rows), config))
         else:
             source = StagedMerge(job.folder, _stage_all(job.store, job.folder, collected), MergeRowsStaged(config))
@@ -116,7 +122,7 @@ def _frame_schema(frame: Any, config: TableConfig) -> pa.Schema:
 
 
 class TaskJob(Protocol):
-    """Spark job that prepares rows."""
+    """Job whose Spark tasks prepare rows."""
 
     @property
     def store(self) -> Store: ...
@@ -135,7 +141,7 @@ class TaskJob(Protocol):
 
 @dataclass(frozen=True)
 class MergeStagingJob:
-    """Spark job that prepares the rows of a merge.
+    """Spark job that stages the rows of a merge.
 
     Attributes:
         store: The store of the table.
@@ -152,8 +158,8 @@ class MergeStagingJob:
     zone: str
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
-        sound = source_rows(rows, self.config)
-        keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each", zone=self.zone))
+        sound = convert_source_columns(rows, self.config)
+        keys = prepare_batch(sound, self.config, WriteOptions(delete=True, duplicates="each", zone=self.zone))
         return marked_with_keys(sound, keys), 0, no_bad_rows(0)
 
     def has_too_many_bad_rows(self, bad: BadRows) -> bool:
@@ -162,7 +168,7 @@ class MergeStagingJob:
 
 @dataclass(frozen=True)
 class StagingJob:
-    """Spark job that prepares the rows of a write.
+    """Spark job that stages the rows of a write.
 
     Attributes:
         store: The store of the table.
@@ -180,7 +186,7 @@ class StagingJob:
     schema: pa.Schema
     options: WriteOptions
     checks: tuple[Check, ...]
-    terms: Terms
+    terms: BatchTerms
 
     @classmethod
     def of(
@@ -193,14 +199,14 @@ class StagingJob:
         checks: tuple[Check, ...],
         settled: int,
     ) -> StagingJob:
-        check_columns(schema, config, options.delete, options.missing)
+        check_column_names(schema, config, options.delete, options.missing)
         for field in schema:
             require_fields_once(field.type, field.name)  # Spark cannot pass such structs to Python
-        empty, _ = sifted(schema.empty_table(), config, options, checks, settled)
+        empty, _ = separate_bad_rows(schema.empty_table(), config, options, checks, settled)
         return cls(store, config, folder, schema, options, checks, empty.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
-        return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
+        return separate_bad_rows(rows, self.config, self.options, self.checks, self.terms.settled)
 
     def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
         batch, bad = self.sifted(rows)
@@ -219,7 +225,7 @@ class TaskRows:
 
     partition: int
     inline: bytes
-    pieces: list[Piece]
+    pieces: list[TemporaryRowFile]
     stale: int
     bad: BadRows
 
@@ -233,14 +239,14 @@ def prepared_size(collected: Sequence[TaskRows]) -> int:
     )
 
 
-def load_prepared_rows(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
+def load_prepared_rows(job: StagingJob, collected: Sequence[TaskRows]) -> InMemoryBatch:
     tables = [part for task_rows in collected for part in task_rows.tables(job.store)]
     if tables:
-        batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
+        batch = remove_duplicate_keys(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
     else:
         batch, _ = job.sifted(job.schema.empty_table())
     batch = replace(batch, stale=batch.stale + sum(task_rows.stale for task_rows in collected))
-    return InProcess(batch, job.checks, together([task_rows.bad for task_rows in collected]))
+    return InMemoryBatch(batch, job.checks, together([task_rows.bad for task_rows in collected]))
 
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
@@ -250,7 +256,7 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
     return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks, deletes)
 
 
-def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
+def collect_prepared_rows(job: StagingJob, collected: Sequence[TaskRows]) -> SparkPreparedRows:
     """Collect the rows that Spark tasks prepared.
 
     Small results are loaded into memory. Large results stay staged, so that each task of the write holds only the rows
@@ -262,10 +268,10 @@ def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
         if prepared_size(collected) <= IN_PROCESS_BYTES
         else all_staged(job, collected)
     )
-    return Prepared(rows, bad)
+    return SparkPreparedRows(rows, bad)
 
 
-def only(frame: Any, names: Sequence[str]) -> Any:
+def select_dataframe_columns(frame: Any, names: Sequence[str]) -> Any:
     """Select columns of a Spark DataFrame.
 
     If two names differ only in case, the columns are selected by index, because Spark cannot select them by name.
@@ -305,7 +311,7 @@ def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
 
     task_context = TaskContext.get()
     number = task_context.partitionId() if task_context else 0
-    pieces: list[Piece] = []
+    pieces: list[TemporaryRowFile] = []
     stale, last, bad = 0, b"", no_bad_rows(0)
     for chunk_number, chunk in enumerate(_chunks(batches, job.schema)):
         if last:
@@ -336,11 +342,11 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(pending)
 
 
-def _stage_all(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
+def _stage_all(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[TemporaryRowFile]:
     return [piece for task_rows in collected for piece in (task_rows.pieces or _stage_inline(store, folder, task_rows))]
 
 
-def _stage_inline(store: Store, folder: str, task_rows: TaskRows) -> list[Piece]:
+def _stage_inline(store: Store, folder: str, task_rows: TaskRows) -> list[TemporaryRowFile]:
     return stage(store, folder, ipc_table(task_rows.inline), (task_rows.partition, 0)) if task_rows.inline else []
 
 
@@ -352,10 +358,10 @@ __all__ = [
     "prepared_size",
     "discard",
     "load_prepared_rows",
-    "gathered",
+    "collect_prepared_rows",
     "merge_schema",
     "new_folder",
     "prepare_task",
-    "staged",
-    "staged_for_merge",
+    "prepare_dataframe",
+    "prepare_merge_dataframe",
 ]

@@ -18,7 +18,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import STAGING
-from hoodoo.writers.batches.batch import Batch, Terms
+from hoodoo.writers.batches.batch import Batch, BatchTerms
 
 # larger partitions are staged in ranges of hashes, so that each routing task only reads its own range
 _CUT_BYTES = 32 << 20
@@ -41,8 +41,8 @@ def discard(store: Store, folder: str) -> None:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Rows in a temporary Arrow file.
+class TemporaryRowFile:
+    """Temporary Arrow file with rows.
 
     They belong to one partition. `order` is the position of the rows among all rows of the DataFrame.
     """
@@ -85,7 +85,7 @@ def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
     return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
-def to_batch(table: pa.Table, terms: Terms) -> Batch:
+def to_batch(table: pa.Table, terms: BatchTerms) -> Batch:
     codes, partitions = _partition_codes(table)
     rows = compact(without_staging_columns(table))
     return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
@@ -98,7 +98,7 @@ def _partition_codes(table: pa.Table) -> tuple[np.ndarray, list[str]]:
     return paths.indices.to_numpy().astype(np.int32), paths.dictionary.to_pylist()
 
 
-def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
+def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[TemporaryRowFile]:
     row_codes, partitions = _partition_codes(table)
     order_ = np.lexsort((table[HASH].to_numpy(), row_codes))
     codes, starts = np.unique(row_codes[order_], return_index=True)
@@ -121,7 +121,7 @@ def ranges(count: int) -> list[tuple[int, int]]:
     return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
 
 
-def write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list[Piece]:
+def write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list[TemporaryRowFile]:
     if not parts:
         return []
     key = folder + secrets.token_hex(16)
@@ -134,7 +134,7 @@ def write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list[
         for part in plain:
             writer.write_batch(_one_batch(part))
     store.put_if_absent(key, sink.getvalue(), durable=False)
-    return [Piece(key, number, "", len(part), part.nbytes) for number, part in enumerate(plain)]
+    return [TemporaryRowFile(key, number, "", len(part), part.nbytes) for number, part in enumerate(plain)]
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Merge of rows in temporary Arrow files.
+"""Merge of staged rows, from temporary Arrow files.
 
 Each task routes the rows of one partition in one range of key hashes, and stages the routed rows again. The driver
 receives only names and counts.
@@ -23,21 +23,21 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.batches.batch import Terms
+from hoodoo.writers.batches.batch import BatchTerms
 from hoodoo.writers.batches.partial_columns import names_of
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.group_merge import MatchedRows
-from hoodoo.writers.merging.merge import planned
-from hoodoo.writers.merging.merge_routing import MergeRules, routed
+from hoodoo.writers.merging.merge import plan_merge
+from hoodoo.writers.merging.merge_routing import MergeRules, match_source_rows
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.merging.partial_upsert import PartialUpsert, as_merge_source, one_per_key, rules_of
-from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
+from hoodoo.writers.merging.partial_upsert import PartialUpsert, as_merge_source, convert_to_merge_rules, one_per_key
+from hoodoo.writers.routing.route import ChunkSlice, Mode, RoutedChunk
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import KeyCountAndFirst, key_not_found_error
 from hoodoo.writers.staging.staged_files import (
     HASH,
     KEY,
-    Piece,
+    TemporaryRowFile,
     marked_with_keys,
     to_batch,
     to_table,
@@ -49,8 +49,8 @@ from hoodoo.writers.staging.staged_rows import (
     StagedRows,
     StagedSource,
     cut_into_pieces,
+    divide_into_parts,
     max_rows_per_piece,
-    parts_of,
 )
 
 
@@ -94,7 +94,7 @@ class MergeRowsStaged:
 
 
 @dataclass(frozen=True)
-class MergeTask:
+class MatchTask:
     """Task that matches source rows with stored rows."""
 
     store: Store
@@ -106,8 +106,8 @@ class MergeTask:
 
 @dataclass
 class MergeRouted:
-    met: list[Chunk[Piece]] = field(default_factory=list)
-    new: list[Chunk[Piece]] = field(default_factory=list)
+    met: list[RoutedChunk[TemporaryRowFile]] = field(default_factory=list)
+    new: list[RoutedChunk[TemporaryRowFile]] = field(default_factory=list)
     stale: int = 0
     inserted: tuple[keyset.Reference, ...] = ()
     updated: tuple[keyset.Reference, ...] = ()
@@ -116,10 +116,10 @@ class MergeRouted:
     unknown: KeyCountAndFirst | None = None  # required keys that the table does not have; if set, nothing was staged
 
 
-def run_merge(task: MergeTask) -> MergeRouted:
+def run_merge(task: MatchTask) -> MergeRouted:
     index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
-    routing = routed(task.store, index, view, task.rules, source, part_of_more=True)
+    routing = match_source_rows(task.store, index, view, task.rules, source, part_of_more=True)
     if routing.unknown:
         return MergeRouted(unknown=routing.unknown)
     keyed_source = marked_with_keys(source.rows, source.keys)
@@ -131,21 +131,23 @@ def run_merge(task: MergeTask) -> MergeRouted:
         _staged(task, routing.met, keyed_source),
         _staged(task, pieces, new_rows),
         stale,
-        keyset.save(task.store, f"{name}.in", source.keys.hashes, task.folder),
-        keyset.save(task.store, f"{name}.up", source.keys.hashes[routing.there], task.folder),
+        keyset.save_key_hashes(task.store, f"{name}.in", source.keys.hashes, task.folder),
+        keyset.save_key_hashes(task.store, f"{name}.up", source.keys.hashes[routing.there], task.folder),
         routing.reads,
         routing.searched,
     )
 
 
-def _staged(task: MergeTask, chunks: Sequence[Chunk[np.ndarray]], rows: pa.Table) -> list[Chunk[Piece]]:
+def _staged(
+    task: MatchTask, chunks: Sequence[RoutedChunk[np.ndarray]], rows: pa.Table
+) -> list[RoutedChunk[TemporaryRowFile]]:
     pieces = write_batches(task.store, task.folder, [take(rows, chunk.source) for chunk in chunks])
     return [chunk.at(piece) for chunk, piece in zip(chunks, pieces, strict=True)]
 
 
 @dataclass(frozen=True)
 class StagedMerge:
-    """Source rows of a merge in temporary files.
+    """Merge of staged rows, from temporary Arrow files.
 
     Attributes:
         folder: The staging folder.
@@ -154,13 +156,13 @@ class StagedMerge:
     """
 
     folder: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[TemporaryRowFile]
     reading: StagedReading
 
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
         tasks = [
-            MergeTask(context.store, rules, self.folder, part, self.reading)
-            for part in parts_of(self.pieces, view, context)
+            MatchTask(context.store, rules, self.folder, part, self.reading)
+            for part in divide_into_parts(self.pieces, view, context)
         ]
         results = context.engine.map(run_merge, tasks)
         if unknown := [result.unknown for result in results if result.unknown]:
@@ -179,7 +181,7 @@ class StagedMerge:
             searched=frozenset().union(*(result.searched for result in results)),
             stale=sum(result.stale for result in results),
         )
-        return planned(context, view, rules, met, new, _StagedMergeRows(context.store, rules.config), written)
+        return plan_merge(context, view, rules, met, new, _StagedMergeRows(context.store, rules.config), written)
 
 
 @dataclass(frozen=True)
@@ -187,24 +189,24 @@ class _StagedMergeRows:
     store: Store
     config: TableConfig
 
-    def sample(self, new: Sequence[Chunk[Piece]], count: int) -> pa.Table:
+    def sample(self, new: Sequence[RoutedChunk[TemporaryRowFile]], count: int) -> pa.Table:
         return self._new.sample(new, count)
 
-    def met(self, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], MatchedRows]:
+    def met(self, parts: Sequence[ChunkSlice[TemporaryRowFile]]) -> Callable[[], MatchedRows]:
         return _LoadMatchedRows(self.store, tuple(parts))
 
-    def new(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
+    def new(self, mode: Mode, parts: Sequence[ChunkSlice[TemporaryRowFile]]) -> Callable[[], KeyedChanges]:
         return self._new.load(mode, parts)
 
     @property
     def _new(self) -> StagedRows:
-        return StagedRows(self.store, Terms.of(self.config.schema, self.config, delete=False))
+        return StagedRows(self.store, BatchTerms.of(self.config.schema, self.config, delete=False))
 
 
 @dataclass(frozen=True)
 class _LoadMatchedRows:
     store: Store
-    parts: tuple[ChunkSlice[Piece], ...]
+    parts: tuple[ChunkSlice[TemporaryRowFile], ...]
 
     def __call__(self) -> MatchedRows:
         rows = pa.concat_tables(
@@ -219,14 +221,14 @@ class PartialRowsStaged:
 
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         rows, reading = self.rows, _StagedPartialReading(self.rows.terms, how.mode)
-        rules = rules_of(names_of(rows.terms, config), config, how, rows.deletes, rows.deletes)
+        rules = convert_to_merge_rules(names_of(rows.terms, config), config, how, rows.deletes, rows.deletes)
         plan = StagedMerge(rows.folder, rows.pieces, reading).plan(context, view, rules)
         return replace(plan, stale=plan.stale + rows.stale)
 
 
 @dataclass(frozen=True)
 class _StagedPartialReading:
-    terms: Terms
+    terms: BatchTerms
     mode: MergeMode
 
     def source(

@@ -1,4 +1,4 @@
-"""Write of rows in temporary Arrow files.
+"""Write of staged rows, from temporary Arrow files.
 
 Tasks locate the rows, split them by file group and stage them again. The planner uses the results in the same way as
 for a batch in memory.
@@ -24,12 +24,12 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset
 from hoodoo.timeline.views.view import FileGroup, View
-from hoodoo.writers.batches.batch import Batch, Terms, one_row_per_key, require_checks
+from hoodoo.writers.batches.batch import Batch, BatchTerms, remove_duplicate_keys, require_checks
 from hoodoo.writers.context import Context
-from hoodoo.writers.routing.locate import locate_by_key
-from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode, plan
+from hoodoo.writers.routing.locate import find_files_by_key
+from hoodoo.writers.routing.route import ChunkSlice, Mode, RoutedChunk, assign_rows
 from hoodoo.writers.routing.sorting import positions_in_order
-from hoodoo.writers.routing.split import split
+from hoodoo.writers.routing.split import split_by_file
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import (
     KeyCountAndFirst,
@@ -39,15 +39,23 @@ from hoodoo.writers.sources import (
     rows_that_exist,
     unchecked,
 )
-from hoodoo.writers.staging.staged_files import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
+from hoodoo.writers.staging.staged_files import (
+    CUTS,
+    TemporaryRowFile,
+    in_range,
+    ranges,
+    to_batch,
+    to_table,
+    write_batches,
+)
 
 _ROUTE_BYTES = 128 << 20  # bytes of rows for one routing task
 _ROUTE_BYTES_HERE = 32 << 20  # bytes for a task in this process, which runs next to others and copies the rows
 _PIECE_ROWS = 65_536  # maximum rows per piece of new rows, so that a writing task reads few unneeded rows
 
 
-class KnownKeys(StrEnum):
-    """Handling of rows with existing keys.
+class ExistingKeys(StrEnum):
+    """Handling of existing keys, such as replace or fail.
 
     An upsert replaces the stored rows. An insert raises an error, or keeps the stored rows. An overwrite does not
     search for keys, because it replaces all rows.
@@ -61,7 +69,7 @@ class KnownKeys(StrEnum):
 
 @dataclass(frozen=True)
 class StagedPart:
-    """Staged rows that one task reads.
+    """Part of the staged rows, which one task reads.
 
     They belong to one partition and one range of key hashes.
 
@@ -76,7 +84,7 @@ class StagedPart:
     partition: str
     low: int
     high: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TemporaryRowFile, ...]
     groups: tuple[FileGroup, ...]
 
     @property
@@ -89,23 +97,23 @@ class StagedPart:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Task that finds the files of staged rows."""
+    """Task that routes staged rows to file groups."""
 
     store: Store
     config: TableConfig
     folder: str
     part: StagedPart
-    terms: Terms
+    terms: BatchTerms
     duplicates: str
-    known: KnownKeys
+    known: ExistingKeys
     checks: tuple[Check, ...] = ()  # checks that were set after the rows were prepared
 
 
 @dataclass
 class RouteResult:
-    """Staged rows by file group."""
+    """Result of a route task: staged rows by file group."""
 
-    chunks: list[Chunk[Piece]] = field(default_factory=list)
+    chunks: list[RoutedChunk[TemporaryRowFile]] = field(default_factory=list)
     stale: int = 0
     inserted: tuple[keyset.Reference, ...] = ()
     updated: tuple[keyset.Reference, ...] = ()
@@ -116,16 +124,16 @@ class RouteResult:
 
 def run_route(task: RouteTask) -> RouteResult:
     batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
-    batch = one_row_per_key(batch, task.config, task.duplicates)
+    batch = remove_duplicate_keys(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
-    inserts = task.known in (KnownKeys.FAIL, KnownKeys.KEEP)
-    located = locate_by_key(
+    inserts = task.known in (ExistingKeys.FAIL, ExistingKeys.KEEP)
+    located = find_files_by_key(
         task.store, task.config, index_of(task.store, shared=True), task.part.view, batch, compare_all=inserts
     )
     stale = batch.stale
     if inserts:
         exists = rows_that_exist(task.store, task.config, batch, located)
-        if exists.any() and task.known is KnownKeys.FAIL:
+        if exists.any() and task.known is ExistingKeys.FAIL:
             return RouteResult(existing=count_and_first_keys(batch, exists))
         new_positions = np.flatnonzero(~exists)
         result = _split(task, batch.take(new_positions), located.take(new_positions), stale)
@@ -139,7 +147,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     max_rows = max_rows_per_piece(table, task.config.options.target_file_bytes)
     chunks = [
         piece
-        for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
+        for chunk in split_by_file(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
         for piece in (cut_into_pieces(chunk, batch.hashes, max_rows) if chunk.new else [chunk])
     ]
     pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
@@ -154,7 +162,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     )
 
 
-def cut_into_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
+def cut_into_pieces(chunk: RoutedChunk[np.ndarray], hashes: np.ndarray, most: int) -> list[RoutedChunk[np.ndarray]]:
     positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
     return [
@@ -173,14 +181,14 @@ def max_rows_per_piece(table: pa.Table, target: int) -> int:
 
 
 def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
-    return keyset.save(task.store, name, hashes, task.folder)
+    return keyset.save_key_hashes(task.store, name, hashes, task.folder)
 
 
 @dataclass(frozen=True)
 class LoadStagedChanges:
     store: Store
-    parts: tuple[ChunkSlice[Piece], ...]
-    terms: Terms
+    parts: tuple[ChunkSlice[TemporaryRowFile], ...]
+    terms: BatchTerms
     sort: tuple[str, ...] = ()
 
     def __call__(self) -> KeyedChanges:
@@ -198,16 +206,16 @@ class LoadStagedChanges:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Staged rows with their files.
+    """Staged rows of a write, and the files they belong to.
 
     `sort` contains the columns by which the rows of a new file are sorted.
     """
 
     store: Store
-    terms: Terms
+    terms: BatchTerms
     sort: tuple[str, ...] = ()
 
-    def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
+    def sample(self, chunks: Sequence[RoutedChunk[TemporaryRowFile]], count: int) -> pa.Table:
         tables: list[pa.Table] = []
         for chunk in chunks:
             tables.append(chunk.source.read(self.store))
@@ -215,15 +223,15 @@ class StagedRows:
                 break
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
 
-    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[TemporaryRowFile]]) -> Callable[[], KeyedChanges]:
         return LoadStagedChanges(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
 
 
 @dataclass(frozen=True)
 class StagedSource:
     folder: str
-    pieces: list[Piece]
-    terms: Terms
+    pieces: list[TemporaryRowFile]
+    terms: BatchTerms
     duplicates: str
     stale: int
     checked: tuple[Check, ...] = ()  # checks that the rows have already passed
@@ -233,22 +241,22 @@ class StagedSource:
         return sorted({piece.partition for piece in self.pieces})
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        return self._proposal(context, view, config, KnownKeys.REPLACE)
+        return self._proposal(context, view, config, ExistingKeys.REPLACE)
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
     ) -> WritePlan | None:
-        return self._proposal(context, view, config, KnownKeys(existing), fill=not bulk, sort=tuple(sort))
+        return self._proposal(context, view, config, ExistingKeys(existing), fill=not bulk, sort=tuple(sort))
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        return self._proposal(context, view, config, KnownKeys.NONE, fill=False)
+        return self._proposal(context, view, config, ExistingKeys.NONE, fill=False)
 
     def _proposal(
         self,
         context: Context,
         view: View,
         config: TableConfig,
-        known: KnownKeys,
+        known: ExistingKeys,
         fill: bool = True,
         sort: tuple[str, ...] = (),
     ) -> WritePlan:
@@ -260,7 +268,7 @@ class StagedSource:
         token = context.timeline.environment.token
         hashes = context.index.key_hashes
         return WritePlan(
-            plan(chunks, rows, view, config, token, fill),
+            assign_rows(chunks, rows, view, config, token, fill),
             lambda: keyset.load(
                 context.store, [reference for result in results for reference in result.inserted], hashes
             ),
@@ -272,16 +280,16 @@ class StagedSource:
             stale=self.stale + sum(result.stale for result in results),
         )
 
-    def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
+    def _tasks(self, context: Context, view: View, config: TableConfig, known: ExistingKeys) -> list[RouteTask]:
         checks = () if self.terms.unconditional else unchecked(config, self.checked)
-        searched_view = View() if known is KnownKeys.NONE else view
+        searched_view = View() if known is ExistingKeys.NONE else view
         return [
             RouteTask(context.store, config, self.folder, part, self.terms, self.duplicates, known, checks)
-            for part in parts_of(self.pieces, searched_view, context)
+            for part in divide_into_parts(self.pieces, searched_view, context)
         ]
 
 
-def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[StagedPart]:
+def divide_into_parts(pieces: Sequence[TemporaryRowFile], view: View, context: Context) -> Iterator[StagedPart]:
     """Divide staged rows into one part per task.
 
     `view` is searched for the rows' keys.

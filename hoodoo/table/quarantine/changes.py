@@ -18,8 +18,8 @@ _READER = "hoodoo.ingestion.replaying"
 
 
 @dataclass(frozen=True)
-class Changes:
-    """Changes from quarantined change events.
+class DecodedChanges:
+    """Changes decoded from quarantined change events.
 
     Attributes:
         positions: Indices of the quarantine rows that contain these changes, or that need no change.
@@ -34,7 +34,7 @@ class Changes:
     details: Sequence[str] = ()
 
 
-def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[Changes]:
+def decode_change_events(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterator[DecodedChanges]:
     """Decode quarantined change events.
 
     Args:
@@ -49,7 +49,7 @@ def changes_of(target: Any, rows: pa.Table, units: Mapping[str, str]) -> Iterato
         yield from import_module(_READER).changes_of(target, rows, units)
 
 
-def event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
+def get_event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
     """Return the keys of quarantined change events.
 
     Args:

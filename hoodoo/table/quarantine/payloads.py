@@ -1,4 +1,4 @@
-"""Decoder for quarantined rows."""
+"""Payloads of quarantined rows, and their decoder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hoodoo.format.rows import compact
 from hoodoo.table.quarantine.schema import CHANGE, EVENT
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import deserialize_row
-from hoodoo.writers.batches.renaming import renamed
-from hoodoo.writers.batches.row_files import rows_of
+from hoodoo.writers.batches.renaming import rename_columns
+from hoodoo.writers.batches.row_files import parse_rows
 
 
 def comes_from_change_event(content: bytes | None) -> bool:
@@ -22,8 +22,8 @@ def comes_from_change_event(content: bytes | None) -> bool:
     return row is not None and not {EVENT, CHANGE}.isdisjoint(row.schema.metadata or {})
 
 
-def decoded(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
-    """Decode quarantined rows.
+def decode_payloads(rows: pa.Table, config: TableConfig) -> Iterator[tuple[list[int], pa.Table]]:
+    """Decode the payloads of quarantined rows.
 
     Args:
         rows: Rows of the quarantine.
@@ -54,7 +54,7 @@ def _row(content: bytes | None, config: TableConfig) -> pa.Table | None:
     kind = "json" if content.lstrip().startswith(b"{") else "csv"
     text = content.strip().replace(b"\n", b" ") if kind == "json" else content
     try:
-        rows = rows_of(kind, pa.py_buffer(text + b"\n"), columns, lambda name: False)
+        rows = parse_rows(kind, pa.py_buffer(text + b"\n"), columns, lambda name: False)
         known = [name for name in rows.column_names if name in columns.names]
         return config.name_mapping.rows(rows.select(known)) if len(rows) == 1 and known else None
     except (pa.ArrowException, ValueError, DataError):
@@ -67,7 +67,7 @@ def rename_to_current_columns(
     """Rename columns to their current names.
 
     Args:
-        payloads: Row indices and payloads, as `decoded` yields them.
+        payloads: Row indices and payloads, as `decode_payloads` yields them.
         config: The current table configuration.
 
     Yields:
@@ -76,7 +76,7 @@ def rename_to_current_columns(
     """
     for positions, data in payloads:
         try:
-            yield positions, renamed(data, config.columns.columns), ""
+            yield positions, rename_columns(data, config.columns.columns), ""
         except ColumnError as problem:
             if len(data) == 1:
                 yield positions, data, problem.message

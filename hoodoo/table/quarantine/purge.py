@@ -14,15 +14,15 @@ from hoodoo.errors import DataError
 from hoodoo.format.keys import record_keys
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
-from hoodoo.table.quarantine.changes import event_keys
-from hoodoo.table.quarantine.payloads import decoded
+from hoodoo.table.quarantine.changes import get_event_keys
+from hoodoo.table.quarantine.payloads import decode_payloads
 from hoodoo.table.quarantine.schema import KEY, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T, open_quarantine
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
-from hoodoo.writers.batches.cast import cast
-from hoodoo.writers.batches.renaming import renamed
-from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.cast import cast_column
+from hoodoo.writers.batches.renaming import rename_columns
+from hoodoo.writers.batches.value_validation import validate_columns
 
 
 def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
@@ -46,14 +46,14 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
     for start in range(0, len(keys), ROWS_AT_ONCE):
         rows = table.get(keys.slice(start, ROWS_AT_ONCE))
         unread += len(rows)
-        events = event_keys(target, rows)
+        events = get_event_keys(target, rows)
         for positions, named in events:
             unread -= len(positions)
-            doomed.append(take(rows, np.array(positions, np.int64)[_having(named, config, wanted)]).select(KEY))
-        for positions, data in decoded(rows, config):
+            doomed.append(take(rows, np.array(positions, np.int64)[_find_rows(named, config, wanted)]).select(KEY))
+        for positions, data in decode_payloads(rows, config):
             unread -= len(positions)
-            named = renamed(data, config.columns.columns, leave_out=True)
-            doomed.append(take(rows, np.array(positions)[_having(named, config, wanted)]).select(KEY))
+            named = rename_columns(data, config.columns.columns, leave_out=True)
+            doomed.append(take(rows, np.array(positions)[_find_rows(named, config, wanted)]).select(KEY))
     found = pa.concat_tables(doomed)
     if not len(found):
         return None, unread
@@ -65,7 +65,7 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
     return replace(report, holders=placed(report.holders), pending=placed(report.pending)), unread
 
 
-def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
+def _find_rows(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
     """Find the rows with some record keys.
 
     Rows with invalid keys never match.
@@ -73,14 +73,14 @@ def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray
     if not set(config.key) <= set(rows.schema.names):
         return np.zeros(len(rows), bool)
     try:
-        sound = sound_columns(rows, config.key, config.key)
-        fitted = [cast(sound[name], config.schema.field(name)) for name in config.key]
+        sound = validate_columns(rows, config.key, config.key)
+        fitted = [cast_column(sound[name], config.schema.field(name)) for name in config.key]
         keys = record_keys(pa.table(fitted, names=list(config.key)), config.key, config.partition_by)
     except DataError:
         if len(rows) == 1:
             return np.zeros(1, bool)
         half = len(rows) // 2
         parts = (rows.slice(0, half), rows.slice(half))
-        return np.concatenate([_having(part, config, wanted) for part in parts])
+        return np.concatenate([_find_rows(part, config, wanted) for part in parts])
     found: np.ndarray = pc.is_in(keys, wanted).to_numpy(zero_copy_only=False)
     return found

@@ -1,4 +1,4 @@
-"""Public class `Quarantine`."""
+"""Public class `Quarantine`, the bad rows of a table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Generic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import flag, is_utf8, names, one_of, time_units
+from hoodoo.arguments import check_allowed_value, check_flag, convert_names, convert_time_units, is_utf8
 from hoodoo.errors import OptionError, TableNotFound
-from hoodoo.hints import explained
+from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.predicate.filter import Params, Where
 from hoodoo.readers.scan import Scan
 from hoodoo.redact import printable
@@ -21,7 +21,7 @@ from hoodoo.table.quarantine.target import T, open_quarantine
 from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 
-@explained
+@suggest_for_methods
 class Quarantine(Generic[T]):
     """Quarantine of a table, with the bad rows of its writes.
 
@@ -93,7 +93,7 @@ class Quarantine(Generic[T]):
             OptionError: `state` is not one of the values above.
         """
         if state is not None:
-            one_of("state", state, STATES)
+            check_allowed_value("state", state, STATES)
         table = open_quarantine(self._target)
         if table is None:
             return SCHEMA.empty_table()
@@ -113,7 +113,7 @@ class Quarantine(Generic[T]):
             OptionError: `state` is not one of the values above.
         """
         if state is not None:
-            one_of("state", state, STATES)
+            check_allowed_value("state", state, STATES)
         table = open_quarantine(self._target)
         return table.scan(None, where=f"state = '{state}'" if state else None).count() if table else 0
 
@@ -156,7 +156,7 @@ class Quarantine(Generic[T]):
         Raises:
             OptionError: `positions` is neither a string nor a list of strings.
         """
-        wanted = {position for position in names("positions", positions) if is_utf8(position)}
+        wanted = {position for position in convert_names("positions", positions) if is_utf8(position)}
         table = open_quarantine(self._target)
         if table is None or not wanted:
             return 0
@@ -196,8 +196,8 @@ class Quarantine(Generic[T]):
                 replayed.
             CommitUnknown: The store did not confirm in time that a commit succeeded. Replay again.
         """
-        one_of("missing", missing, (FAIL, NULL))
-        guarded = not self._target.handle.newest_config().order_by and not flag("overwrite", overwrite)
-        units = time_units(time_unit)
+        check_allowed_value("missing", missing, (FAIL, NULL))
+        guarded = not self._target.handle.newest_config().order_by and not check_flag("overwrite", overwrite)
+        units = convert_time_units(time_unit)
         table = open_quarantine(self._target)
         return Replay(self._target, table, guarded, missing, units).run() if table else Replayed()

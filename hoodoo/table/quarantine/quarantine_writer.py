@@ -1,4 +1,4 @@
-"""Storage of the bad rows of a write.
+"""Writer for the quarantine of a table.
 
 The first bad row creates this table. Bad rows are detected in writers/batches/bad_rows.py.
 """
@@ -17,7 +17,7 @@ import xxhash
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import TableExists, TableNotFound, TooManyBadRows
 from hoodoo.format.avro.schema import normalize_schema
-from hoodoo.storage.probe import require_conforming
+from hoodoo.storage.probe import require_safe_store
 from hoodoo.storage.store import Store
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.quarantine.schema import KEY, NEW, SCHEMA, SUFFIX, store_beside
@@ -25,13 +25,13 @@ from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.timeline.properties.config import MERGE_ON_READ, TableConfig
-from hoodoo.timeline.properties.nesting import require_no_outer_table, require_no_table_inside
+from hoodoo.timeline.properties.nesting import require_no_inner_table, require_no_outer_table
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BYTES_MAX, KEPT, PAYLOAD_CUT, PAYLOAD_MAX, BadRows
-from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.batch import prepare_batch
 from hoodoo.writers.batches.write_options import WriteOptions, has_too_many_bad_rows
-from hoodoo.writers.sources import InProcess
+from hoodoo.writers.sources import InMemoryBatch
 
 _UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # not allowed in values of a composite key
 _TRIES = 20
@@ -63,7 +63,7 @@ def quarantine_bad_rows(target: TableHandle, bad: BadRows, options: WriteOptions
     beside = store_beside(target.store)
     kept = bad.found.slice(0, KEPT) if too_many else bad.found
     quarantine = _open_or_create(beside, target)
-    positions = _identities(kept, options.transaction)
+    positions = _create_row_ids(kept, options.transaction)
     rows = _quarantine_rows(kept, positions, target, options.transaction)
     if options.transaction is None:
         rows = _with_new_ids(quarantine, rows)
@@ -118,12 +118,12 @@ def quarantine_messages(target: TableHandle, bad: pa.Table, transaction: Applica
 
 
 def _key_value(text: str) -> str:
-    """Replace the characters that a composite key does not allow."""
+    """Convert a value to one that a composite key allows."""
     changed = _UNFIT.sub("%", text)
     return text if changed == text else f"{changed}~{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
-def _identities(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
+def _create_row_ids(found: pa.Table, transaction: ApplicationVersion | None) -> list[str]:
     """Return an id for each bad row.
 
     An id consists of the digest of the row, the version of the write (unless the digest contains the file of the row),
@@ -178,8 +178,8 @@ def _quarantine_rows(
 
 def _keep(quarantine: TableHandle, rows: pa.Table) -> None:
     context = quarantine.context()
-    batch = prepare(rows, quarantine.config)
-    quarantine.finished(context, operations.insert(context, InProcess(batch), "keep", False))
+    batch = prepare_batch(rows, quarantine.config)
+    quarantine.finished(context, operations.insert_rows(context, InMemoryBatch(batch), "keep", False))
 
 
 def _open_or_create(beside: Store, target: TableHandle) -> TableHandle:
@@ -196,8 +196,10 @@ def _open_or_create(beside: Store, target: TableHandle) -> TableHandle:
 
 def _make(beside: Store, config: TableConfig, environment: Environment) -> None:
     require_no_outer_table(beside)
-    require_no_table_inside(beside)
-    require_conforming(beside)
+    require_no_inner_table(beside)
+    require_safe_store(beside)
     name = re.sub(r"[^A-Za-z0-9_]", "_", config.name) + SUFFIX
-    properties = hoodie_properties.new_properties(name, normalize_schema(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
-    create_table.create(beside, properties, environment)
+    properties = hoodie_properties.create_properties(
+        name, normalize_schema(SCHEMA), KEY, (), (), MERGE_ON_READ, Options()
+    )
+    create_table.create_table(beside, properties, environment)

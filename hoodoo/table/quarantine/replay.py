@@ -18,13 +18,13 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
-from hoodoo.table.quarantine.changes import Changes, changes_of
-from hoodoo.table.quarantine.payloads import comes_from_change_event, decoded, rename_to_current_columns
+from hoodoo.table.quarantine.changes import DecodedChanges, decode_change_events
+from hoodoo.table.quarantine.payloads import comes_from_change_event, decode_payloads, rename_to_current_columns
 from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T
-from hoodoo.writers.batches.bad_rows import detail, faults, without
-from hoodoo.writers.batches.batch import check_columns, prepare
-from hoodoo.writers.batches.column_alignment import NULL, filled
+from hoodoo.writers.batches.bad_rows import describe_problem, faults, without
+from hoodoo.writers.batches.batch import check_column_names, prepare_batch
+from hoodoo.writers.batches.column_alignment import NULL, fill_missing_columns
 from hoodoo.writers.batches.generated_columns import with_missing_partitions
 from hoodoo.writers.batches.write_options import WriteOptions
 
@@ -59,7 +59,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Replay(Generic[T]):
-    """Replay of a quarantine.
+    """Replay of quarantined rows into their table.
 
     Attributes:
         target: The table that owns the quarantine.
@@ -111,7 +111,7 @@ class Replay(Generic[T]):
             invalid rows. Consecutive rows with equal columns are yielded together.
         """
         config = self.target.handle.newest_config()
-        held, missing = checks.of(config), self.missing
+        held, missing = checks.load_checks(config), self.missing
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=False)
             not_sent = pc.equal(rows["reason"], "unavailable")
@@ -119,20 +119,20 @@ class Replay(Generic[T]):
                 rows = rows.filter(pc.invert(not_sent))
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NOT_SENT] * count
             lost = len(rows)
-            for positions, data, why in rename_to_current_columns(decoded(rows, config), config):
+            for positions, data, why in rename_to_current_columns(decode_payloads(rows, config), config):
                 lost -= len(positions)
                 if why:
                     yield rows.slice(0, 0), data.slice(0, 0), [why]
                     continue
                 mine = rows.take(pa.array(positions))
                 try:
-                    check_columns(data.schema, config, False, missing)
-                    whole = filled(data, config, missing)
+                    check_column_names(data.schema, config, False, missing)
+                    whole = fill_missing_columns(data, config, missing)
                     wrong = np.array(sorted(faults(whole, config, held, len(data), missing)), np.int64)
                 except DataError as problem:  # an error about columns applies to all these rows
                     yield mine.slice(0, 0), data.slice(0, 0), [problem.message] * len(data)
                     continue
-                details = [detail(whole.slice(row, 1), config, held, missing) for row in wrong.tolist()]
+                details = [describe_problem(whole.slice(row, 1), config, held, missing) for row in wrong.tolist()]
                 yield without(mine, wrong), without(data, wrong), details
             if lost:
                 yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
@@ -151,7 +151,7 @@ class Replay(Generic[T]):
         at = sorted((row for row in range(len(found)) if mask[row]), key=lambda row: order[codes[row]])
         return take(found, np.array(at, np.int64))
 
-    def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, Changes]]:
+    def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, DecodedChanges]]:
         """Decode quarantined change events.
 
         Yields:
@@ -160,10 +160,10 @@ class Replay(Generic[T]):
         """
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=True)
-            for changes in changes_of(self.target, rows, self.units):
+            for changes in decode_change_events(self.target, rows, self.units):
                 yield take(rows, np.array(changes.positions, np.int64)), changes
 
-    def _write_changes(self, changes: Changes) -> None:
+    def _write_changes(self, changes: DecodedChanges) -> None:
         if self.guarded:
             self._absent(changes.rows, NULL)
         self.target.upsert(changes.rows, missing=NULL, unavailable=changes.unavailable)
@@ -183,7 +183,7 @@ class Replay(Generic[T]):
         stored = self.target.get(keys)
         if not len(stored):
             return rows
-        there, wanted = prepare(stored, config), prepare(rows, config, WriteOptions(missing=missing))
+        there, wanted = prepare_batch(stored, config), prepare_batch(rows, config, WriteOptions(missing=missing))
         index = pc.index_in(wanted.identities, there.identities)
         at, found = index.drop_null().to_numpy(), np.flatnonzero(index.is_valid())
         same = equal_values(

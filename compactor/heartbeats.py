@@ -59,7 +59,7 @@ def beat(store: Store, worker: str) -> None:
     write_hint_if_table_exists(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
 
 
-def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
+def replace_worker_errors(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
     """Replace the stored errors of a worker."""
     records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
@@ -88,7 +88,7 @@ def running_plan_hint_path(instant: str) -> str:
     return f"{HEARTBEATS}plan-{instant}"
 
 
-def holder(store: Store, instant: str) -> str:
+def find_plan_worker(store: Store, instant: str) -> str:
     """Find the worker that runs a compaction plan."""
     try:
         return store.get(running_plan_hint_path(instant)).decode(errors="replace")
@@ -96,7 +96,7 @@ def holder(store: Store, instant: str) -> str:
         return ""
 
 
-def held(store: Store, instant: str, now_ms: int) -> bool:
+def is_plan_running(store: Store, instant: str, now_ms: int) -> bool:
     """Check whether a worker runs a compaction plan."""
     renewed_ms = store.modified_ms(running_plan_hint_path(instant))
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000

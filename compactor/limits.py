@@ -19,7 +19,7 @@ _SLICE_S = 0.2  # interval at which a waiting task checks whether to stop
 _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wait
 
 
-class Stopped(Exception):
+class ServiceStopped(Exception):
     """Internal exception that stops a table service."""
 
 
@@ -28,7 +28,7 @@ def never() -> bool:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServiceLimits:
     """Resource limits of table services.
 
     Attributes:
@@ -53,7 +53,7 @@ class Limits:
         return min(engine, self.groups_at_once or engine)
 
 
-class Pace:
+class RateLimiter:
     """Rate limiter for reading and writing.
 
     It also stops the tasks. The tasks of a process share one instance. It makes them wait if they exceed the rate, and
@@ -69,9 +69,9 @@ class Pace:
         self._free_at = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pace, (self._rate / self._shares if self._rate else None,)
+        return RateLimiter, (self._rate / self._shares if self._rate else None,)
 
-    def spend(self, amount: int) -> None:
+    def count_bytes(self, amount: int) -> None:
         """Count bytes that were read or written.
 
         Waits while the rate is exceeded.
@@ -80,7 +80,7 @@ class Pace:
             Stopped: The service has to stop.
         """
         if self._stopped():
-            raise Stopped
+            raise ServiceStopped
         if not self._rate:
             return
         with self._lock:
@@ -90,4 +90,4 @@ class Pace:
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_S))
             if self._stopped():
-                raise Stopped
+                raise ServiceStopped

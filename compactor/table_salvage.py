@@ -51,7 +51,7 @@ _SPENT = "Nothing was salvaged. Call salvage again when there are fewer writes."
 
 
 @dataclass(frozen=True)
-class DamagedPlace:
+class UnreadablePart:
     """Unreadable part of a file.
 
     Attributes:
@@ -70,7 +70,7 @@ class DamagedPlace:
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostRow:
     """Lost row of a damaged file.
 
     Its newest version or its delete is unreadable.
@@ -108,8 +108,8 @@ class SalvageReport:
     dry_run: bool
     groups: int = 0
     rows: int = 0
-    places: list[DamagedPlace] = field(default_factory=list)
-    lost: list[Loss] = field(default_factory=list)
+    places: list[UnreadablePart] = field(default_factory=list)
+    lost: list[LostRow] = field(default_factory=list)
     kept_aside: tuple[str, ...] = ()
     instant: str = ""
 
@@ -119,7 +119,7 @@ class SalvageReport:
         return not self.places
 
 
-def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
+def salvage_damaged_files(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
     """Replace damaged files with their readable rows.
 
     This reads the whole table.
@@ -175,7 +175,7 @@ def _examine_file_group(context: Context, config: TableConfig, group: FileGroup,
     report.rows += len(group_salvage.rows)
     report.places += entries
     report.places += [
-        DamagedPlace(
+        UnreadablePart(
             damaged_part.file.path,
             damaged_part.block,
             damaged_part.row,
@@ -188,14 +188,14 @@ def _examine_file_group(context: Context, config: TableConfig, group: FileGroup,
     return True
 
 
-def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlace]:
+def _damaged_entries(context: Context, group: FileGroup) -> Iterator[UnreadablePart]:
     # A salvage replaces index entries together with the data files.
     for placed in group.files():
         if placed.file.index:
             try:
                 context.index.require_sound(placed.file.index)
             except CorruptTable as problem:
-                yield DamagedPlace(placed.file.index, None, None, 0, problem.message.rstrip("."))
+                yield UnreadablePart(placed.file.index, None, None, 0, problem.message.rstrip("."))
 
 
 class _GroupSalvage:
@@ -246,7 +246,7 @@ class _GroupSalvage:
         )
 
     # ---- losses
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[LostRow]:
         # Damaged rows take part in a merge of keys and ordering values. A damaged row that wins is a loss. A damaged
         # row with an unknown ordering value counts as the winner.
         kept = set(self.rows[RECORD_KEY].to_pylist())
@@ -269,9 +269,9 @@ class _GroupSalvage:
             lost |= {key: lost.get(key, damaged_part) for key in self._reappearing_keys(damaged_part)}
         partition = self._group.partition
         keyed_losses = [
-            Loss(partition, key, key in kept, damaged_part.file.path) for key, damaged_part in sorted(lost.items())
+            LostRow(partition, key, key in kept, damaged_part.file.path) for key, damaged_part in sorted(lost.items())
         ]
-        return keyed_losses + [Loss(partition, None, False, *location) for location in self._losses_without_keys()]
+        return keyed_losses + [LostRow(partition, None, False, *location) for location in self._losses_without_keys()]
 
     def _losses_without_keys(self) -> Iterator[tuple[str, int]]:
         # Yields the file and the number of lost rows.
@@ -399,4 +399,4 @@ def _write_readable_rows(context: Context, attempt: Transaction, group: FileGrou
     return put_base(context.store, config, context.index, target, rows)
 
 
-__all__ = ["DamagedPlace", "Loss", "SalvageReport", "salvage"]
+__all__ = ["UnreadablePart", "LostRow", "SalvageReport", "salvage_damaged_files"]

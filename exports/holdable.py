@@ -10,7 +10,7 @@ from hoodoo.errors import SchemaError
 from hoodoo.format.table_schema import Column, TableSchema
 
 
-def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
+def require_supported_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
     """Check that a format supports the column types.
 
     Raises SchemaError for an unsupported type.

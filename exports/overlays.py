@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.merge.kernels import KeyedChanges
@@ -39,7 +39,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
-class Overlay:
+class LogFileChanges:
     """Changes in log files for readers of base files.
 
     The log files belong to one file group.
@@ -57,7 +57,7 @@ class Overlay:
     rows: AddedFile | None
 
 
-def name_of(config: TableConfig, group: FileGroup) -> str:
+def derive_changes_name(config: TableConfig, group: FileGroup) -> str:
     """Derive a name for changes in log files.
 
     The name of an overlay changes with the files and the columns. The name consists of the file group, the newest slot
@@ -82,7 +82,7 @@ def covered(view: View) -> list[FileGroup]:
     return sorted(with_logs, key=lambda group: (group.file_id, group.partition))
 
 
-class Overlays:
+class LogFileChangesCache:
     """Cached changes of log files for an export.
 
     Each overlay is built once for all formats.
@@ -90,22 +90,22 @@ class Overlays:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._made: dict[str, Overlay] = {}
+        self._made: dict[str, LogFileChanges] = {}
         self._keys: set[str] = set()  # keys of the written files
 
-    def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
+    def of(self, writing: MetadataFileWriter, config: TableConfig, groups: Iterable[FileGroup]) -> list[LogFileChanges]:
         """Compute and write the changes of log files.
 
         Builds the overlays of file groups, and writes the Parquet files with their rows. Raises CorruptTable if a file
         of a file group is damaged.
         """
-        groups_by_name = {name_of(config, group): group for group in groups}
+        groups_by_name = {derive_changes_name(config, group): group for group in groups}
         missing = [(name, group) for name, group in groups_by_name.items() if name not in self._made]
 
-        def make(item: tuple[str, FileGroup]) -> Overlay:
+        def make(item: tuple[str, FileGroup]) -> LogFileChanges:
             name, group = item
             dead, rows = _compute_overlay(self._store, config, group)
-            return Overlay(
+            return LogFileChanges(
                 name, group.base, dead, _write_overlay_file(writing, config, group, f"{OVERLAYS}{name}.parquet", rows)
             )
 
@@ -115,9 +115,9 @@ class Overlays:
 
     @staticmethod
     def merged_rows_path(config: TableConfig, group: FileGroup) -> str:
-        return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
+        return f"{OVERLAYS}whole_{derive_changes_name(config, group)}.parquet"
 
-    def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
+    def whole(self, writing: MetadataFileWriter, config: TableConfig, group: FileGroup) -> AddedFile | None:
         """Write all merged rows to one file.
 
         The rows belong to one file group. This is for readers that cannot skip rows of its base file.
@@ -137,7 +137,7 @@ class Overlays:
         """
         if self._keys:
             history.head()
-            for key, _ in unused_overlay_files(self._store, overlay_expiry_test(history)):
+            for key, _ in unused_overlay_files(self._store, create_unused_file_test(history)):
                 if key in self._keys:
                     self._store.delete(key)
 
@@ -189,7 +189,7 @@ def _overlay_by_merging(
 
 
 def _write_overlay_file(
-    writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table
+    writing: MetadataFileWriter, config: TableConfig, group: FileGroup, key: str, rows: pa.Table
 ) -> AddedFile | None:
     # None if there are no rows.
     if not len(rows):
@@ -216,10 +216,10 @@ def _write_overlay_file(
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(derive_changes_name(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
-def overlay_expiry_test(history: History) -> Callable[[str], bool]:
+def create_unused_file_test(history: History) -> Callable[[str], bool]:
     """Create a function that detects unused export files.
 
     The function receives the name of an overlay. An export uses the overlay of a file group at the exported slot. An

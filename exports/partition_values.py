@@ -20,7 +20,7 @@ def partition_columns(config: TableConfig) -> tuple[str, ...]:
     return config.partition_by if config.folders_contain_partition_values else ()
 
 
-def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
+def partition_values_of_file(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
     """Return the partition values of a file.
 
     Returns None if the rows have no common values. A null value is None. Nulls and empty strings are both in the
@@ -42,7 +42,7 @@ def values_of(config: TableConfig, file: DataFile) -> Mapping[str, Any] | None:
     return values
 
 
-def columns_with_exported_bounds(config: TableConfig) -> tuple[str, ...]:
+def choose_exported_statistics(config: TableConfig) -> tuple[str, ...]:
     """Choose the columns with exported statistics.
 
     These are key, ordering and partition columns, and the first 32 columns. Bounds make up most of an export's size,
@@ -52,12 +52,12 @@ def columns_with_exported_bounds(config: TableConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*config.key, *config.order_by, *config.partition_by, *first)))
 
 
-def bounds_of(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
+def column_statistics_of_file(config: TableConfig, file: DataFile) -> dict[str, list[Any]]:
     """Return the column statistics of a base file.
 
     They are minimum, maximum and null count of each exported column. The values have the form of `statistics.to_json`.
     Nested columns are left out, because the formats have statistics only for their fields.
     """
     stats, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
-    exported = (name for name in columns_with_exported_bounds(config) if name in stats and name in columns)
+    exported = (name for name in choose_exported_statistics(config) if name in stats and name in columns)
     return {name: stats[name] for name in exported if not pa.types.is_nested(columns[name].arrow)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoodoo.exports.overlays import Overlays
+from hoodoo.exports.overlays import LogFileChangesCache
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
@@ -17,7 +17,7 @@ ICEBERG_VERSIONS = (2, 3)
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """Arguments of an export to one format.
 
     Attributes:
@@ -40,7 +40,7 @@ class Request:
     until: int
     now_ms: int
     rebuild: bool = False
-    overlays: Overlays | None = None
+    overlays: LogFileChangesCache | None = None
     each_slot: bool = False
     iceberg_version: int | None = None
     change_feed: bool = False

@@ -7,7 +7,7 @@ from threading import Lock
 from hoodoo.storage.store import BytesLike, Store
 
 
-class Writing:
+class MetadataFileWriter:
     """Writer of exported metadata files.
 
     A file whose name depends on its bytes, or whose bytes depend on slots, is created only once. If another exporter

@@ -17,7 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.arguments import flag, number_from, one_of, time_units
-from hoodoo.compactor.service_log import say
+from hoodoo.compactor.service_log import log_event
 from hoodoo.errors import OptionError, SourceChanged
 from hoodoo.redact import printable
 from hoodoo.sources.avro_messages import AvroDecoder
@@ -234,7 +234,7 @@ class Kafka(Source):
                 count = max(0, offset - expected)
                 lost += count
                 details = {"topic": self.topic, "partition": partition, "expected": expected, "next": offset}
-                say(logging.WARNING, "messages lost", to=_log, **details, lost=count)
+                log_event(logging.WARNING, "messages lost", to=_log, **details, lost=count)
         return lost
 
     # ---- read

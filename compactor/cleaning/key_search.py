@@ -38,7 +38,7 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedKeys:
     """Record keys to search in one partition.
 
     The hashes are sorted.
@@ -48,12 +48,12 @@ class Wanted:
     hashes: np.ndarray
 
 
-def wanted(batch: Batch) -> dict[str, Wanted]:
+def group_keys_by_partition(batch: Batch) -> dict[str, WantedKeys]:
     keys_by_partition = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
         keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
-        keys_by_partition[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[positions]))
+        keys_by_partition[batch.partitions[code]] = WantedKeys(keys, np.unique(batch.hashes[positions]))
     return keys_by_partition
 
 
@@ -63,11 +63,11 @@ class KeySearch:
 
     store: Store
     index: KeyIndex
-    keys: dict[str, Wanted]
+    keys: dict[str, WantedKeys]
     config: TableConfig
     _known: dict[str, bool] = field(default_factory=dict)
 
-    def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
+    def find_files_with_keys(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
         """Find the files that contain the keys.
 
         Only keys of the file's partition count, in rows and in deletes. `files` contains the path, partition and index
@@ -81,7 +81,11 @@ class KeySearch:
         ]
         self._known.update({path: False for path, _, _ in searched if path not in self._known})
         self._known.update(
-            zip((path for path, _ in unknown), LocalEngine().map(lambda file: self.reads(*file), unknown), strict=True)
+            zip(
+                (path for path, _ in unknown),
+                LocalEngine().map(lambda file: self.file_contains_keys(*file), unknown),
+                strict=True,
+            )
         )
         return {path for path, _, _ in searched if self._known[path]}
 
@@ -95,7 +99,7 @@ class KeySearch:
         except CorruptTable:
             return True
 
-    def reads(self, path: str, partition: str) -> bool:
+    def file_contains_keys(self, path: str, partition: str) -> bool:
         """Check whether a file contains any of the keys."""
         keys = self.keys[partition].keys
         try:
@@ -108,7 +112,7 @@ class KeySearch:
     def cached_result(self, path: str) -> bool | None:
         return self._known.get(path)
 
-    def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
+    def read_rows_with_keys(self, path: str, partition: str) -> Iterator[pa.Table]:
         """Read the rows with the given keys.
 
         Nested columns are left out. Yields no rows for an unreadable file.
@@ -151,7 +155,7 @@ class KeySearch:
     def _keys_in_bytes(self, data: bytes) -> pa.Array:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
-    def staged_file_has_wanted_key(self, path: str) -> bool:
+    def temporary_file_contains_keys(self, path: str) -> bool:
         """Search a temporary file for the keys.
 
         An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow contains a key if its
@@ -188,7 +192,7 @@ class KeySearch:
     def _texts(self) -> pa.Array:
         return pa.concat_arrays([wanted_keys.keys for wanted_keys in self.keys.values()])
 
-    def index_entries_with_wanted_keys(self, file_ids: Mapping[str, str]) -> set[str]:
+    def find_index_entries_with_keys(self, file_ids: Mapping[str, str]) -> set[str]:
         """Find index entries that contain the keys.
 
         Keys are compared as text. The same text in another partition is a different key. `file_ids` maps file ids to

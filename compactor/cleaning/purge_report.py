@@ -95,7 +95,7 @@ class PurgeReport:
 
 
 @dataclass
-class Removed:
+class PurgeProgress:
     """Counters of a running purge.
 
     Attributes:
@@ -117,4 +117,4 @@ class Removed:
     file_ids: dict[str, str] = field(default_factory=dict)
 
 
-__all__ = ["PurgeReport", "Removed"]
+__all__ = ["PurgeReport", "PurgeProgress"]

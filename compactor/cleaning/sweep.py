@@ -69,7 +69,7 @@ class SweepResult:
     external: list[str] = field(default_factory=list)
 
 
-def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
+def remove_orphan_files(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     """Remove old unfinished writes and orphan files."""
     store = timeline.store
     timeline.ready()  # import the commits of other engines, so that their files do not count as orphans

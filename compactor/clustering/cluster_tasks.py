@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.clustering import curve
-from hoodoo.compactor.clustering.units import Unit
+from hoodoo.compactor.clustering.units import ClusteringUnit
 from hoodoo.compactor.compaction.merge_group import MergeTask
-from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
@@ -85,10 +85,10 @@ class ClusterTask:
     store: Store
     config: TableConfig
     instant: str
-    unit: Unit
+    unit: ClusteringUnit
     file_ids: tuple[str, ...]
-    memory_bytes: int = Limits.memory_bytes
-    pace: Pace = field(default_factory=Pace)
+    memory_bytes: int = ServiceLimits.memory_bytes
+    pace: RateLimiter = field(default_factory=RateLimiter)
 
     @property
     def leftovers(self) -> list[str]:
@@ -167,7 +167,7 @@ class ClusterTask:
         file = group.base.file
         if group.logs or not file.digest or file.schema != self.config.schema_id:
             return None
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         source = parquet_copy.CopySource.of(
             slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
         )
@@ -211,7 +211,7 @@ class ClusterTask:
         entry = store_entry(index_of(self.store, shared=True), target, footer, in_rows)
         stats = copier.close(with_order(footer, entry))
         file = store_base(self.store, self.config, target, Content(spool, copier.rows, stats), entry)
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         return file
 
     # ---- rows
@@ -227,7 +227,7 @@ class ClusterTask:
         for part in rows:
             sink.write(part)
         file = replace(sink.finish(), sorted=self.unit.mark)
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         return file
 
     # ---- sorting
@@ -236,7 +236,9 @@ class ClusterTask:
             arrival = _UnsortedRows(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
             for part in self._current_rows():
                 arrival.add(part)
-            ranks = _stable_ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
+            ranks = _stable_ranks(
+                curve.compute_sort_values(arrival.columns(self.config.stored_schema), self.unit.order)
+            )
             ordered = arrival.in_order(ranks)
             files = []
             count = min(len(self.file_ids), max(1, len(ranks)))  # do not write empty files, even if rows are large
@@ -336,7 +338,7 @@ def _stream(path: Path) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
+def run_clustering_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
     """Run a clustering task.
 
     A CorruptTable error is returned instead of raised. The other tasks can then still be completed.

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.clustering.units import Unit
+from hoodoo.compactor.clustering.units import ClusteringUnit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deletes_entry_path
 from hoodoo.merge.kernels import KeyedChanges, concat
@@ -33,16 +33,18 @@ from hoodoo.writers.files.log_file import put_log, with_row_positions
 _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busier table should be compacted first
 
 
-class LogRebaser:
+class ConcurrentChangeCopier:
     """Copier of changes made during clustering."""
 
-    def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
+    def __init__(
+        self, attempt: Transaction, unit: ClusteringUnit, outputs: Sequence[DataFile], index: KeyIndex
+    ) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
         self._seen = attempt.base.seq
         self._version = 0
         self.logs: list[DataFile] = []
 
-    def draft(self, view: View) -> SlotDraft:
+    def create_clustering_commit(self, view: View) -> SlotDraft:
         """Create the commit of a clustering.
 
         Newly logged changes are first written to new logs. Raises Conflict if an input file group was rewritten, the

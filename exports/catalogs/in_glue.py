@@ -7,7 +7,7 @@ from typing import Any
 
 from hoodoo.errors import CatalogRefused
 from hoodoo.exports.catalogs.hudi_entries import OUTPUT_FORMAT, SERDE, Columns, WantedEntry
-from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
+from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, StoredEntry, Values, chunks, owner
 
 _CREATED, _UPDATED, _DELETED = 100, 100, 25
 # Maximum number of partitions per request to Glue.
@@ -19,13 +19,13 @@ class GlueMetastore:
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._glue, self._namespace = catalog.glue, namespace
 
-    def find(self, name: str) -> FoundEntry | None:
+    def find(self, name: str) -> StoredEntry | None:
         try:
             table = self._glue.get_table(DatabaseName=self._namespace, Name=name)["Table"]
         except self._glue.exceptions.EntityNotFoundException:
             return None
         descriptor = table.get("StorageDescriptor", {})
-        return FoundEntry(
+        return StoredEntry(
             descriptor.get("Location", ""),
             descriptor.get("InputFormat", ""),
             _glue_columns(descriptor.get("Columns", ())),
@@ -44,7 +44,7 @@ class GlueMetastore:
             return False
         return True
 
-    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def change(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         if entry.columns != found.columns and entry.keys:
             # before the entry, so that the next attempt completes a partial update
             self._set_partition_columns(name, entry)

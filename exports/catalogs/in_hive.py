@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from hoodoo.errors import CatalogRefused
 from hoodoo.exports.catalogs.hudi_entries import COMPLETED, OUTPUT_FORMAT, REQUESTED, SERDE, Columns, WantedEntry
-from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
+from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, StoredEntry, Values, chunks, owner
 
 _NO = object()
 _AT_ONCE = 1_000
@@ -45,7 +45,7 @@ class HiveEntries:
             f"The Hive metastore did not {action} {identifier}: {message.rstrip('. ')}.{advice}", identifier=identifier
         )
 
-    def find(self, name: str) -> FoundEntry | None:
+    def find(self, name: str) -> StoredEntry | None:
         from hive_metastore.ttypes import NoSuchObjectException
 
         table = self._send_request(
@@ -57,7 +57,7 @@ class HiveEntries:
         if table is _NO:
             return None
         descriptor = table.sd
-        return FoundEntry(
+        return StoredEntry(
             (descriptor and descriptor.location) or "",
             (descriptor and descriptor.inputFormat) or "",
             _columns(descriptor.cols if descriptor else ()),
@@ -83,7 +83,7 @@ class HiveEntries:
         )
         return response is not _NO
 
-    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def change(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         from hive_metastore.ttypes import EnvironmentContext, MetaException
 
         table = found.raw

@@ -17,7 +17,7 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 
 
 @dataclass(frozen=True)
-class FoundEntry:
+class StoredEntry:
     """Stored metastore entry of a table.
 
     `location` and `input_format` are '' if the entry does not have them. `raw` is the object that the client of the
@@ -38,7 +38,7 @@ class Metastore(Protocol):
     The entries are in one namespace. Each method raises CatalogRefused if the catalog rejects the request.
     """
 
-    def find(self, name: str) -> FoundEntry | None: ...
+    def find(self, name: str) -> StoredEntry | None: ...
 
     def create(self, name: str, entry: WantedEntry) -> bool:
         """Create an entry without partitions.
@@ -46,7 +46,7 @@ class Metastore(Protocol):
         Returns False if an entry of this name already exists.
         """
 
-    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def change(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         """Update an existing entry and its partitions.
 
         Returns False if the entry was changed since it was read.

@@ -25,7 +25,7 @@ _ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
-class Registration:
+class IcebergRegistration:
     """Registration of an exported Iceberg table.
 
     Attributes:

@@ -14,16 +14,16 @@ from hoodoo.exports.delta import actions
 from hoodoo.exports.delta import deletion_vector as vectors
 from hoodoo.exports.delta.delta_schema import Json
 from hoodoo.exports.delta.log import Identity, deletion_vector_identity, identity
-from hoodoo.exports.overlays import Overlays, name_of
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.overlays import LogFileChangesCache, derive_changes_name
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.timeline.layout import OVERLAYS
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
 
-def overlaid_adds(
-    writing: Writing,
-    overlays: Overlays,
+def create_file_actions(
+    writing: MetadataFileWriter,
+    overlays: LogFileChangesCache,
     config: TableConfig,
     view: View,
     groups: Sequence[FileGroup],
@@ -54,7 +54,7 @@ def overlaid_adds(
                 else []
             )
             continue
-        name = name_of(config, group)
+        name = derive_changes_name(config, group)
         base, overlay_action = (
             by_path.get(actions.encode_delta_path(group.base_path)),
             by_path.get(f"{OVERLAYS}{name}.parquet"),
@@ -73,7 +73,7 @@ def overlaid_adds(
             number = uuid.UUID(hex=overlay.name)
             data = vectors.file_of(overlay.dead)
             writing.first(vectors.key_of(number), data)
-            vector = vectors.descriptor(number, len(data), len(overlay.dead))
+            vector = vectors.describe_deletion_vector(number, len(data), len(overlay.dead))
             path = overlay.base.file.path
             adds[path] = actions.add_deletion_vector(adds[path], vector)
     return [*adds.values(), *rows]
@@ -86,4 +86,4 @@ def _can_all_readers_find_vector(group: FileGroup) -> bool:
 
 
 def _deletion_vector_id(overlay: str) -> str:
-    return deletion_vector_identity(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))
+    return deletion_vector_identity(vectors.describe_deletion_vector(uuid.UUID(hex=overlay), 0, 0))

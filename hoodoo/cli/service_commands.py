@@ -12,7 +12,7 @@ from typing import Any
 
 import hoodoo
 from hoodoo.cli.show import Out, log_to
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.compactor.service_loop import ServiceTarget
 from hoodoo.errors import EngineError, TableNotFound
 from hoodoo.table import Table
@@ -119,7 +119,7 @@ def worker(given: argparse.Namespace, out: Out, paths: Sequence[str], open_table
             given.once,
             given.logs_min,
             engine=_engine(given.engine),
-            limits=Limits(**named),
+            limits=ServiceLimits(**named),
             metrics_port=given.metrics_port,
             metrics_address=given.metrics_address,
             progress=progress,

@@ -135,7 +135,7 @@ def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(batch([1, 2], "x", 0))
     table.upsert(batch([2], "x", 1))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     hint = heartbeats.running_plan_hint_path(plan.instant)
     table.handle.store.put(hint, b"a worker")

@@ -149,10 +149,10 @@ def test_a_base_that_lost_rows_makes_older_logs_be_read_by_keys(tmp_path: Path) 
     table.delete([{"id": 0}])
     context = table.handle.context()
 
-    plan = plans.schedule(context, plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(context, plans.plan_groups_with_logs)
     assert plan
     table.upsert(batch([5, 6], 9, random.Random(2)))
-    plans.run(context, plan)
+    plans.run_compaction_plan(context, plan)
     now = group(table)
     assert now.base and now.logs[0].file.order and now.logs[0].file.order != now.base.file.order
     assert {row["id"]: row["ts"] for row in found(table, "id < 8")} == {1: 5, 2: 5, 3: 5, 4: 5, 5: 9, 6: 9, 7: 5}

@@ -189,7 +189,7 @@ def a_write_with_the_old_columns_does_not_bring_them_back(table: hoodoo.Table) -
         return complete(self, draft)
 
     if table.type == "merge_on_read":
-        plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+        plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     Transaction.complete = late  # type: ignore[method-assign]
     try:
         table.upsert(batch(row(4, a=1, b=2)))

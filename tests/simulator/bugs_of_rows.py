@@ -12,7 +12,7 @@ import pyarrow as pa
 from bug_registry import Patch, bug
 from simulation import SLOW, Scene
 
-from hoodoo.compactor.compaction.merge_group import GroupMerge
+from hoodoo.compactor.compaction.merge_group import BaseFileMerge
 from hoodoo.index.bloom import cells
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
@@ -67,9 +67,9 @@ def rows_not_shifted(patch: Patch) -> None:
     Scene(("compactor",) * 3, SLOW),
 )
 def entry_and_base_of_two_attempts(patch: Patch) -> None:
-    rows, turns, store_base = GroupMerge.rows, count(), base_sink.store_base
+    rows, turns, store_base = BaseFileMerge.rows, count(), base_sink.store_base
 
-    def any_way(self: GroupMerge) -> Iterator[pa.Table]:
+    def any_way(self: BaseFileMerge) -> Iterator[pa.Table]:
         """Rows in an order of the worker's own, which is its right."""
         found = pa.concat_tables(rows(self)).unify_dictionaries()
         yield found.take(pa.array(np.arange(len(found))[::-1])) if next(turns) % 2 else found
@@ -78,5 +78,5 @@ def entry_and_base_of_two_attempts(patch: Patch) -> None:
         entry = given[-1]
         return replace(store_base(*given), order=entry.order)
 
-    patch(GroupMerge, "rows", any_way)
+    patch(BaseFileMerge, "rows", any_way)
     patch(base_sink, "store_base", unasked)

@@ -83,7 +83,7 @@ def test_a_batch_is_routed_and_written_a_plan_run_and_logs_merged_by_tasks(
     for _ in range(2):
         found = table.scan().to_spark(session).toArrow()
         assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == want
-        plans.compact(table.handle.context(SparkEngine(session)))
+        plans.compact_files(table.handle.context(SparkEngine(session)))
     assert not any(group.logs for group in table.handle.history.head().groups())
 
 

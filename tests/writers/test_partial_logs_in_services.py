@@ -14,7 +14,7 @@ from hudi_rows import hudi_rows
 from partial_logs import FREE, QUIET, SCHEMA, blocks, found, logs, made, row, set_in, some, values
 
 import hoodoo
-from hoodoo.compactor.clustering.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster_files
 from hoodoo.compactor.compaction import merge_group
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
@@ -196,7 +196,7 @@ def test_partial_rows_that_are_logged_while_a_clustering_works_are_brought_along
             other.update({"n": -1}, where="id < 10")
             return made
 
-    result = cluster(replace(table.handle.context(), engine=Beside(1)), by=["n"])
+    result = cluster_files(replace(table.handle.context(), engine=Beside(1)), by=["n"])
     stored = found(table)
     assert result.yielded == 0 and [stored[key]["word"] for key in (4, 5)] == ["while"] * 2
     assert {key for key, one in stored.items() if one["n"] == -1} == set(range(10))

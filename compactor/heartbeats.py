@@ -25,7 +25,7 @@ PLAN_FRESH_S = 30.0  # a worker runs a plan if the hint of the plan is younger
 
 @dataclass(frozen=True)
 class ServiceProblem:
-    """Last error of a table service.
+    """Last problem of a table service.
 
     Attributes:
         worker: The name of the worker.

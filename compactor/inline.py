@@ -1,4 +1,4 @@
-"""Work of a writer after its commit.
+"""Table services that a writer runs inline, after its commit.
 
 It writes a checkpoint, runs due table services, and may wait for compaction. Failures are logged and not raised,
 because the commit is already final.

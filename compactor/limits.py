@@ -1,7 +1,7 @@
 """Resource limits of table services.
 
-They limit memory, bytes per second, and concurrent file groups. Services call `Pace` while they work. It slows them
-down, and stops them if necessary.
+They limit memory, bytes per second, and concurrent file groups. Services call `RateLimiter` while they work. It slows
+them down, and stops them if necessary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wai
 
 
 class ServiceStopped(Exception):
-    """Internal exception that stops a table service."""
+    """Internal exception for a table service that has to stop."""
 
 
 def never() -> bool:
@@ -54,7 +54,7 @@ class ServiceLimits:
 
 
 class RateLimiter:
-    """Rate limiter for reading and writing.
+    """Limiter of the rate at which files are read and written.
 
     It also stops the tasks. The tasks of a process share one instance. It makes them wait if they exceed the rate, and
     raises Stopped if `stopped` returns True. An unpickled copy in another process gets a share of the rate, because

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hoodoo.errors import SchemaError
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.retype import retyped
+from hoodoo.format.retype import retype_values
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.slices import slices
 from hoodoo.redact import printable
@@ -29,7 +29,7 @@ _COUNTED = 1_000  # maximum number of inconvertible values that are counted in a
 
 @dataclass(frozen=True)
 class UnconvertibleValues:
-    """Values that a new column type cannot represent.
+    """Values that cannot be converted to a new column type.
 
     They are in one column of one file group. `value` and `key` describe the first such value. `more` is True if there
     are more than `count` such values.
@@ -68,7 +68,7 @@ class ConversionCheckTask:
 
         def fits(low: int, high: int) -> bool:
             try:
-                retyped(values.slice(low, high - low), kind)
+                retype_values(values.slice(low, high - low), kind)
             except pa.ArrowInvalid:
                 return False
             return True
@@ -100,7 +100,7 @@ def find_lossy_type_changes(before: TableSchema, after: TableSchema) -> dict[str
 def require_convertible_values(
     context: Context, state: TableState, groups: Sequence[FileGroup], kinds: Mapping[str, pa.DataType]
 ) -> None:
-    """Check stored values against new column types.
+    """Require that stored values can be converted to new column types.
 
     Raises SchemaError if a value cannot be converted. The error contains the first such value, its key and the number
     of such values.

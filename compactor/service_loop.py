@@ -119,7 +119,7 @@ class ServiceLoop:
 
     @property
     def failing(self) -> bool:
-        """True if part of the work failed."""
+        """True if a part of the work is failing."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads

@@ -54,7 +54,7 @@ class Service:
 
 @dataclass
 class ServiceCounters:
-    """Counters of a table service.
+    """Number of runs, files, bytes and failures of a table service.
 
     Attributes:
         runs: Number of turns that did some work.

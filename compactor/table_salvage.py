@@ -1,4 +1,4 @@
-"""Repair of tables with damaged files.
+"""Salvage of tables with damaged files.
 
 A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
 newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
@@ -24,7 +24,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import NO_CHANGES
 from hoodoo.index.key_index import base_entry_path
-from hoodoo.merge.kernels import KeyedChanges, as_upserts, positions_among
+from hoodoo.merge.kernels import KeyedChanges, as_upserts, find_indexes
 from hoodoo.readers.slices import damage, slices
 from hoodoo.readers.slices.damage import Damage
 from hoodoo.redact import printable
@@ -120,7 +120,7 @@ class SalvageReport:
 
 
 def salvage_damaged_files(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-    """Replace damaged files with their readable rows.
+    """Salvage damaged files: replace them with their readable rows.
 
     This reads the whole table.
 
@@ -349,7 +349,7 @@ def _drop_partial_updates_without_row(changes: KeyedChanges, rows: pa.Table) -> 
     # The other columns of such rows are unknown.
     if not changes.unset:
         return changes
-    has_row = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
+    has_row = find_indexes(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
     return changes.take(np.flatnonzero(has_row | ~changes.partial))
 
 

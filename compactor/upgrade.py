@@ -190,7 +190,7 @@ class _Upgrade:
             writer=self.environment.writer(),
             files=tuple(files),
         )
-        record = timeline_avro.decode(commit_metadata(slot, config.schema_text, plan.groups))
+        record = timeline_avro.decode_timeline_file(commit_metadata(slot, config.schema_text, plan.groups))
         self.store.create(f"{HOODIE}{plan.instant}.commit", json.dumps(_without_nulls(record)).encode())
         return len(files)
 

@@ -18,7 +18,7 @@ Done = TypeVar("Done")
 def export_with_retries(
     request: ExportRequest, format: str, folder: str, remedy: str, run: Callable[[int], Done]
 ) -> Done:
-    """Run an export with retries.
+    """Export a table, with retries after concurrent changes.
 
     Concurrent changes may interrupt an attempt. If the requested slot expires during the export, the next attempt
     exports the newest slot.

@@ -55,7 +55,7 @@ NOTHING = BaseFileChanges()
 
 @dataclass(frozen=True)
 class CommitChanges:
-    """Changes of one commit to export."""
+    """Base file changes of one commit."""
 
     slot: Slot
     view: View

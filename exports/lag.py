@@ -1,4 +1,4 @@
-"""Commits that an export does not contain yet."""
+"""Lag of an export: commits that it does not contain yet."""
 
 from __future__ import annotations
 

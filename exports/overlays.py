@@ -40,7 +40,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True)
 class LogFileChanges:
-    """Changes in log files for readers of base files.
+    """Changes of a base file that its log files contain.
 
     The log files belong to one file group.
 
@@ -58,7 +58,7 @@ class LogFileChanges:
 
 
 def derive_changes_name(config: TableConfig, group: FileGroup) -> str:
-    """Derive a name for changes in log files.
+    """Derive a file name for the changes in log files.
 
     The name of an overlay changes with the files and the columns. The name consists of the file group, the newest slot
     of its files, and the id of the columns. Each part has a fixed number of hexadecimal digits, so that the name is
@@ -83,7 +83,7 @@ def covered(view: View) -> list[FileGroup]:
 
 
 class LogFileChangesCache:
-    """Cached changes of log files for an export.
+    """Cache of log file changes that an export writes.
 
     Each overlay is built once for all formats.
     """
@@ -130,7 +130,7 @@ class LogFileChangesCache:
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
     def forget_passed(self, history: History) -> None:
-        """Delete unused files of this export.
+        """Delete files that no readable snapshot of this export needs.
 
         No readable snapshot needs these overlay files. A concurrent purge may have searched for its keys before these
         files were written.
@@ -220,7 +220,7 @@ def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
 
 
 def create_unused_file_test(history: History) -> Callable[[str], bool]:
-    """Create a function that detects unused export files.
+    """Create a test for unused files with log file changes.
 
     The function receives the name of an overlay. An export uses the overlay of a file group at the exported slot. An
     overlay is therefore unused if it is older than the overlay of its file group at the oldest readable slot.

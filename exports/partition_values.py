@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.format.keys import partition_values
+from hoodoo.format.keys import parse_partition_values
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
@@ -29,7 +29,7 @@ def partition_values_of_file(config: TableConfig, file: DataFile) -> Mapping[str
     names = partition_columns(config)
     if not names:
         return {}
-    values = partition_values(file.partition, names, config.schema, config.hive_style, config.url_encode)
+    values = parse_partition_values(file.partition, names, config.schema, config.hive_style, config.url_encode)
     for name, value in values.items():
         kind = config.schema.field(name).type
         if value is not None or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
@@ -43,7 +43,7 @@ def partition_values_of_file(config: TableConfig, file: DataFile) -> Mapping[str
 
 
 def choose_exported_statistics(config: TableConfig) -> tuple[str, ...]:
-    """Choose the columns with exported statistics.
+    """Choose the columns whose statistics are exported.
 
     These are key, ordering and partition columns, and the first 32 columns. Bounds make up most of an export's size,
     and filters on a late column of a wide table are rare.

@@ -1,4 +1,4 @@
-"""Arguments of an export to one format."""
+"""Request to export a table to one format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ICEBERG_VERSIONS = (2, 3)
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Arguments of an export to one format.
+    """Request to export a table to one format.
 
     Attributes:
         store: The store of the table.

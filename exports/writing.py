@@ -1,4 +1,4 @@
-"""Writer of exported metadata files."""
+"""Writer of metadata files for an export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hoodoo.storage.store import BytesLike, Store
 
 
 class MetadataFileWriter:
-    """Writer of exported metadata files.
+    """Writer of metadata files for an export.
 
     A file whose name depends on its bytes, or whose bytes depend on slots, is created only once. If another exporter
     already wrote the same bytes, the write succeeds.

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge.kernels import KeyedChanges, beats, merge_by_row
+from hoodoo.merge.kernels import KeyedChanges, apply_changes_by_position, find_winning_rows
 
 _FEW = 100_000  # up to this number of keys, comparing key strings costs half as much as hashing a batch
 
 
-class PendingChanges:
-    """Changes to merge with batches of base rows.
+class StreamingMerge:
+    """Streaming merge of changes with batches of base rows.
 
     Attributes:
         changes: The changes.
@@ -71,7 +71,7 @@ class PendingChanges:
         self.found[partner] = True
         if self._order_by and len(rows):
             incoming, stored = self._order.take(pa.array(partner)), base.select(self._order_by).take(pa.array(rows))
-            wins = beats(incoming, stored, self._order_by) | self.changes.unconditional[partner]
+            wins = find_winning_rows(incoming, stored, self._order_by) | self.changes.unconditional[partner]
             self.won[partner[~wins]] = False
             rows, partner = rows[wins], partner[wins]
         return rows, partner
@@ -79,7 +79,9 @@ class PendingChanges:
     def applied(self, base: pa.Table) -> pa.Table:
         """Apply changes to the next base rows."""
         rows, partner = self.meet(base)
-        return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
+        return apply_changes_by_position(
+            base, self.changes.take(partner), rows, ()
+        )  # losing changes are already removed
 
     @cached_property
     def _distinct_hashes(self) -> pa.Array | None:

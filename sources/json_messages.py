@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hoodoo.errors import DataError
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.wanted_rows import Numbered, WantedRows
+from hoodoo.sources.wanted_rows import Numbered, RowFilter
 from hoodoo.writers.batches.json_text import objects_in, require_exact
 from hoodoo.writers.batches.row_files import rows_of
 
@@ -26,13 +26,13 @@ _EVENT_FIELDS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema
 # Fields that identify a Debezium change event, without or with a schema.
 
 
-class JsonDecoder(WantedRows):
+class JsonDecoder(RowFilter):
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
         """Create a decoder for JSON messages.
 
         Args:
-            columns: The columns of the table, as in `WantedRows`.
-            unknown: True to also read columns that the table does not have, as in `WantedRows`.
+            columns: The columns of the table, as in `RowFilter`.
+            unknown: True to also read columns that the table does not have, as in `RowFilter`.
             events: The option that enables the reading of Debezium change events, for a hint about messages without a
                 key that look like events. '' (default): no hint.
         """
@@ -56,7 +56,7 @@ class JsonDecoder(WantedRows):
 
         Raises one of PROBLEMS.
         """
-        rows = self.wanted(sound(rows_of("json", content, self.columns, lambda column: False)))
+        rows = self.wanted(repair_rows(rows_of("json", content, self.columns, lambda column: False)))
         require_exact(rows, content, self.columns)
         return rows
 
@@ -88,7 +88,7 @@ class JsonDecoder(WantedRows):
         bad.note(number, _describe_problem(message, problem), message)
 
 
-def sound(rows: pa.Table) -> pa.Table:
+def repair_rows(rows: pa.Table) -> pa.Table:
     """Repair rows from Arrow's JSON reader.
 
     Lists that only contain nulls are repaired, because the reader returns them with too few items. Raises
@@ -143,4 +143,4 @@ def _describe_problem(message: bytes, problem: BaseException) -> str:
     return said(problem)
 
 
-__all__ = ["PROBLEMS", "JsonDecoder", "sound"]
+__all__ = ["PROBLEMS", "JsonDecoder", "repair_rows"]

@@ -1,4 +1,4 @@
-"""Filter for unknown columns and incomplete rows."""
+"""Filter that drops unknown columns and incomplete rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hoodoo.sources.bad_messages import BadMessages
 Numbered = tuple[int, bytes]
 
 
-class WantedRows:
-    """Filter for unknown columns and incomplete rows.
+class RowFilter:
+    """Filter that drops unknown columns and incomplete rows.
 
     Attributes:
         columns: The columns of the table.
@@ -103,4 +103,4 @@ class WantedRows:
             )
 
 
-__all__ = ["Numbered", "WantedRows"]
+__all__ = ["Numbered", "RowFilter"]

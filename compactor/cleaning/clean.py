@@ -60,7 +60,7 @@ def clean(
     commits: int | None = None,
     versions: int | None = None,
 ) -> CleanResult:
-    """Delete data files beyond retention.
+    """Clean a table: delete data files that no retained snapshot needs.
 
     The files are listed in a commit before they are deleted.
 
@@ -75,7 +75,7 @@ def clean(
 
 
 def expire_snapshots(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Expire old snapshots of a table.
+    """Expire the old snapshots of a table.
 
     The table is cleaned, and commits of these snapshots can be archived. If no file can be deleted, a slot is written
     only if the oldest readable slot advances by at least `worth_slots`.

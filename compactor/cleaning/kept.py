@@ -1,4 +1,4 @@
-"""Reasons why cleaning deleted no files."""
+"""Reasons why cleaning kept files."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 @dataclass(frozen=True)
 class WantedKeys:
-    """Record keys to search in one partition.
+    """Wanted record keys of one partition.
 
     The hashes are sorted.
     """
@@ -138,11 +138,13 @@ class KeySearch:
         parsed = parse_data_file(path.rpartition("/")[2])
         if not isinstance(parsed, LogFileName):
             with self.store.open_input(path) as source:
-                return list(base_file.decode(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
+                return list(base_file.read_base_file(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
         data = self.store.get(path)
         if parsed.cdc:
             return [
-                chunk for block in change_log_block.decode(data) for chunk in keys_of(block.rows, self.config).chunks
+                chunk
+                for block in change_log_block.decode_changes(data)
+                for chunk in keys_of(block.rows, self.config).chunks
             ]
         chunks: list[pa.Array] = []
         for block in decode_log(data, columns=[RECORD_KEY]):
@@ -156,7 +158,7 @@ class KeySearch:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def temporary_file_contains_keys(self, path: str) -> bool:
-        """Search a temporary file for the keys.
+        """Check whether a temporary file contains any of the keys.
 
         An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow contains a key if its
         bytes contain the key as text. In an Arrow file without partition paths, keys of any partition count.
@@ -164,7 +166,7 @@ class KeySearch:
         try:
             data = self.store.get(path)
             if data.startswith(_PARQUET_MAGIC):
-                rows = base_file.decode(pa.BufferReader(data), path, _KEY_AND_PARTITION)
+                rows = base_file.read_base_file(pa.BufferReader(data), path, _KEY_AND_PARTITION)
                 return self._contains_keys(rows[RECORD_KEY], rows[PARTITION_PATH])
             if not data.startswith(_ARROW_MAGIC):
                 return len(self._keys_in_bytes(data)) > 0

@@ -29,7 +29,7 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import PurgeBlocked
 from hoodoo.exports.overlays import create_unused_file_test, unused_overlay_files
 from hoodoo.format.names import RECORD_KEY, parse_data_file
-from hoodoo.format.parquet.statistics import bound, has_comparable_bounds
+from hoodoo.format.parquet.statistics import arrow_value_to_json, has_comparable_bounds
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.holds import leases
@@ -133,7 +133,7 @@ class _Purge:
         return self.search.find_files_with_keys((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
     def require_unused_files(self, view: View, live: bool = True) -> None:
-        """Check that no savepoint or reader needs a purged file.
+        """Require that purged files are unused by savepoints and readers.
 
         Raises PurgeBlocked if a savepoint, a lease or a consumer needs one. If `live` is True, files of the newest
         snapshot are checked too, not only superseded files.
@@ -294,7 +294,7 @@ class _Purge:
         for rows in self.search.read_rows_with_keys(path, partition):
             for field in rows.schema:
                 if has_comparable_bounds(field.type):
-                    values = {bound(value) for value in rows[field.name].unique()}
+                    values = {arrow_value_to_json(value) for value in rows[field.name].unique()}
                     self.removed.values.setdefault((partition, field.name), set()).update(values - {None})
 
     def _did(self, instant: str) -> None:

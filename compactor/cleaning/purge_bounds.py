@@ -18,7 +18,7 @@ from hoodoo.compactor.cleaning.purge_report import PurgeProgress
 from hoodoo.errors import CorruptTable
 from hoodoo.exports.described_files import find_described_files
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.parquet.statistics import bound_to_json
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CHECKPOINTS, slot_key
 from hoodoo.timeline.properties.config import TableConfig
@@ -33,7 +33,7 @@ _Values = dict[tuple[str, str], set[Any]]  # values, encoded like bounds, by par
 
 @dataclass(frozen=True)
 class FilesWithPurgedValues:
-    """Files with column statistics of purged rows.
+    """Files whose column statistics contain purged values.
 
     Attributes:
         keys: The paths of slots, and of the checkpoint in the archiving watermark.
@@ -168,7 +168,7 @@ def _key_values(batch: Batch, config: TableConfig) -> _Values:
     for code in np.unique(batch.codes).tolist():
         rows = batch.rows.filter(pa.array(batch.codes == code))
         for column in (RECORD_KEY, *config.key):
-            values = {to_json(value) for value in rows[column].to_pylist()} - {None}
+            values = {bound_to_json(value) for value in rows[column].to_pylist()} - {None}
             values_by_column[batch.partitions[code], column] = values
     return values_by_column
 

@@ -41,7 +41,7 @@ class FileWithPurgedKey:
 
 @dataclass(frozen=True)
 class KeySearchResult:
-    """Result of a search for purged keys.
+    """Result of a search for purged keys: the files that contain them.
 
     Attributes:
         view: The view of the table during the check.
@@ -60,7 +60,7 @@ class KeySearchResult:
 
 
 class FinalKeySearch:
-    """Search for purged keys in all files of a table."""
+    """Final search for purged keys in all files of a table."""
 
     def __init__(self, timeline: TableTimeline, search: KeySearch) -> None:
         self.timeline, self.store, self.search = timeline, timeline.store, search

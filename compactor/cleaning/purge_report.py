@@ -96,7 +96,7 @@ class PurgeReport:
 
 @dataclass
 class PurgeProgress:
-    """Counters of a running purge.
+    """Progress of a purge: number of deleted rows, files and bytes.
 
     Attributes:
         rows: Number of live rows that were deleted.

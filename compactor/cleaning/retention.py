@@ -95,7 +95,7 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
 
 
 def find_oldest_commit_within_limit(view: View, versions: int | None) -> int:
-    """Find the oldest commit within the version limit.
+    """Find the oldest commit within the limit of versions to keep.
 
     A version is a base file with its logs. The files of a file group that one slot superseded count as one version.
     """

@@ -71,7 +71,7 @@ def cluster_files(
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Rewrite files to sort rows or pack small files.
+    """Cluster files: sort their rows, or pack small files.
 
     Returns when the files that existed at the start are done, when `units` units are done, or when `stopped` returns
     True. A unit is a set of files that are rewritten together.

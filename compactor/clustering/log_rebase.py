@@ -1,4 +1,4 @@
-"""Copying of changes made during clustering.
+"""Copying of log changes that writers made during a clustering.
 
 Log rebase copies changes that writers log during a clustering to the new file groups. Clustering can therefore finish
 on a busy table without blocking writers. Records that were appended to the logs of the input groups are written, by
@@ -20,7 +20,7 @@ import pyarrow as pa
 from hoodoo.compactor.clustering.units import ClusteringUnit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deletes_entry_path
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
@@ -34,7 +34,7 @@ _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busie
 
 
 class ConcurrentChangeCopier:
-    """Copier of changes made during clustering."""
+    """Copier of concurrent changes that writers made during a clustering."""
 
     def __init__(
         self, attempt: Transaction, unit: ClusteringUnit, outputs: Sequence[DataFile], index: KeyIndex
@@ -78,7 +78,7 @@ class ConcurrentChangeCopier:
             )
             if new_logs.logs:
                 changes.append(self._read(new_logs))
-        return concat(changes) if changes else None
+        return concat_changes(changes) if changes else None
 
     def _read(self, group: FileGroup) -> KeyedChanges:
         if sum(log.file.size for log in group.logs) > _BYTES_MAX:
@@ -92,7 +92,7 @@ class ConcurrentChangeCopier:
         ]
         if config.merge_policy.order_by and any(part.columns is not None for part in parts):
             raise Conflict(f"Another write logged a partial update to file group {group.file_id}")
-        return config.merge_policy.collapse(concat(parts))
+        return config.merge_policy.collapse(concat_changes(parts))
 
     # ---- new logs
     def _write(self, changes: KeyedChanges) -> None:

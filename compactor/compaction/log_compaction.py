@@ -22,7 +22,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
 from hoodoo.index import index_of
 from hoodoo.index.key_index import deletes_entry_path
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -64,7 +64,7 @@ class LogCompactionResult:
 def choose_compaction_type(
     due: Iterable[FileGroup], limits: ServiceLimits = NO_LIMITS
 ) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Choose the type of compaction for each file."""
+    """Choose the compaction type of each file: of its logs only, or into a base file."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -115,7 +115,7 @@ class MergeLogsTask:
     def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
         # A merged set needs a block for each set of columns that its rows set. If there would be more blocks than
         # `parts`, the parts are returned without rows that a later part replaces.
-        merged = self.config.merge_policy.collapse(concat(parts))
+        merged = self.config.merge_policy.collapse(concat_changes(parts))
         if count_data_blocks(self.config, merged) <= len(parts):
             return [merged]
         deleted_keys = merged.rows[RECORD_KEY].filter(pa.array(merged.delete)).combine_chunks()

@@ -28,9 +28,9 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
-from hoodoo.format.parquet.raw_copy import CannotCopy
+from hoodoo.format.parquet.raw_copy import CannotCopyFile
 from hoodoo.index import index_of
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -85,7 +85,7 @@ class MergeTask:
             return None
         base, max_bytes = self.group.base.file, self.memory_bytes // _SHARE
         index, step = index_of(self.store, shared=True), partial(self.pace.count_bytes, 0)
-        with suppress(CannotCopy):
+        with suppress(CannotCopyFile):
             rewriter = Rewriter(self.store, self.config, index, max_bytes, step)
             return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
@@ -168,7 +168,7 @@ class BaseFileMerge:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def load_log_changes(self) -> KeyedChanges | None:
-        """Load the changes of all logs.
+        """Load the changes of all log files into memory.
 
         The result has one change per key. Returns None if the logs are empty, do not fit into memory, or come from
         another engine.
@@ -207,7 +207,7 @@ class BaseFileMerge:
             yield policy.apply_streaming(batch_changes).applied(batch)
         parts = _with_number_of_earlier_changes(self._log_parts(wide))
         unmatched = policy.collapse(
-            concat([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
+            concat_changes([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
         )
         yield unmatched.rows.filter(pa.array(~unmatched.delete & ~unmatched.partial))
 
@@ -268,7 +268,7 @@ class BaseFileMerge:
     def _batches(self, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         assert self.group.base is not None
         file = self.group.base.file
-        return base_file.decode_batches(
+        return base_file.read_in_batches(
             pa.BufferReader(pa.py_buffer(self.stored)),
             file.path,
             schema,

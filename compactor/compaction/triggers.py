@@ -1,4 +1,4 @@
-"""Conditions for compacting files.
+"""Conditions that trigger the compaction of a file.
 
 A worker compacts a file group if one of four conditions is true. The functions depend only on a view and the timeline.
 They do not compact anything.
@@ -23,7 +23,7 @@ _BYTES_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class CompactionTriggers:
-    """Conditions for compacting files.
+    """Conditions that trigger the compaction of a file.
 
     One true condition is enough. None disables a condition.
 

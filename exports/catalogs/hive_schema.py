@@ -74,7 +74,7 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
 
 
 def create_spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
-    """Create the metastore parameters for Spark.
+    """Create the parameters with which Spark reads a metastore entry.
 
     `schema` contains the meta columns, then the table's columns, with the partition columns last.
     """

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.exports.catalogs.hive_schema import create_spark_parameters, hive_types_by_column
-from hoodoo.format.keys import partition_texts
+from hoodoo.format.keys import split_partition_path
 from hoodoo.format.names import instant_of_ms
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
@@ -97,7 +97,7 @@ def create_metastore_entries(config: TableConfig, view: View, location: str) -> 
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
     return {
-        partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
+        split_partition_path(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions
         if config.partition_by
     }

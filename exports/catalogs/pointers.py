@@ -1,4 +1,4 @@
-"""Atomic updates of a metadata location in a catalog.
+"""Atomic updates of a catalog's pointer to the metadata file.
 
 The location is changed only if nobody changed it since it was read. A mover receives the catalog, the entry as
 pyiceberg loaded it, hoodoo's newest metadata, and the location of this metadata. It returns the new location of the

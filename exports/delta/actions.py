@@ -40,7 +40,7 @@ def _json_text(value: Any) -> str:
 
 
 def create_protocol_action(config: TableConfig, merges: bool, feed: bool) -> Json:
-    """Create the Delta action `protocol`.
+    """Create the Delta action `protocol`, with the required reader features.
 
     It lists required features. `merges` is True if files have deletion vectors, and `feed` if the change data feed is
     enabled.
@@ -56,7 +56,7 @@ def create_protocol_action(config: TableConfig, merges: bool, feed: bool) -> Jso
 
 
 def create_metadata_action(config: TableConfig, table: str, partitioned: bool, merges: bool, feed: bool) -> Json:
-    """Create the Delta action `metaData`.
+    """Create the Delta action `metaData`, with columns and properties.
 
     It contains the schema of the table. `table` is the table's id. `merges` is True if files have deletion vectors, and
     `feed` if the change data feed is enabled.
@@ -84,7 +84,7 @@ def create_metadata_action(config: TableConfig, table: str, partitioned: bool, m
 
 
 def create_commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Json:
-    """Create the Delta action `commitInfo`.
+    """Create the Delta action `commitInfo`, which describes a commit.
 
     It is the first action of a version. `at_ms` is the in-commit timestamp, and `fields` contains hoodoo's own fields.
     """

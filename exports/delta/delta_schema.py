@@ -29,7 +29,7 @@ def schema_text(columns: TableSchema) -> str:
 
 
 def require_supported_columns(columns: TableSchema) -> None:
-    """Check that Delta supports the columns.
+    """Require that Delta supports all columns of a table.
 
     Raises SchemaError for an unsupported type or name. The error names the columns.
     """
@@ -57,7 +57,7 @@ def has_timestamps_without_zone(columns: TableSchema) -> bool:
 
 
 def supports_partition_values(config: TableConfig) -> bool:
-    """Check whether Delta readers understand the partition values.
+    """Check whether Delta supports the types of the partition values.
 
     Some readers misread negative decimals, timestamps and binary values.
     """
@@ -68,7 +68,7 @@ def supports_partition_values(config: TableConfig) -> bool:
 
 
 def format_partition_values(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """Return a file's partition values as text.
+    """Format a file's partition values as text.
 
     Returns None if Delta cannot represent them. Delta treats an empty string as null, so an empty string cannot be
     represented.

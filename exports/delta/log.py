@@ -43,7 +43,7 @@ def is_delta_log_file_name(name: str) -> bool:
 
 @dataclass(frozen=True)
 class DeltaLogState:
-    """State of the newest Delta version.
+    """State of a Delta log at its newest version.
 
     The next export continues from it.
 

@@ -1,4 +1,4 @@
-"""Changes of log files in a Delta log.
+"""Delta actions for base files overlaid with log files.
 
 They are additional data files and deletion vectors. A deletion vector is stored next to the rows of its overlay. The
 UUID of its file equals the name of the overlay.
@@ -30,7 +30,7 @@ def create_file_actions(
     log_files: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """Create Delta actions for base files and log files.
+    """Create the Delta actions that add base files and log files.
 
     `log_files` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
     """

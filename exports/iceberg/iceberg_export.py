@@ -59,7 +59,7 @@ def _require_types(config: TableConfig, view: View) -> None:
 
 
 def require_iceberg_version(store: Store, version: int | None, rebuild: bool) -> None:
-    """Check the requested Iceberg version.
+    """Require a supported Iceberg version.
 
     Raises OptionError if the existing export has a newer version. `version` is the requested version, or None to keep
     the existing one.

@@ -34,7 +34,7 @@ def require_holdable(columns: TableSchema) -> None:
 
 
 def require_supported_type_changes(file: TableSchema, now: TableSchema) -> None:
-    """Check that Iceberg supports the type changes.
+    """Require that Iceberg supports the type changes of columns.
 
     Raises SchemaError if Iceberg cannot read the old type of a column as its new type. `file` is the schema of the
     files, and `now` is the current schema.

@@ -162,7 +162,7 @@ def encode_manifest_list(
     """Encode an Iceberg manifest list.
 
     Args:
-        manifests: The manifests, as results of `listed`.
+        manifests: The manifests, as results of `create_list_entry`.
         snapshot: The id of the snapshot.
         parent: The id of the previous snapshot, or None if there is none.
         sequence: The sequence number of the snapshot.

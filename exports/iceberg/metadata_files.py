@@ -58,7 +58,7 @@ def hinted(store: Store) -> int:
 def delete_unused_metadata(
     store: Store, version: int, kept: int, named: Iterable[str], passed: Callable[[str], bool], now_ms: int
 ) -> None:
-    """Delete unused Iceberg metadata files.
+    """Delete Iceberg metadata files that no snapshot uses.
 
     Files of other writers and files younger than a day stay. Iceberg's own maintenance is disabled, because it would
     also delete base files.

@@ -40,7 +40,7 @@ _GUARD = "none: hoodoo writes this table"
 
 
 def create_empty_metadata(location: str, table: str, sequence: int = 0) -> Json:
-    """Create empty Iceberg table metadata.
+    """Create Iceberg table metadata without snapshots.
 
     It has no schema and no snapshot. `sequence` is the last sequence number of the metadata that this metadata
     replaces.
@@ -70,7 +70,7 @@ def create_empty_metadata(location: str, table: str, sequence: int = 0) -> Json:
 
 
 def set_format_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
-    """Set the format version of Iceberg metadata.
+    """Set the format version in Iceberg table metadata.
 
     `next_row_id` is the first unused row id, if version 3 metadata does not contain it yet.
     """
@@ -79,7 +79,7 @@ def set_format_version(metadata: Json, version: int, next_row_id: int = 0) -> Js
 
 
 def set_current_schema(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
-    """Set the current schema of Iceberg metadata.
+    """Set the current schema in Iceberg table metadata.
 
     `merges` is True if readers see the contents of logs.
     """

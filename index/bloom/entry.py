@@ -34,7 +34,7 @@ import xxhash
 
 from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.index.bloom import key_filter as bloom
-from hoodoo.index.bloom.cells import Cells
+from hoodoo.index.bloom.cells import RowPositions
 from hoodoo.storage.store import Store
 
 _MAGIC, _MAGIC_WITH_ROWS = b"HOODOOI1", b"HOODOOI2"
@@ -57,7 +57,7 @@ def encode(hashes: np.ndarray) -> bytes:
     return b"".join((head, span, bytes(-(len(head) + len(span)) % 8), data))
 
 
-def encode_base_file_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
+def encode_base_file_entry(cells: RowPositions, min_key: str, max_key: str) -> bytes:
     """Encode the index entry of a base file."""
     span = json.dumps([min_key, max_key]).encode()
     filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
@@ -202,7 +202,7 @@ class IndexEntryReader:
     def hashes(self, key: str) -> np.ndarray:
         return self._array(key, 0)
 
-    def cells(self, key: str) -> Cells | None:
+    def cells(self, key: str) -> RowPositions | None:
         """Read the row positions of an index entry.
 
         Returns None if it lacks them. Raises CorruptTable with the path `key`.
@@ -210,7 +210,7 @@ class IndexEntryReader:
         front = self.front(key)
         if not front.order:
             return None
-        return Cells(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
+        return RowPositions(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
 
     def _array(self, key: str, number: int) -> np.ndarray:
         front = self.front(key)  # for a small entry, this also caches the arrays

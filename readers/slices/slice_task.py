@@ -178,7 +178,7 @@ class SliceTask(Task):
         name = self.config.merge_policy.bounded
         if bound is None or name is None:
             return None
-        return statistics.comparable(bound, self.config.schema.field(name).type)
+        return statistics.make_comparable(bound, self.config.schema.field(name).type)
 
     def _read_changed_rows(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -212,7 +212,7 @@ class SliceTask(Task):
         policy = config.merge_policy
         if not len(rows) or policy.bounded is None:
             return rows
-        low = self._comparable(statistics.bound(pc.min(rows[policy.bounded])))
+        low = self._comparable(statistics.arrow_value_to_json(pc.min(rows[policy.bounded])))
         if policy.cannot_lose([low], [self._ordering_bound(base, 1)]):
             return rows
         old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))

@@ -25,7 +25,7 @@ from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import RateLimiter, ServiceLimits, ServiceStopped
 from hoodoo.merge import pending
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.merge.pending import PendingChanges
+from hoodoo.merge.pending import StreamingMerge
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import in_place
@@ -137,12 +137,12 @@ def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pyte
     expected = merged(table, 1 << 30)
     monkeypatch.setattr(pending, "_FEW", 0)
     monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
-    held = PendingChanges.__init__
+    held = StreamingMerge.__init__
 
-    def colliding(self: PendingChanges, changes: KeyedChanges, order_by: tuple[str, ...], rows: None = None) -> None:
+    def colliding(self: StreamingMerge, changes: KeyedChanges, order_by: tuple[str, ...], rows: None = None) -> None:
         held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by, rows)
 
-    monkeypatch.setattr(PendingChanges, "__init__", colliding)
+    monkeypatch.setattr(StreamingMerge, "__init__", colliding)
     assert merged(table, 1 << 30, "20991231235959001").to_pylist() == expected.to_pylist()
 
 

@@ -59,8 +59,8 @@ def grouped(rng: random.Random, parts: list[KeyedChanges]) -> KeyedChanges:
     left = list(parts)
     while len(left) > 1:
         at = rng.randrange(len(left) - 1)
-        left[at : at + 2] = [LATER_WINS.collapse(kernels.concat(left[at : at + 2]))]
-    return LATER_WINS.collapse(kernels.concat(left))
+        left[at : at + 2] = [LATER_WINS.collapse(kernels.concat_changes(left[at : at + 2]))]
+    return LATER_WINS.collapse(kernels.concat_changes(left))
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -84,9 +84,9 @@ def test_any_grouping_gives_every_column_its_newest_value(seed: int) -> None:
 
 def test_a_partial_update_of_a_key_that_is_nowhere_leaves_nothing_of_a_value_to_be_kept() -> None:
     part = changes([{KEY: "k0", "a": 1}, {KEY: "k1", "a": None}], ("a",), ["k0", "k1"])
-    one = kernels.concat([part])
+    one = kernels.concat_changes([part])
     assert one.columns is None and sorted(one.unset) == ["b", "c"] and one.partial.all()
-    assert not kernels.concat([changes([{KEY: "k0"}], None, ["k0"])]).partial.any()
+    assert not kernels.concat_changes([changes([{KEY: "k0"}], None, ["k0"])]).partial.any()
     assert one.setting("a", np.array([0, 1])) is None
     assert one.setting("b", np.array([0, 1])) is not None
 

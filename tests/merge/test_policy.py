@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.merge.policy import MergePolicy
 
 KEY = "_hoodie_record_key"
@@ -104,7 +104,7 @@ def test_merging_rows_first_among_themselves_in_any_groups_changes_nothing(name:
         lots = [versions[: cut[0]], versions[cut[0] : cut[1]], versions[cut[1] :]]
         merged = [policy.collapse(changes(lot)) for lot in lots if lot]
         at_once = policy.applied(table(stored), policy.one_per_key([changes(versions)] if versions else []))
-        grouped = policy.applied(table(stored), [policy.collapse(concat(merged))] if merged else [])
+        grouped = policy.applied(table(stored), [policy.collapse(concat_changes(merged))] if merged else [])
         assert dictionary(grouped) == dictionary(at_once) == one_by_one(stored, versions, policy)
 
 

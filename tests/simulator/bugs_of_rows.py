@@ -47,9 +47,11 @@ def rows_of_an_older_base(patch: Patch) -> None:
 
 @bug("rows: deletes shift", "a base that lost rows keeps the numbers of those behind them")
 def rows_not_shifted(patch: Patch) -> None:
-    follow = cells.follow
+    follow = cells.update_positions
 
-    def unshifted(before: cells.Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> cells.Cells:
+    def unshifted(
+        before: cells.RowPositions, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray
+    ) -> cells.RowPositions:
         found = follow(before, dropped, hashes, checks)
         mask = np.uint64((1 << found.bits) - 1)
         old = dict(zip(before.hashes.tolist(), before.rows.tolist(), strict=True))
@@ -58,7 +60,7 @@ def rows_not_shifted(patch: Patch) -> None:
         rows = [min(old.get(key, row), last) for key, row in told]
         return replace(found, values=(found.values & ~mask) | np.array(rows, np.uint64))
 
-    patch(cells, "follow", unshifted)
+    patch(cells, "update_positions", unshifted)
 
 
 @bug(

@@ -21,7 +21,7 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.service_turn import LOOK_AGAIN_S
 from hoodoo.errors import StoreFull
-from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.avro.schema import create_avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
@@ -373,7 +373,7 @@ def test_a_handle_that_only_writes_goes_on_after_another_engine_added_a_column(
     def with_column(other: Table) -> None:
         """As Spark does: the commit says what the columns are, the properties stay as they were."""
         before = hoodie_properties.read_properties(other.handle.store)
-        wider = avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
+        wider = create_avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
         changed = before | {"hoodie.table.create.schema": json.dumps(wider)}
         other.handle.store.put(layout.PROPERTIES, hoodie_properties.render(changed, clock()))
         again = opened(other.handle.store, clock)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from hoodoo.compactor.compaction import merge_group
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.engine.local import LocalEngine
-from hoodoo.format.log.block import base_instants_of_blocks
+from hoodoo.format.log.block import find_base_instants
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.slots.slot import LOG
 from hoodoo.writers.files import in_place
@@ -46,9 +46,7 @@ def test_log_compaction_makes_one_log_of_partial_and_whole_rows(tmp_path: Path, 
         (True, ["n", "word"]),
         (True, ["word"]),
     ]
-    assert (
-        log.partial and log.order and len(set(base_instants_of_blocks((Path(table.path) / log.path).read_bytes()))) == 1
-    )
+    assert log.partial and log.order and len(set(find_base_instants((Path(table.path) / log.path).read_bytes()))) == 1
     assert found(table) == before and table.incremental(mark).count() == 0
     times = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key"]
     assert table.scan(meta=True).to_arrow().sort_by("id").select(times) == meta.select(times)

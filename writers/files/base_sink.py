@@ -15,10 +15,10 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, add_keys_to_entries, has_room
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntriesBuilder, add_keys_to_entries, has_room
 from hoodoo.format.parquet.statistics import Stats
 from hoodoo.index import KeyIndex
-from hoodoo.index.key_index import BaseEntry, KeysOfRows
+from hoodoo.index.key_index import KeyCollector, StoredIndexEntry
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.properties.config import TableConfig
@@ -126,9 +126,9 @@ class BaseSink:
             self._keys.dropped, self._known_hashes = same.dropped, same.hashes
             self._passed = same.base.rows - len(same.dropped)
         self._footer: dict[str, str] | None = _derive_footer_entries(store, grown) if grown else None
-        self._made = FooterEntries(expected.capacity) if self._footer is None else None
+        self._made = FooterEntriesBuilder(expected.capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
-        self._writer = base_file.Writer(
+        self._writer = base_file.BaseFileWriter(
             pa.PythonFile(self._spool, "w"),
             config.options.compression,
             config.options.row_group_rows,
@@ -165,12 +165,12 @@ class BaseSink:
         return store_base(self._store, self._config, self._target, content, entry)
 
 
-def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
+def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeyCollector) -> StoredIndexEntry:
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
     return index.entry_for(target.file_id, target.instant, span, keys)
 
 
-def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
+def with_order(footer: Mapping[str, str], entry: StoredIndexEntry) -> dict[str, str]:
     """Record the row order of a base file.
 
     Readers compare the digests to check that the file and its index entry match.
@@ -178,7 +178,9 @@ def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
-def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
+def store_base(
+    store: Store, config: TableConfig, target: FileTarget, content: Content, entry: StoredIndexEntry
+) -> DataFile:
     """Store a base file.
 
     Its index entry is already stored. If another attempt of the task already stored the entry or the file, the stored

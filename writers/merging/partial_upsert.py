@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import ColumnError, OrderingError
 from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
@@ -141,7 +141,7 @@ def _drop_stale_rows(store: Store, index: KeyIndex, batch: Batch, view: View, co
     matched = np.flatnonzero(partner.is_valid())
     stale = np.zeros(len(duplicates), bool)
     stale[matched] = ~config.merge_policy.mask_of_winning_rows(
-        take(duplicates.rows, matched), take(stored, partner.drop_null().to_numpy())
+        take_rows(duplicates.rows, matched), take_rows(stored, partner.drop_null().to_numpy())
     )
     key = dense_codes(pa.chunked_array([duplicates.identities]))
     stale &= np.bincount(key, ~stale)[key] > 0

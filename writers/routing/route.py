@@ -249,7 +249,7 @@ def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, co
         return max(1.0, total / count)  # fits into one file with any compression
     sample_rows = max(1, min(count, _SAMPLE_ROWS, _SAMPLE_BYTES * count // max(1, total)))
     sample = rows.sample(chunks, sample_rows)
-    size = base_file.encode(sample, config.options.compression, len(sample)).data.size
+    size = base_file.encode_base_file(sample, config.options.compression, len(sample)).data.size
     return max(1.0, size / len(sample) + _ROW_OVERHEAD)
 
 

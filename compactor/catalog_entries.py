@@ -131,7 +131,7 @@ def _update_hudi_entry(entries: CatalogEntries, context: Context) -> str:
         state = context.timeline.look()
         return state.config, state.view
 
-    registered = HudiRegistration(entries.hudi, entries.opened()).run(context.store, look)
+    registered = HudiRegistration(entries.hudi, entries.opened()).update_entries(context.store, look)
     changes = [entry.change for entry in registered.entries if entry.change != "kept"]
     return changes[0] if changes else "kept"
 

@@ -118,7 +118,7 @@ class ServiceLoop:
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
-    def failing(self) -> bool:
+    def has_failing_work(self) -> bool:
         """True if a part of the work is failing."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 

@@ -235,7 +235,7 @@ class Worker:
             for thread in threads:
                 thread.start()
             finished = all([self._ended(thread) for thread in threads])
-            failed = tuple(loop.table.path for loop in self.loops if loop.failing)
+            failed = tuple(loop.table.path for loop in self.loops if loop.has_failing_work)
             log_event(logging.INFO, "stopped", worker=self.name, finished=finished)
             return Outcome(failed, finished)
 

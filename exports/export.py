@@ -90,4 +90,4 @@ def export_table(
 def _delete_unreadable_overlays(request: ExportRequest) -> None:
     # A purge or cleaning may have made the slot of the overlays unreadable during the export.
     if request.overlays and request.history.head().min_readable > request.until:
-        request.overlays.forget_passed(request.history)
+        request.overlays.delete_unused_files(request.history)

@@ -93,7 +93,9 @@ class LogFileChangesCache:
         self._made: dict[str, LogFileChanges] = {}
         self._keys: set[str] = set()  # keys of the written files
 
-    def of(self, writing: MetadataFileWriter, config: TableConfig, groups: Iterable[FileGroup]) -> list[LogFileChanges]:
+    def compute_changes(
+        self, writing: MetadataFileWriter, config: TableConfig, groups: Iterable[FileGroup]
+    ) -> list[LogFileChanges]:
         """Compute and write the changes of log files.
 
         Builds the overlays of file groups, and writes the Parquet files with their rows. Raises CorruptTable if a file
@@ -117,7 +119,7 @@ class LogFileChangesCache:
     def merged_rows_path(config: TableConfig, group: FileGroup) -> str:
         return f"{OVERLAYS}whole_{derive_changes_name(config, group)}.parquet"
 
-    def whole(self, writing: MetadataFileWriter, config: TableConfig, group: FileGroup) -> AddedFile | None:
+    def write_merged_rows(self, writing: MetadataFileWriter, config: TableConfig, group: FileGroup) -> AddedFile | None:
         """Write all merged rows to one file.
 
         The rows belong to one file group. This is for readers that cannot skip rows of its base file.
@@ -129,7 +131,7 @@ class LogFileChangesCache:
         self._keys.add(key := self.merged_rows_path(config, group))
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
-    def forget_passed(self, history: History) -> None:
+    def delete_unused_files(self, history: History) -> None:
         """Delete files that no readable snapshot of this export needs.
 
         No readable snapshot needs these overlay files. A concurrent purge may have searched for its keys before these
@@ -167,11 +169,11 @@ def _overlay_of_full_rows(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
     # The logs have no partial updates, so only keys and ordering values of the base file are read.
-    pending = config.merge_policy.apply_streaming(parts)
+    pending = config.merge_policy.start_streaming_merge(parts)
     dead = np.empty(0, np.int64)
     if group.base:
         needed = slices.schema_of(config, config.merge_policy.needed_columns)
-        dead, _ = pending.meet(slices.read_base(store, config, group.base.file, needed))
+        dead, _ = pending.find_changed_rows(slices.read_base(store, config, group.base.file, needed))
     return dead, pending.changes.rows.filter(pa.array(pending.live()))
 
 
@@ -206,7 +208,7 @@ def _write_overlay_file(
         metadata_collector=collected,
     ) as writer:
         writer.write_table(rows.cast(schema))
-    size = writing.first(key, sink.getvalue())
+    size = writing.create_and_measure(key, sink.getvalue())
     table_columns = pa.schema([field for field in schema if field.name not in META_COLUMNS])
     stats = statistics.statistics_from_footer(collected[0], table_columns)
     file = DataFile(

@@ -34,7 +34,7 @@ def partition_values_of_file(config: TableConfig, file: DataFile) -> Mapping[str
         kind = config.schema.field(name).type
         if value is not None or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             continue
-        stats = config.resolution(file).stats(file.stats, file.rows).get(name)
+        stats = config.resolution(file).convert_statistics(file.stats, file.rows).get(name)
         if stats is None or 0 < stats[2] < file.rows:
             return None
         if not stats[2]:
@@ -58,6 +58,6 @@ def column_statistics_of_file(config: TableConfig, file: DataFile) -> dict[str, 
     They are minimum, maximum and null count of each exported column. The values have the form of `statistics.to_json`.
     Nested columns are left out, because the formats have statistics only for their fields.
     """
-    stats, columns = config.resolution(file).stats(file.stats, file.rows), config.columns.by_name
+    stats, columns = config.resolution(file).convert_statistics(file.stats, file.rows), config.columns.by_name
     exported = (name for name in choose_exported_statistics(config) if name in stats and name in columns)
     return {name: stats[name] for name in exported if not pa.types.is_nested(columns[name].arrow)}

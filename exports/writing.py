@@ -18,7 +18,7 @@ class MetadataFileWriter:
         self.store, self.files, self.bytes = store, 0, 0
         self._lock = Lock()
 
-    def once(self, key: str, data: bytes) -> None:
+    def create_once(self, key: str, data: bytes) -> None:
         """Create a metadata file.
 
         An existing file with the same bytes is not an error. Raises FileExistsError if the file exists with other
@@ -30,7 +30,7 @@ class MetadataFileWriter:
             raise FileExistsError(key) from None
         self._count(data)
 
-    def first(self, key: str, data: BytesLike) -> int:
+    def create_and_measure(self, key: str, data: BytesLike) -> int:
         """Create a metadata file and return its size."""
         try:
             self.store.create(key, data)

@@ -110,7 +110,7 @@ class ColumnMapping:
                 raise
             raise _unreadable(field.name, source.was, field.type) from None
 
-    def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
+    def convert_statistics(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
         """Convert column statistics of a file to the requested columns.
 
         A missing column is null in all `rows` rows.

@@ -184,7 +184,7 @@ class KeyIndex(Protocol):
         positions, the `before` of the result is '', and the caller must also add the keys of these rows.
         """
 
-    def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeyCollector) -> StoredIndexEntry:
+    def store_entry(self, file_id: str, instant: str, span: tuple[str, str], keys: KeyCollector) -> StoredIndexEntry:
         """Store the index entry of a new base file.
 
         Call it before the base file is stored.

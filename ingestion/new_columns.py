@@ -49,7 +49,7 @@ def drop_unstorable_columns(rows: pa.Table, config: TableConfig) -> tuple[pa.Tab
                 left_out.append(field.name)
                 continue
             filter_ = RowFilter(config.schema, unknown=False)
-            filtered = filter_.wanted(rows.select([field.name]))
+            filtered = filter_.drop_unknown_columns(rows.select([field.name]))
             rows = rows.set_column(rows.column_names.index(field.name), filtered.field(0), filtered[field.name])
             left_out += sorted(filter_.left_out)
     rows = rows.drop_columns([name for name in left_out if name in rows.column_names])

@@ -42,7 +42,7 @@ class StreamingMerge:
 
     def mask_of_kept_rows(self, base: pa.Table) -> np.ndarray:
         mask = np.ones(len(base), bool)
-        mask[self.meet(base)[0]] = False
+        mask[self.find_changed_rows(base)[0]] = False
         return mask
 
     @property
@@ -50,7 +50,9 @@ class StreamingMerge:
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
-    def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def find_changed_rows(
+        self, base: pa.Table, start: int = 0, count: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Find the rows of a batch that change.
 
         Args:
@@ -78,7 +80,7 @@ class StreamingMerge:
 
     def applied(self, base: pa.Table) -> pa.Table:
         """Apply changes to the next base rows."""
-        rows, partner = self.meet(base)
+        rows, partner = self.find_changed_rows(base)
         return apply_changes_by_position(
             base, self.changes.take(partner), rows, ()
         )  # losing changes are already removed

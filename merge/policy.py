@@ -80,11 +80,11 @@ class MergePolicy:
             base = kernels.set_columns(base, part, self.order_by) if partial else self.apply(base, part).rows
         return base
 
-    def apply_streaming(self, parts: Sequence[KeyedChanges]) -> StreamingMerge:
+    def start_streaming_merge(self, parts: Sequence[KeyedChanges]) -> StreamingMerge:
         """Prepare changes for a streaming merge."""
         return StreamingMerge(self.collapse(kernels.concat_changes(parts)), self.order_by)
 
-    def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> StreamingMerge:
+    def start_merge_by_position(self, changes: KeyedChanges, rows: np.ndarray) -> StreamingMerge:
         """Prepare changes for a streaming merge by position.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
@@ -98,7 +98,7 @@ class MergePolicy:
             else np.ones(len(incoming), bool)
         )
 
-    def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
+    def changes_always_win(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
         """Check whether all changes replace stored rows.
 
         The stored rows then need not be read. With several ordering columns, equal bounds of the first column prove

@@ -88,7 +88,7 @@ class Pruning:
 
     def _column_ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
         config, rows = self._config, sum(file.rows for file in files)
-        stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
+        stats = [config.resolution(file).convert_statistics(file.stats, file.rows) for file in files]
         full = [file_stats for file_stats, file in zip(stats, files, strict=True) if not file.partial]
         partial = [file_stats for file_stats, file in zip(stats, files, strict=True) if file.partial]
         combined = (

@@ -216,8 +216,8 @@ class AvroDecoder(RowFilter):
             for schema, where, spans in self._reader.groups([content for _, content in block], note):
                 note_of_schema = _translate_indexes(where, note)
                 for rows, at in spans.rows(schema, self._fields_to_decode(schema), note_of_schema):
-                    rows, at = self._convert_types(self.wanted(rows), where[at], note)
-                    parts += self.complete(rows, [block[index] for index in at.tolist()], bad)
+                    rows, at = self._convert_types(self.drop_unknown_columns(rows), where[at], note)
+                    parts += self.yield_complete_rows(rows, [block[index] for index in at.tolist()], bad)
             yield from merge_in_message_order(self._topic, parts, self.columns)
 
     def _convert_types(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:

@@ -57,7 +57,7 @@ class FileRows:
     def table(self, rows: pa.Table) -> Part:
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
-        rows = decoder.wanted(repair_rows(rows))
+        rows = decoder.drop_unknown_columns(repair_rows(rows))
         return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def json(self, text: bytes, line: int = 0) -> Part:
@@ -111,12 +111,12 @@ class FileRows:
         data = pa.py_buffer(header + text)
 
         def parse(content: pa.Buffer) -> pa.Table:
-            return decoder.wanted(rows_of("csv", content, self.columns, lambda column: False))
+            return decoder.drop_unknown_columns(rows_of("csv", content, self.columns, lambda column: False))
 
         try:
             rows = repair_rows(rows_of("csv", data, self.columns, lambda column: False))
             _require_columns(self.name, rows.schema.names, self.columns, len(rows))
-            rows = decoder.wanted(rows)
+            rows = decoder.drop_unknown_columns(rows)
             return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
         except PROBLEMS:
             pass

@@ -162,9 +162,9 @@ class Files(Source):
             size += file.size
         if not chosen:
             return None
-        before = read_files.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms).mark_as_read(
-            unchanged
-        )
+        before = read_files.remove_departed_files(
+            all_files, list(self.folder.unreadable), now_ms, self.grace_ms
+        ).mark_as_read(unchanged)
         after = replace(before.mark_as_read(chosen), partial=None)
         left_ms = min((file_.time_ms for file_ in new[len(chosen) :]), default=now_ms)
         return Planned(_BatchPlan(before, tuple(chosen), limits, now_ms, left_ms), after.text())
@@ -389,7 +389,7 @@ class Files(Source):
             else max(0, max((listed_file.time_ms for listed_file in old_files), default=0) - self.grace_ms)
         )
         taken = ReadFiles(self.folder.uri, hudi_ms=hudi_ms).mark_as_read(old_files)
-        return taken.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
+        return taken.remove_departed_files(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
         """Convert a checkpoint of Hudi's streamer to a position.

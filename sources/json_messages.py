@@ -56,7 +56,7 @@ class JsonDecoder(RowFilter):
 
         Raises one of PROBLEMS.
         """
-        rows = self.wanted(repair_rows(rows_of("json", content, self.columns, lambda column: False)))
+        rows = self.drop_unknown_columns(repair_rows(rows_of("json", content, self.columns, lambda column: False)))
         require_exact(rows, content, self.columns)
         return rows
 
@@ -74,7 +74,7 @@ class JsonDecoder(RowFilter):
             text = _join_lines([message for _, message in messages])
             rows = self.parse(pa.py_buffer(text))
             if len(rows) == len(messages):
-                yield from self.complete(rows, messages, bad)
+                yield from self.yield_complete_rows(rows, messages, bad)
                 return
             problem = ValueError("Text is not exactly one JSON object")
         except PROBLEMS as error:

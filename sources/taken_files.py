@@ -161,7 +161,9 @@ class ReadFiles:
         entries = {file.name: ReadFile(file.stamp, digests.get(file.name, "")) for file in files}
         return replace(self, seen={**self.seen, **entries})
 
-    def beside(self, listed: Collection[ListedFile], unread: Sequence[str], now_ms: int, grace_ms: int) -> ReadFiles:
+    def remove_departed_files(
+        self, listed: Collection[ListedFile], unread: Sequence[str], now_ms: int, grace_ms: int
+    ) -> ReadFiles:
         """Remove files that left the folder long ago.
 
         Args:

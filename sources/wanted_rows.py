@@ -27,7 +27,7 @@ class RowFilter:
         self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
         self.needed = [field.name for field in columns if not field.nullable]
 
-    def wanted(self, rows: pa.Table) -> pa.Table:
+    def drop_unknown_columns(self, rows: pa.Table) -> pa.Table:
         """Drop columns that the table does not have.
 
         Struct fields that the table does not have are dropped too. If `unknown` is True, the rows are returned
@@ -78,7 +78,7 @@ class RowFilter:
         """Return a hint for an error message."""
         return ""
 
-    def complete(
+    def yield_complete_rows(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
         """Yield the rows with all required values.

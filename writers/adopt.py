@@ -88,7 +88,7 @@ class InspectFile:
         index = index_of(self.store)
         keys_in_file = index.keys_of_rows()
         keys_in_file.add(rows[RECORD_KEY], hashes)
-        entry = index.entry_for(file.file_id, self._instant, ends, keys_in_file)
+        entry = index.store_entry(file.file_id, self._instant, ends, keys_in_file)
         stats = statistics.statistics_from_footer(
             pq.read_metadata(pa.BufferReader(data)),
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),

@@ -150,7 +150,7 @@ def _divide_by_column_minimum(
 def _minimum_sort_key(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
     # File groups with an unknown minimum come last.
     file = group.base.file if group.base else None
-    bounds = config.resolution(file).stats(file.stats, file.rows).get(column) if file else None
+    bounds = config.resolution(file).convert_statistics(file.stats, file.rows).get(column) if file else None
     low = bounds[0] if bounds else None
     if isinstance(low, str) and low.lstrip("-").replace(".", "", 1).isdigit():
         low = None  # decimals are stored as strings with a different order, so sort by file id

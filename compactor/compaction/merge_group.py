@@ -183,7 +183,7 @@ class BaseFileMerge:
     def _with_held_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
         parts = list(self._log_parts(wide)) if self._held is None else [self._held]
-        merge = self.config.merge_policy.apply_streaming(parts) if parts else None
+        merge = self.config.merge_policy.start_streaming_merge(parts) if parts else None
         is_complete = merge is None or not merge.changes.unset
         for batch in self._base_rows(wide):
             if merge is None or is_complete:
@@ -204,7 +204,7 @@ class BaseFileMerge:
                 positions = np.flatnonzero(slices.among(part.rows[RECORD_KEY], keys))
                 matched[offset + positions] = True
                 batch_changes.append(part.take(positions))
-            yield policy.apply_streaming(batch_changes).applied(batch)
+            yield policy.start_streaming_merge(batch_changes).applied(batch)
         parts = _with_number_of_earlier_changes(self._log_parts(wide))
         unmatched = policy.collapse(
             concat_changes([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
@@ -235,7 +235,7 @@ class BaseFileMerge:
                 _select_key_range(part, offset, number, count)
                 for part, offset in _with_number_of_earlier_changes(self._log_parts(narrow))
             ]
-            merge = self.config.merge_policy.apply_streaming(part_changes)
+            merge = self.config.merge_policy.start_streaming_merge(part_changes)
             offset = 0
             for batch in self._base_rows(narrow):
                 is_kept[offset : offset + len(batch)] &= merge.mask_of_kept_rows(batch)

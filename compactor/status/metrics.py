@@ -119,7 +119,7 @@ class TableCollector(Collector):
             )
         except (HoodooError, OSError):
             return self._last.get(path), False
-        return self._last[path], not loop.failing
+        return self._last[path], not loop.has_failing_work
 
 
 class PrometheusEndpoint:

@@ -81,7 +81,7 @@ class HudiRegistration:
     identifier: str
     catalog: Any
 
-    def run(self, store: Store, look: Look) -> RegisterResult:
+    def update_entries(self, store: Store, look: Look) -> RegisterResult:
         """Create or update the metastore entries of the table.
 
         Args:
@@ -137,7 +137,7 @@ class HudiRegistration:
             config, view = seen
             existing = metastore.find(name)
             if not existing:
-                if metastore.create(name, _without_newest_commit(_entry(config, view, location, suffix))):
+                if metastore.create_entry(name, _without_newest_commit(_entry(config, view, location, suffix))):
                     change = "registered"
                 existing = metastore.find(name)
             if existing:
@@ -148,7 +148,7 @@ class HudiRegistration:
                 if not changed_partitions and existing.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
                     return RegisteredEntry(identifier, "kept", count, added, dropped)
                 partitions = partitions_of(config, view, entry_location)
-                known_partitions = metastore.partitions(name) if entry.keys else set()
+                known_partitions = metastore.list_partitions(name) if entry.keys else set()
                 new = {
                     values: partition_location
                     for values, partition_location in partitions.items()
@@ -156,10 +156,10 @@ class HudiRegistration:
                 }
                 obsolete = sorted(known_partitions - partitions.keys())
                 changed_partitions |= bool(new or obsolete)
-                metastore.add(name, entry, new)
-                metastore.drop(name, obsolete)
+                metastore.add_partitions(name, entry, new)
+                metastore.drop_partitions(name, obsolete)
                 added, dropped = added + len(new), dropped + len(obsolete)
-                if metastore.change(name, existing, entry, _merge_parameters(existing, entry)):
+                if metastore.update_entry(name, existing, entry, _merge_parameters(existing, entry)):
                     return RegisteredEntry(identifier, change, count, added, dropped)
             seen = look()
         raise TryAgainError(

@@ -34,7 +34,7 @@ class GlueMetastore:
             table,
         )
 
-    def create(self, name: str, entry: WantedEntry) -> bool:
+    def create_entry(self, name: str, entry: WantedEntry) -> bool:
         try:
             self._glue.create_table(
                 DatabaseName=self._namespace,
@@ -44,7 +44,7 @@ class GlueMetastore:
             return False
         return True
 
-    def change(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def update_entry(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         if entry.columns != found.columns and entry.keys:
             # before the entry, so that the next attempt completes a partial update
             self._set_partition_columns(name, entry)
@@ -81,10 +81,10 @@ class GlueMetastore:
         for page in pages.paginate(DatabaseName=self._namespace, TableName=name, ExcludeColumnSchema=True):
             yield from page["Partitions"]
 
-    def partitions(self, name: str) -> set[Values]:
+    def list_partitions(self, name: str) -> set[Values]:
         return {tuple(partition["Values"]) for partition in self._pages(name)}
 
-    def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
+    def add_partitions(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
         for chunk in chunks(list(partitions.items()), _CREATED):
             response = self._glue.batch_create_partition(
                 DatabaseName=self._namespace,
@@ -93,7 +93,7 @@ class GlueMetastore:
             )
             self._require_no_errors(name, response, "AlreadyExistsException")
 
-    def drop(self, name: str, partitions: Sequence[Values]) -> None:
+    def drop_partitions(self, name: str, partitions: Sequence[Values]) -> None:
         for chunk in chunks(partitions, _DELETED):
             response = self._glue.batch_delete_partition(
                 DatabaseName=self._namespace,

@@ -284,7 +284,7 @@ class _Exporter:
         )
 
     def _commit(self, state: DeltaLogState, version_actions: Sequence[Json]) -> None:
-        self.writing.once(delta_commit_file_path(state.version), actions.encode(version_actions))
+        self.writing.create_once(delta_commit_file_path(state.version), actions.encode(version_actions))
         self.versions += 1
 
     # ---- checkpoints, and deletion of old versions

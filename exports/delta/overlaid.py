@@ -45,7 +45,7 @@ def create_file_actions(
         if not _can_all_readers_find_vector(group):
             del adds[group.base_path]
             overlay_action = by_path.get(overlays.merged_rows_path(config, group))
-            written = None if overlay_action else overlays.whole(writing, config, group)
+            written = None if overlay_action else overlays.write_merged_rows(writing, config, group)
             rows += (
                 [{"add": overlay_action}]
                 if overlay_action
@@ -66,13 +66,13 @@ def create_file_actions(
             adds[group.base_path] = {"add": base}
         if overlay_action is not None:
             rows.append({"add": overlay_action})
-    for overlay in overlays.of(writing, config, missing_overlays):
+    for overlay in overlays.compute_changes(writing, config, missing_overlays):
         if overlay.rows:
             rows.append(actions.add(config, overlay.rows.file, False, at_ms, True))
         if overlay.base and len(overlay.dead):
             number = uuid.UUID(hex=overlay.name)
             data = vectors.file_of(overlay.dead)
-            writing.first(vectors.key_of(number), data)
+            writing.create_and_measure(vectors.key_of(number), data)
             vector = vectors.describe_deletion_vector(number, len(data), len(overlay.dead))
             path = overlay.base.file.path
             adds[path] = actions.add_deletion_vector(adds[path], vector)

@@ -43,7 +43,7 @@ def _write_added_manifests(writer: ManifestWriter, changes: BaseFileChanges) -> 
     # The files are sorted by path, so that each manifest covers a narrow range of paths.
     by_spec: dict[int, list[tuple[int, Json]]] = {}
     for _, added in sorted(changes.added.items()):
-        spec, data_file = writer.files.data_file(added.file)
+        spec, data_file = writer.files.describe_base_file(added.file)
         by_spec.setdefault(spec, []).append((added.seq, writer.added(data_file)))
     written = []
     for spec, pairs in sorted(by_spec.items()):

@@ -31,7 +31,7 @@ from hoodoo.exports.iceberg import base_manifests, overlay_manifests
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
-from hoodoo.exports.iceberg.iceberg_schema import Json, require_holdable, require_supported_type_changes
+from hoodoo.exports.iceberg.iceberg_schema import Json, require_supported_columns, require_supported_type_changes
 from hoodoo.exports.iceberg.manifest_files import ManifestReader, ManifestWriter, short, table_location_uri
 from hoodoo.exports.overlays import covered, create_unused_file_test, delete_old_unused_overlays, digest_of
 from hoodoo.exports.request import ICEBERG_VERSIONS, ExportRequest
@@ -53,7 +53,7 @@ def require_exportable(config: TableConfig, view: View) -> None:
 
 
 def _require_types(config: TableConfig, view: View) -> None:
-    require_holdable(config.columns)
+    require_supported_columns(config.columns)
     for number in {file.schema: file for _, file in live(view).values()}.values() if config.schemas else ():
         require_supported_type_changes(config.columns_of(number), config.columns)
 
@@ -151,7 +151,7 @@ class _Exporter:
         kept = documents.remove_expired_snapshots(metadata, readable, self._shows_same_rows)
         document = documents.record_exported_commit(kept, view, number + 1, previous, overlaid)
         data = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
-        self.writing.once(files.metadata_key(number + 1), data)
+        self.writing.create_once(files.metadata_key(number + 1), data)
         return document
 
     def _shows_same_rows(self, after: int, until: int) -> bool:
@@ -263,7 +263,7 @@ class _Exporter:
         parent = metadata["current-snapshot-id"] if metadata["snapshots"] else None
         data = avro.encode_manifest_list(manifests, number, parent, sequence, writer.version)
         key = f"{files.FOLDER}snap-{view.seq}-{number}-{short(data)}.avro"
-        self.writing.once(key, data)
+        self.writing.create_once(key, data)
         snapshot = {
             "snapshot-id": number,
             "sequence-number": sequence,

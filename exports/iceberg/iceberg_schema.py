@@ -20,11 +20,11 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    require_holdable(columns)
+    require_supported_columns(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 
 
-def require_holdable(columns: TableSchema) -> None:
+def require_supported_columns(columns: TableSchema) -> None:
     require_supported_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",

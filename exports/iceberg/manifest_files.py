@@ -64,7 +64,7 @@ class ManifestReader:
     def read_manifest_list(self, snapshot: Json) -> list[Json]:
         return avro.decode_manifest_list(self.store.get(self.key(snapshot["manifest-list"])))
 
-    def data_file(self, file: DataFile) -> tuple[int, Json]:
+    def describe_base_file(self, file: DataFile) -> tuple[int, Json]:
         """Describe a base file for a manifest."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
@@ -156,7 +156,7 @@ class ManifestWriter:
         entries = sorted(entries, key=lambda entry: bool(entry["status"] == avro.DELETED))
         data = avro.encode_manifest(entries, self.schema, self.specs[spec], columns, content, self.version)
         key = f"{FOLDER}{kind}-{self.slot}-{short(data)}.avro"
-        files.writing.once(key, data)
+        files.writing.create_once(key, data)
         path = files.path_of(key)
         files.remember(path, entries)
         alive = [files.key(file_path_of_entry(entry)) for entry in entries if entry["status"] != avro.DELETED]

@@ -68,7 +68,7 @@ def write_log_change_manifests(
         if name not in entries_by_overlay
         or any(file_path_of_entry(entry) not in usable for _, entry in entries_by_overlay[name])
     ]
-    built = overlays.of(files.writing, files.config, rebuilt) if overlays else []
+    built = overlays.compute_changes(files.writing, files.config, rebuilt) if overlays else []
     new_files = [
         described_file
         for overlay in built
@@ -103,7 +103,7 @@ def _overlay_of(entry: Json) -> str:
 
 def _describe_overlay_files(writer: ManifestWriter, overlay: LogFileChanges) -> Iterator[tuple[int, Json]]:
     if overlay.rows:
-        yield writer.files.data_file(overlay.rows.file)
+        yield writer.files.describe_base_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):
         path = writer.files.path_of(overlay.base.file.path)
         data, vector_location = (
@@ -113,7 +113,7 @@ def _describe_overlay_files(writer: ManifestWriter, overlay: LogFileChanges) -> 
         )
         kind = _delete_file_format(writer)
         key = f"{FOLDER}deletes-{overlay.name}-{short(data)}.{kind.lower()}"
-        writer.files.writing.once(key, data)
+        writer.files.writing.create_once(key, data)
         spec, partition = writer.files.partition(overlay.base.file)
         bound = [{"key": _PATH_ID, "value": path.encode()}]
         yield (

@@ -219,7 +219,7 @@ class ExpectedFooter:
     columns: Set[str]
     schema: pa.Schema | None = None
 
-    def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
+    def require_equal(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
         """Require that a footer is as expected.
 
         Raises pa.ArrowInvalid if they differ. The footer has the columns `found`, whose names are `there`.
@@ -282,7 +282,7 @@ def count_row_group_rows(source: pa.NativeFile, path: str, footer: ExpectedFoote
         file = pq.ParquetFile(source)
         metadata = file.metadata
         if footer:
-            footer.require(metadata, file.schema_arrow, set(file.schema_arrow.names))
+            footer.require_equal(metadata, file.schema_arrow, set(file.schema_arrow.names))
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
@@ -305,7 +305,7 @@ class RowGroupReader:
     def metadata(self) -> pq.FileMetaData:
         return self._file.metadata
 
-    def chunk(self, group: int, leaf: int) -> bytes:
+    def read_column_chunk(self, group: int, leaf: int) -> bytes:
         """Read the encoded bytes of a column chunk.
 
         Args:
@@ -334,7 +334,7 @@ class RowGroupReader:
             _require_rows(len(table), rows)
             return self._resolution.to_requested_columns(table, fields)
 
-    def matching(
+    def read_matching_rows(
         self,
         seen: Sequence[str],
         condition: Callable[[pa.Table], np.ndarray],
@@ -413,7 +413,9 @@ def _select_row_groups(
     if may_match is None:
         return list(range(file.num_row_groups))
     group_stats = (_group_stats(file.metadata, g) for g in range(file.num_row_groups))
-    return [g for g, (stats, rows) in enumerate(group_stats) if may_match(resolution.stats(stats, rows), rows)]
+    return [
+        g for g, (stats, rows) in enumerate(group_stats) if may_match(resolution.convert_statistics(stats, rows), rows)
+    ]
 
 
 def _open_file(
@@ -427,7 +429,7 @@ def _open_file(
     stored_schema = file.schema_arrow
     stored_names = set(stored_schema.names)
     if footer:
-        footer.require(file.metadata, stored_schema, stored_names)
+        footer.require_equal(file.metadata, stored_schema, stored_names)
     return file, [name for name in resolution.names_of(schema.names) if name in stored_names]
 
 

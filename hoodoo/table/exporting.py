@@ -202,4 +202,4 @@ class Exportable:
             seen = self.handle.at(None)
             return seen.config, seen.view
 
-        return registration.run(self.handle.store, look)
+        return registration.update_entries(self.handle.store, look)

@@ -186,7 +186,7 @@ class IndexEntryReader:
             for kept in (cache.fronts, cache.arrays):
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
-    def front(self, key: str) -> EntryHeader:
+    def read_header(self, key: str) -> EntryHeader:
         """Read the header of an index entry."""
         cache = self._cache
         with cache.lock:
@@ -207,13 +207,13 @@ class IndexEntryReader:
 
         Returns None if it lacks them. Raises CorruptTable with the path `key`.
         """
-        front = self.front(key)
+        front = self.read_header(key)
         if not front.order:
             return None
         return RowPositions(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
 
     def _array(self, key: str, number: int) -> np.ndarray:
-        front = self.front(key)  # for a small entry, this also caches the arrays
+        front = self.read_header(key)  # for a small entry, this also caches the arrays
         array = front.arrays[number]
         with self._cache.lock:
             if (values := self._cache.arrays.get(array.cache_key(key), self._cache.look)) is not None:

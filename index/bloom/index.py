@@ -83,7 +83,7 @@ class BloomIndex:
     def _prefetch_filters(self, groups: Sequence[FileGroup]) -> None:
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
-            self._together([partial(self._entries.front, entry) for entry in entries])
+            self._together([partial(self._entries.read_header, entry) for entry in entries])
 
     def _locate_in_partition(
         self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, located: LookupResult
@@ -111,7 +111,7 @@ class BloomIndex:
     def _candidates(self, group: FileGroup, hashes: np.ndarray, filtered: bool) -> np.ndarray:
         if group.base is None:
             return np.empty(0, np.int64)
-        filter_ = self._entries.front(group.base.file.index).filter if filtered else None
+        filter_ = self._entries.read_header(group.base.file.index).filter if filtered else None
         return (
             np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.find_possible_hashes(filter_, hashes))
         )
@@ -122,21 +122,21 @@ class BloomIndex:
     # ---- entries
     def keys_of_rows(self, before: DataFile | None = None) -> KeyCollector:
         if before is not None and self._has_valid_rows(before):
-            return KeyCollector(self._entries.front(before.index).secret, before.index)
+            return KeyCollector(self._entries.read_header(before.index).secret, before.index)
         return KeyCollector(new_secret())
 
     def _has_valid_rows(self, base: DataFile) -> bool:
         # Another attempt of the task may have stored the entry with a different row order.
-        return bool(base.order) and self._entries.front(base.index).order == base.order
+        return bool(base.order) and self._entries.read_header(base.index).order == base.order
 
-    def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeyCollector) -> StoredIndexEntry:
+    def store_entry(self, file_id: str, instant: str, span: tuple[str, str], keys: KeyCollector) -> StoredIndexEntry:
         """Store the index entry of a new base file.
 
         If all keys are in the same rows as in an older file, the entry of that file is reused.
         """
         hashes = keys.hashes
         if keys.before and not len(hashes) and not len(keys.dropped):
-            order = self._entries.front(keys.before).order
+            order = self._entries.read_header(keys.before).order
             return StoredIndexEntry(keys.before, order, order)
         if keys.before:
             before = self._entries.cells(keys.before)
@@ -146,7 +146,9 @@ class BloomIndex:
             new_cells = cells.map_hashes_to_positions(hashes, keys.checks, keys.secret)
         name = base_entry_path(file_id, instant)
         stored = self._store_entry(name, encode_base_file_entry(new_cells, *span))
-        return StoredIndexEntry(name, new_cells.order, new_cells.order if stored else self._entries.front(name).order)
+        return StoredIndexEntry(
+            name, new_cells.order, new_cells.order if stored else self._entries.read_header(name).order
+        )
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
         name = deletes_entry_path(file_id, instant, version)
@@ -184,7 +186,7 @@ class BloomIndex:
         return mask
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        front = self._entries.front(entry)
+        front = self._entries.read_header(entry)
         return front.min_key in texts or front.max_key in texts
 
 

@@ -91,7 +91,7 @@ class _OpenBaseFile:
         return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 
     def _chunk_bytes(self, group: int, column: str) -> list[bytes]:
-        return [self.rows.chunk(group, leaf) for leaf in self._leaves.get(column, ())]
+        return [self.rows.read_column_chunk(group, leaf) for leaf in self._leaves.get(column, ())]
 
 
 __all__ = ["changed_rows"]

@@ -89,7 +89,7 @@ def read_matching(
     decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
     with opened(store, file) as source:
         groups = base_file.RowGroupReader(source, file.path, decoded, footer_of(file), config.resolution(file))
-        rows, positions = groups.matching(seen, condition, may_match)
+        rows, positions = groups.read_matching_rows(seen, condition, may_match)
     if twin:  # both columns contain the same string, so it is decoded once
         rows = rows.add_column(schema.get_field_index(key), schema.field(key), rows[RECORD_KEY])
     return rows, positions
@@ -461,7 +461,8 @@ def last_logged_change_wins(config: TableConfig, group: FileGroup) -> bool:
         return False
     ranges = [first_ordering_column_range(config, file) for file in files if file.rows]
     return all(
-        config.merge_policy.cannot_lose([low], [high]) for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
+        config.merge_policy.changes_always_win([low], [high])
+        for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
     )
 
 
@@ -469,7 +470,7 @@ def first_ordering_column_range(config: TableConfig, file: DataFile) -> tuple[An
     name = config.merge_policy.bounded
     if name is None:
         return None, None
-    bounds = config.resolution(file).stats(file.stats, file.rows).get(name, (None, None))
+    bounds = config.resolution(file).convert_statistics(file.stats, file.rows).get(name, (None, None))
     kind = config.schema.field(name).type
     low, high = (None if bound is None else make_comparable(bound, kind) for bound in bounds[:2])
     return low, high

@@ -50,7 +50,7 @@ def test_a_catalog_that_fails_is_logged_and_counted_and_delays_no_service(
         loop.run_due_services()
         assert iceberg_reader.metadata(path)["snapshots"] and loop.work["clean"].runs == 1
         assert (loop.work["export"].runs, loop.work["export"].failures) == (1, 2)
-        assert loop.failing and not loop.duties["export"].backoff.failures
+        assert loop.has_failing_work and not loop.duties["export"].backoff.failures
         loop._tell()
         metrics = {one.name: one.samples for one in TableCollector([loop]).collect()}
     counted = {one.labels["service"]: one.value for one in metrics["hoodoo_service_failures"] if "total" in one.name}
@@ -73,7 +73,7 @@ def test_an_entry_that_failed_is_tried_again_without_an_export(tmp_path: Path, m
         again_at_once(loop)
         monkeypatch.setattr(catalog_entries, "_update_iceberg_entry", lambda *given: "moved")
         loop.run_due_services()
-        assert not loop.failing and loop.work["export"].failures == 1
+        assert not loop.has_failing_work and loop.work["export"].failures == 1
     assert len(iceberg_reader.metadata(tmp_path / "t")["snapshots"]) == 1
 
 
@@ -141,7 +141,7 @@ def test_a_catalog_that_is_slow_holds_up_nothing_and_hears_of_what_came_meanwhil
         table.upsert(rows(1, version=2))
         loop.duties["export"].clocks["export"] = 0.0
         loop.run_due_services()
-        assert loop.work["compact"].runs == 2 and not loop.failing
+        assert loop.work["compact"].runs == 2 and not loop.has_failing_work
         assert len(questions) == 1
         answer.set()
         for asked in (2, 2):
@@ -169,7 +169,7 @@ def test_an_entry_of_hudi_needs_no_export_and_does_not_wait_for_one_that_fails(
         with loop_of(table, "export") as loop:
             keeps(loop, away, iceberg="", hudi=f"lake.t{number}")
             loop.run_due_services()
-            assert loop.failing == (formats == "delta")
+            assert loop.has_failing_work == (formats == "delta")
         assert brought[-1] == f"lake.t{number}"
 
 

@@ -81,12 +81,12 @@ def test_a_service_that_failed_is_due_again_however_the_table_is(
     monkeypatch.setitem(SERVICES, "polish", polishing(turns, fails=True))
     with loop_of(table, "polish", poll_seconds=0.001) as loop:
         loop.run_due_services()
-        assert loop.failing and loop.duties["polish"].problems["polish"].error == "RuntimeError"
+        assert loop.has_failing_work and loop.duties["polish"].problems["polish"].error == "RuntimeError"
         monkeypatch.setitem(SERVICES, "polish", polishing(turns))
         loop.duties["polish"].looked(table.handle.history.head())  # nothing changed
         loop.duties["polish"].backoff.at = 0.0
         loop.run_due_services()
-        assert not loop.failing and not loop.duties["polish"].problems
+        assert not loop.has_failing_work and not loop.duties["polish"].problems
 
 
 def test_work_adds_up() -> None:

@@ -242,7 +242,7 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
         assert not beating(loop)
         table.delete_partitions([{"part": 0}])
         wait_for(lambda: (loop.run_due_services(), not postponed(compaction))[1], "the end of the plan")
-        assert beating(loop) and not loop.failing
+        assert beating(loop) and not loop.has_failing_work
 
 
 def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacted(
@@ -266,11 +266,11 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
     with loop_of(table, "compact", poll_seconds=0.001, logs_min=3) as loop:
         loop.run_due_services()
         assert logs() == {"part=0": 3, "part=1": 1, "part=2": 0}
-        assert loop.failing and loop.work["compact"].failures == 1
+        assert loop.has_failing_work and loop.work["compact"].failures == 1
         [tried] = loop.duties["compact"].parts.values()
         wait_for(lambda: (loop.run_due_services(), tried.failures >= 3)[1], "two more tries")
         Path(table.path, damaged).write_bytes(sound)
-        wait_for(lambda: (loop.run_due_services(), not loop.failing)[1], "the merge")
+        wait_for(lambda: (loop.run_due_services(), not loop.has_failing_work)[1], "the merge")
     assert logs() == {"part=0": 1, "part=1": 1, "part=2": 0}
     assert table.verify().problems == []
 

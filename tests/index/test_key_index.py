@@ -57,7 +57,7 @@ def stored(
     """The entry of a base file with these keys, which follow those of the file `before`."""
     in_rows = index.keys_of_rows(before)
     in_rows.add(pa.array(keys, pa.string()), hashes)
-    return index.entry_for(file_id, INSTANT, ("a", "z"), in_rows)
+    return index.store_entry(file_id, INSTANT, ("a", "z"), in_rows)
 
 
 def file(index: str, partition: str, file_id: str, kind: str) -> AddedFile:
@@ -154,7 +154,7 @@ def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
     index = index_of(MemoryStore())
     in_rows = index.keys_of_rows()
     in_rows.add(pa.array(["anna", "mia", "zoe"]))
-    entry = index.entry_for("g", INSTANT, ("anna", "zoe"), in_rows).name
+    entry = index.store_entry("g", INSTANT, ("anna", "zoe"), in_rows).name
     assert index.contains_key_text(entry, {"zoe"}) and index.contains_key_text(entry, {"anna", "x"})
     assert not index.contains_key_text(entry, {"mia"})  # its hash alone is there
 
@@ -207,7 +207,7 @@ def test_rows_follow_any_history_of_keys_that_come_and_go(
         fresh = sorted(come - set(rows))
         in_rows.add(pa.array(fresh, pa.string()), hash_(fresh))
         rows += fresh
-        entry = index.entry_for(f"f{number}", INSTANT, ("", ""), in_rows)
+        entry = index.store_entry(f"f{number}", INSTANT, ("", ""), in_rows)
         file_ = base(entry)
         assert entry.order == stored(index, f"anew{number}", rows, hash_(rows)).order
         found = index.rows(file_, pa.array(KEYS), hash_(KEYS))

@@ -76,7 +76,7 @@ def test_any_grouping_gives_every_column_its_newest_value(seed: int) -> None:
         assert len(set(one.rows[KEY].to_pylist())) == len(one)
         assert LATER_WINS.apply(base, one).rows.to_pylist() == wanted
         assert LATER_WINS.applied(base, LATER_WINS.one_per_key(some)).to_pylist() == wanted
-        assert LATER_WINS.apply_streaming(some).applied(base).to_pylist() == wanted
+        assert LATER_WINS.start_streaming_merge(some).applied(base).to_pylist() == wanted
     (whole,) = LATER_WINS.one_per_key(parts)
     assert whole.at is not None
     assert LATER_WINS.applied_by_row(base, whole, whole.at).to_pylist() == wanted

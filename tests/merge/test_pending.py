@@ -32,7 +32,7 @@ def test_batches_meet_their_changes_as_all_rows_at_once_would(
     waiting, want = StreamingMerge(changes, order_by), kernels.apply_changes(base, changes, order_by)
     replaced, of = [], []
     for start in range(0, 500, 130):
-        at, change = waiting.meet(base.slice(start, 130))
+        at, change = waiting.find_changed_rows(base.slice(start, 130))
         assert (np.diff(at) > 0).all()
         replaced += (at + start).tolist()
         of += change.tolist()

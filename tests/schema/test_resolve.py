@@ -107,7 +107,7 @@ def test_the_same_columns_in_any_order_cost_nothing() -> None:
     found = map_columns(FILE, asked(*FILE.columns[::-1]))
     assert found.changes_nothing and found.name_of("a") == "a"
     stats = {"a": [1, 2, 0]}
-    assert found.stats(stats, 3) is stats
+    assert found.convert_statistics(stats, 3) is stats
     rows = pa.table({"a": pa.array([1], pa.int32())})
     assert found.to_requested_columns(rows, [pa.field("a", pa.int32())])["a"].chunk(0).buffers()[1].address == (
         rows["a"].chunk(0).buffers()[1].address
@@ -128,7 +128,7 @@ def test_statistics_follow_ids_and_an_absent_column_is_null_in_every_row() -> No
     found = map_columns(
         FILE, asked(Column(5, "b", pa.string()), Column(8, "a", pa.int32()), Column(7, "z", pa.float64()))
     )
-    stats = found.stats({"a": [1, 20, 1], "b": ["x", "y", 0], "c": [0.10000000149011612, 0.5, 2]}, 4)
+    stats = found.convert_statistics({"a": [1, 20, 1], "b": ["x", "y", 0], "c": [0.10000000149011612, 0.5, 2]}, 4)
     assert {name: stats[name] for name in ("a", "b", "z")} == {
         "b": [None, None, 1],
         "a": [None, None, 4],
@@ -170,7 +170,7 @@ def test_a_type_that_old_values_have_no_meaning_in_is_refused_by_the_name_of_the
             ask(column.name)
         assert refused.value.details["column"] == column.name
     assert found.names_of([other.name]) == [other.name], "it stands in the way of no other column"
-    assert column.name not in found.stats({column.name: [1, 2, 0]}, 5)
+    assert column.name not in found.convert_statistics({column.name: [1, 2, 0]}, 5)
 
 
 def test_a_value_that_does_not_fit_a_narrower_type_is_refused_by_the_name_of_its_column_not_as_damage() -> None:

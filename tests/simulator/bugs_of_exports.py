@@ -33,7 +33,7 @@ def versions_put_over_others(patch: Patch) -> None:
         self.store.put(key, data)
         self._count(data)
 
-    patch(MetadataFileWriter, "once", once)
+    patch(MetadataFileWriter, "create_once", once)
 
 
 @bug(
@@ -46,7 +46,7 @@ def memory_gone_on_from(patch: Patch) -> None:
         version = state.version
         while version < state.version + 5:
             try:
-                self.writing.once(delta_commit_file_path(version), encode(said))
+                self.writing.create_once(delta_commit_file_path(version), encode(said))
                 break
             except FileExistsError:
                 version += 1
@@ -57,14 +57,14 @@ def memory_gone_on_from(patch: Patch) -> None:
 
 @bug("exports: one history", "the hint names a metadata file before it is there", _EXPORTED)
 def hinted_before_it_is_there(patch: Patch) -> None:
-    once = MetadataFileWriter.once
+    once = MetadataFileWriter.create_once
 
     def hasty(self: MetadataFileWriter, key: str, data: bytes) -> None:
         if key.startswith("metadata/v"):
             self.store.put(HINT, key.removeprefix("metadata/v").partition(".")[0].encode())
         once(self, key, data)
 
-    patch(MetadataFileWriter, "once", hasty)
+    patch(MetadataFileWriter, "create_once", hasty)
 
 
 @bug("exports: the view of a slot", "a version of an older slot has the files of the newest one only", _EXPORTED)

@@ -134,16 +134,19 @@ def listed(name: str, time_ms: int, stamp: str = "1", changed_ms: int = 0) -> Li
 def test_a_file_that_left_the_folder_is_forgotten_after_the_grace_and_not_before() -> None:
     taken = ReadFiles("/in").mark_as_read([listed("a", 1), listed("b", 1)])
     there = [listed("b", 1)]
-    gone = taken.beside(there, [], 1_000, 500)
+    gone = taken.remove_departed_files(there, [], 1_000, 500)
     assert gone.seen["a"].gone_ms == 1_000 and gone.new([listed("a", 1)]) == []
-    assert "a" in gone.beside(there, [], 1_500, 500).seen
-    assert set(gone.beside(there, [], 1_501, 500).seen) == {"b"}
-    assert gone.beside([*there, listed("a", 1)], [], 9_999, 500).seen["a"].gone_ms == 0
+    assert "a" in gone.remove_departed_files(there, [], 1_500, 500).seen
+    assert set(gone.remove_departed_files(there, [], 1_501, 500).seen) == {"b"}
+    assert gone.remove_departed_files([*there, listed("a", 1)], [], 9_999, 500).seen["a"].gone_ms == 0
 
 
 def test_files_below_a_folder_that_cannot_be_read_count_as_there() -> None:
     taken = ReadFiles("/in").mark_as_read([listed("day/a", 1)])
-    assert taken.beside([], ["day/"], 1_000, 0).beside([], ["day/"], 9_000, 0).seen == taken.seen
+    assert (
+        taken.remove_departed_files([], ["day/"], 1_000, 0).remove_departed_files([], ["day/"], 9_000, 0).seen
+        == taken.seen
+    )
 
 
 def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
@@ -151,7 +154,7 @@ def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
     taken = ReadFiles.of(old, "/in")
     files = [listed("old", 16_000), listed("moved", 16_000, changed_ms=19_000), listed("young", 18_000, "s")]
     assert [file.name for file in taken.new(files)] == ["moved"] and taken.to_hudi() == "16999"
-    after = taken.beside(files, [], 20_000, 0)
+    after = taken.remove_departed_files(files, [], 20_000, 0)
     assert set(after.seen) == {"old", "young"} and ReadFiles.of(after.text(), "/in") == after
 
 

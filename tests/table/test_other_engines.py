@@ -398,7 +398,7 @@ def test_a_worker_serves_what_another_engine_committed(store: MemoryStore, clock
         elsewhere(store, clock, lambda other: other.upsert(rows(("a", "p", 2))))
         assert not loop.run_due_services(), "nothing of ours changed"
         loop._healed = (loop._healed[0], loop._healed[1] - LOOK_AGAIN_S)
-        assert loop.run_due_services() and not loop.failing
+        assert loop.run_due_services() and not loop.has_failing_work
         assert loop.work["compact"].groups == 1
     assert pairs(opened(store, clock)) == [("a", 2)]
     assert not any(group.logs for group in opened(store, clock).handle.history.head().groups())

@@ -167,7 +167,7 @@ class BaseSink:
 
 def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeyCollector) -> StoredIndexEntry:
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
-    return index.entry_for(target.file_id, target.instant, span, keys)
+    return index.store_entry(target.file_id, target.instant, span, keys)
 
 
 def with_order(footer: Mapping[str, str], entry: StoredIndexEntry) -> dict[str, str]:

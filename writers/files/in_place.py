@@ -129,8 +129,8 @@ class _Rewrite:
         if self._in_rows.before and rows is None:
             rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
         if not self._in_rows.before or rows is None:
-            return policy.apply_streaming([self._changes])
-        return policy.apply_by_row(self._changes, rows)
+            return policy.start_streaming_merge([self._changes])
+        return policy.start_merge_by_position(self._changes, rows)
 
     def _match_row_groups(self) -> list[tuple[np.ndarray, np.ndarray]]:
         # Each pair has the replaced or deleted rows of a row group, and the index of the change of each of these rows.
@@ -140,7 +140,7 @@ class _Rewrite:
         matches = []
         parts = self._decode_columns(names) if names else iter([pa.table({})] * len(self._groups))
         for part, start, end in zip(parts, self._starts[:-1], self._starts[1:], strict=True):
-            rows, change = self._pending.meet(part, int(start), int(end - start))
+            rows, change = self._pending.find_changed_rows(part, int(start), int(end - start))
             matches.append((rows, change))
             deleted = rows[self._changes.delete[change]]
             if self._in_rows.before:

@@ -278,4 +278,4 @@ def _changes_cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges)
         return None if value is None else statistics.make_comparable(value, kind)
 
     stored = [entry.file for entry in task.group.files() if entry.file.rows and entry.file.stats]
-    return policy.cannot_lose([bound(file, 0)], [bound(stored_file, 1) for stored_file in stored])
+    return policy.changes_always_win([bound(file, 0)], [bound(stored_file, 1) for stored_file in stored])

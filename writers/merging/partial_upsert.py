@@ -115,7 +115,7 @@ def one_per_key(
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
     for name in config.merge_policy.order_by:
-        unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
+        unknown = np.flatnonzero(mode.find_unsent_values(batch.rows[name]) & ~batch.delete)
         if len(unknown):
             key = printable({part: batch.rows[part][int(unknown[0])].as_py() for part in config.key})
             raise OrderingError(
@@ -243,7 +243,7 @@ class _NewRowColumn:
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
         newer = rows[f"{SOURCE}.{self.name}"]
-        unknown = np.flatnonzero(self.mode.stands_for_unavailable(newer))
+        unknown = np.flatnonzero(self.mode.find_unsent_values(newer))
         if len(unknown):
             row = int(unknown[0])
             key = printable({name: rows[f"{SOURCE}.{name}"][row].as_py() for name in self.key})

@@ -60,7 +60,6 @@ def beat(store: Store, worker: str) -> None:
 
 
 def replace_worker_errors(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Replace the stored errors of a worker."""
     records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if records:
@@ -89,7 +88,6 @@ def running_plan_hint_path(instant: str) -> str:
 
 
 def find_plan_worker(store: Store, instant: str) -> str:
-    """Find the worker that runs a compaction plan."""
     try:
         return store.get(running_plan_hint_path(instant)).decode(errors="replace")
     except FileNotFoundError:
@@ -97,7 +95,6 @@ def find_plan_worker(store: Store, instant: str) -> str:
 
 
 def is_plan_running(store: Store, instant: str, now_ms: int) -> bool:
-    """Check whether a worker runs a compaction plan."""
     renewed_ms = store.modified_ms(running_plan_hint_path(instant))
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.cleaning.clean import create_clean_commit
+from hoodoo.compactor.cleaning.final_key_search import FinalKeySearch, KeySearchResult
 from hoodoo.compactor.cleaning.key_search import KeySearch, group_keys_by_partition
 from hoodoo.compactor.cleaning.purge_bounds import PurgedValueSearch
-from hoodoo.compactor.cleaning.purge_proof import FinalKeySearch, KeySearchResult
 from hoodoo.compactor.cleaning.purge_report import PurgeProgress, PurgeReport
 from hoodoo.compactor.cleaning.retention import list_consumers_delaying_cleaning, retention
 from hoodoo.compactor.cleaning.sweep import first_instant_to_keep, remove_orphan_files

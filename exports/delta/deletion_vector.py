@@ -34,7 +34,6 @@ def key_of(number: uuid.UUID) -> str:
 
 
 def describe_deletion_vector(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
-    """Describe a deletion vector file for Delta."""
     return {
         "storageType": "u",
         "pathOrInlineDv": VECTORS.partition("/")[0] + base64.b85encode(number.bytes).translate(_Z85).decode(),

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.exports.holdable import require_supported_types
 from hoodoo.exports.partition_values import partition_columns, partition_values_of_file
+from hoodoo.exports.supported_types import require_supported_types
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile

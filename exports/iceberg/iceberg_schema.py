@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.exports.holdable import require_supported_types
+from hoodoo.exports.supported_types import require_supported_types
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.table_schema import FIRST_META_ID, Column, TableSchema
 

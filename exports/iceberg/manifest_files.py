@@ -65,7 +65,6 @@ class ManifestReader:
         return avro.decode_manifest_list(self.store.get(self.key(snapshot["manifest-list"])))
 
     def describe_base_file(self, file: DataFile) -> tuple[int, Json]:
-        """Describe a base file for a manifest."""
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []

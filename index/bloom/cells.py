@@ -76,7 +76,6 @@ class RowPositions:
 
 
 def map_hashes_to_positions(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> RowPositions:
-    """Map key hashes to row positions."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)

@@ -187,7 +187,6 @@ class IndexEntryReader:
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
     def read_header(self, key: str) -> EntryHeader:
-        """Read the header of an index entry."""
         cache = self._cache
         with cache.lock:
             if (front := cache.fronts.get(key, cache.look)) is not None:

@@ -204,7 +204,7 @@ def test_an_entry_that_is_up_to_date_is_asked_and_nothing_else(
     table.register("lake.rides", catalog=catalog)
     kind = type(hudi_registration.metastore_of(catalog, "lake.rides"))
     asked: list[str] = []
-    for name in ("find", "create", "change", "partitions", "add", "drop"):
+    for name in ("find", "create_entry", "update_entry", "list_partitions", "add_partitions", "drop_partitions"):
         real = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *given, name=name, real=real: (asked.append(name), real(*given))[1])
     assert changes(table.register("lake.rides", catalog=catalog)) == [("lake.rides", "kept", 0, 0)]

@@ -1,4 +1,4 @@
-"""Check of stored values before a type change.
+"""Retyping of columns: check of stored values before a type change.
 
 The check reads the columns of each file group before anything is written. format/retype.py defines the conversions.
 """

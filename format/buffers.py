@@ -56,7 +56,7 @@ class WordReader:
         self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
 
     def at(self, distance: int, dtype: str) -> np.ndarray:
-        """Read a value after each start position.
+        """Read the value at a distance after each start position.
 
         The values start `distance` bytes after the positions. All values must be within the data.
         """

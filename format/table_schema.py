@@ -279,7 +279,7 @@ def child_names_and_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def assign_column_ids(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
-    """Assign column ids by column names.
+    """Assign column ids to the columns of a schema by their names.
 
     Another engine changed the table to the columns `schema`. The result is the schema that follows `before`. A column
     whose name exists at its level keeps its id. A column that was dropped and added again gets its earlier id from

@@ -59,7 +59,7 @@ def group_keys_by_partition(batch: Batch) -> dict[str, WantedKeys]:
 
 @dataclass
 class KeySearch:
-    """Cached search for record keys in data files."""
+    """Search for record keys in data files, with cached results."""
 
     store: Store
     index: KeyIndex

@@ -1,4 +1,4 @@
-"""Report on a table's services."""
+"""Advice on a table's services, such as compaction that lags."""
 
 from __future__ import annotations
 

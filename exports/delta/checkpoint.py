@@ -84,7 +84,7 @@ _SCHEMA = pa.schema(
 
 
 class DeltaCheckpoint(NamedTuple):
-    """Content of a Delta checkpoint file."""
+    """Delta checkpoint: the content of its Parquet file."""
 
     data: bytes
     files: int

@@ -128,7 +128,7 @@ class ManifestWriter:
         }
 
     def deleted(self, live_entry: Json) -> Json:
-        """Create the manifest entry of a removed file.
+        """Create the manifest entry of a deleted file.
 
         Bounds are dropped, because no reader prunes by them, and they may contain keys that were purged.
         """

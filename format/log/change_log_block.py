@@ -109,7 +109,7 @@ def encode_changes(
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Row changes of one commit in a change log."""
+    """Block of a change log, with the row changes of one commit."""
 
     instant: str
     mode: str

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from hoodoo.index import index_of
 from hoodoo.index.bloom import cells, entry
-from hoodoo.index.key_index import NOWHERE, Keys, base_entry_path
+from hoodoo.index.key_index import NOWHERE, LookupKeys, base_entry_path
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views.view import AddedFile, FileGroup
@@ -35,7 +35,7 @@ def make(store: LocalStore, groups: int, keys: int) -> list[np.ndarray]:
     for number in range(groups):
         rng = np.random.default_rng(number)
         hashes = rng.integers(0, 2**64, keys, dtype=np.uint64)
-        made = cells.make(hashes, rng.integers(0, 2**64, keys, dtype=np.uint64), b"a bench's secret")
+        made = cells.map_hashes_to_positions(hashes, rng.integers(0, 2**64, keys, dtype=np.uint64), b"a bench's secret")
         store.create(base_entry_path(f"g{number}", INSTANT), entry.encode_base_file_entry(made, "a", "z"))
         samples.append(hashes[: keys // 50])
     return samples
@@ -66,7 +66,7 @@ def measure(store: LocalStore, samples: list[np.ndarray], partitions: int, keys:
     )
     codes = np.concatenate([of % partitions, rng.integers(0, partitions, wanted - len(old))]).astype(np.int32)
     order = rng.permutation(wanted)
-    asked = Keys.one_lookup_per_key(pa.nulls(wanted, pa.string()), hashes[order], names, codes[order])
+    asked = LookupKeys.one_lookup_per_key(pa.nulls(wanted, pa.string()), hashes[order], names, codes[order])
     before, cpu, wall = anonymous_mb(), time.process_time(), time.perf_counter()
     located = index_of(store).locate(found, asked)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

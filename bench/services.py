@@ -32,7 +32,7 @@ from workload import SCHEMA, Workload, rows
 import hoodoo
 from hoodoo.compactor.clustering import cluster
 from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.timeline.layout import HEARTBEATS
 
 RESULTS = Path(__file__).parent / "results"
@@ -61,8 +61,8 @@ def compaction(folder: Path, size: int) -> dict[str, Any]:
     table.upsert(load.initial())
     for _ in range(ROUNDS):
         table.upsert(load.batch(0.02))
-    plans.compact(
-        table.handle.context(), limits=Limits(groups_at_once=1)
+    plans.compact_files(
+        table.handle.context(), limits=ServiceLimits(groups_at_once=1)
     )  # new keys went into some bases; start from all compacted
     for _ in range(ROUNDS):
         ids = np.random.default_rng(load.version).choice(load.size, size // 50, replace=False)
@@ -89,7 +89,7 @@ def compaction(folder: Path, size: int) -> dict[str, Any]:
             )
 
     floor, _ = cpu(limit)
-    seconds, result = cpu(lambda: plans.compact(table.handle.context(), limits=Limits(groups_at_once=1)))
+    seconds, result = cpu(lambda: plans.compact_files(table.handle.context(), limits=ServiceLimits(groups_at_once=1)))
     assert result.groups == len(files)
     return {
         "base MB": round(base / MB, 1),
@@ -125,11 +125,11 @@ def clustering(folder: Path, size: int) -> dict[str, Any]:
         )
 
     floor, _ = cpu(limit)
-    packed, result = cpu(lambda: cluster.pack(table.handle.context(), Limits(groups_at_once=1)))
+    packed, result = cpu(lambda: cluster.pack_small_files(table.handle.context(), ServiceLimits(groups_at_once=1)))
     # Two columns that nothing else orders: a file's rows have the whole range of either, until they lie along a curve.
     where = "d1 > 100 AND d1 < 300 AND i1 > 100000 AND i1 < 120000"
     before = [cpu(lambda: table.scan(where=where).to_arrow()) for _ in range(5)]
-    ordered, _ = cpu(lambda: cluster.cluster(table.handle.context(), by=["d1", "i1"], order="zorder"))
+    ordered, _ = cpu(lambda: cluster.cluster_files(table.handle.context(), by=["d1", "i1"], order="zorder"))
     after = [cpu(lambda: table.scan(where=where).to_arrow()) for _ in range(5)]
     assert len(before[0][1]) == len(after[0][1])
     scan_before, scan_after = (statistics.median(seconds for seconds, _ in found) for found in (before, after))

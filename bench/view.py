@@ -76,7 +76,9 @@ def make(path: Path, groups: int, partitions: int) -> int:
     view = replace(table.handle.history.head(), partitions=made, _counted=counted)
     checkpoint.write(table.handle.store, view)
     hashes = np.random.default_rng(0).integers(0, 2**64, 1000, dtype=np.uint64)
-    table.handle.store.create(INDEX, entry.encode_base_file_entry(cells.make(hashes, hashes, bytes(16)), "a", "z"))
+    table.handle.store.create(
+        INDEX, entry.encode_base_file_entry(cells.map_hashes_to_positions(hashes, hashes, bytes(16)), "a", "z")
+    )
     return sum(size for _, size in table.handle.store.list(".hoodie/.hoodoo/checkpoints/"))
 
 

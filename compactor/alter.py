@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.merge_group import MergeTask, run_task
-from hoodoo.compactor.limits import Limits, Pace
-from hoodoo.compactor.retyping import require_fit, retyped_columns
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits
+from hoodoo.compactor.retyping import find_lossy_type_changes, require_convertible_values
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import base_file_name, join
 from hoodoo.format.table_schema import TableSchema
@@ -45,7 +45,7 @@ _RETRIES_EXHAUSTED = "The columns were not changed. Try again when there are few
 
 
 @dataclass(frozen=True)
-class Altered:
+class ColumnChangeResult:
     """Result of a column change.
 
     Attributes:
@@ -63,9 +63,9 @@ class Altered:
     bytes_written: int = 0
 
 
-def alter(
-    context: Context, alterations: Sequence[Alteration], rewrite: bool = False, limits: Limits | None = None
-) -> Altered:
+def apply_column_changes(
+    context: Context, alterations: Sequence[Alteration], rewrite: bool = False, limits: ServiceLimits | None = None
+) -> ColumnChangeResult:
     """Apply column changes to a table.
 
     All changes are applied in order and in one commit.
@@ -85,28 +85,28 @@ def alter(
     """
     tries = 0
 
-    def once() -> Altered:
+    def once() -> ColumnChangeResult:
         nonlocal tries
         tries += 1
         if tries > _COMPACT_AFTER and any(True for _ in context.timeline.history.head().groups_behind()):
-            plans.compact(context)
+            plans.compact_files(context)
         state = context.timeline.prepare_for_write()
         changes = translate_column_names(state.config, alterations)
         after = altered(state.config, changes)
         if after.columns == state.config.columns.columns:
             needs_repair = rewrite and select_files_to_rewrite(state.config, state.view, after, True).wrong
             if not (needs_repair or find_outdated_names(state.config, state.view)):
-                return Altered(state.view.seq)
+                return ColumnChangeResult(state.view.seq)
             after = after.with_columns(after.columns)
         settings = checks.update_checks(state.config, changes)
-        attempt = _AlterAttempt(context, state, after, settings, limits or Limits())
+        attempt = _AlterAttempt(context, state, after, settings, limits or ServiceLimits())
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)
-        if retypes := retyped_columns(state.config.columns, after):
+        if retypes := find_lossy_type_changes(state.config.columns, after):
             if any(group.logs for group in attempt.needed.groups):  # values of rows that logs replace need not match
-                plans.compact(context)
+                plans.compact_files(context)
                 raise Conflict("Log files must be compacted before the columns can change")
-            require_fit(context, state, attempt.needed.groups, retypes)
+            require_convertible_values(context, state, attempt.needed.groups, retypes)
         return attempt.run()
 
     retries = context.timeline.prepare_for_write().config.options.max_retries
@@ -115,7 +115,12 @@ def alter(
 
 class _AlterAttempt:
     def __init__(
-        self, context: Context, state: TableState, after: TableSchema, settings: Mapping[str, str], limits: Limits
+        self,
+        context: Context,
+        state: TableState,
+        after: TableSchema,
+        settings: Mapping[str, str],
+        limits: ServiceLimits,
     ) -> None:
         self._context, self._state, self._after, self._limits = context, state, after, limits
         self._settings = dict(settings)
@@ -123,7 +128,7 @@ class _AlterAttempt:
         self.needed = select_files_to_rewrite(state.config, state.view, after, self._everything)
         self._config: TableConfig = state.config.with_columns(after)
 
-    def run(self) -> Altered:
+    def run(self) -> ColumnChangeResult:
         if self.needed.groups and self._state.view.plans:
             self._context.run_plans(self._state.view)
             raise Conflict(
@@ -134,7 +139,7 @@ class _AlterAttempt:
         with timeline.attempt(action, inflight=inflight, state=self._state, mends=True) as attempt:
             files = self._rewritten(attempt)
             slot = attempt.complete(lambda view: self._draft(view, files))
-        return Altered(
+        return ColumnChangeResult(
             slot.seq, slot.instant, len(files), sum(file.rows for file in files), sum(file.size for file in files)
         )
 
@@ -146,7 +151,7 @@ class _AlterAttempt:
         for path, group in zip(paths, groups, strict=True):
             attempt.mark(path, "MERGE" if group.base else "CREATE")
         at_once = self._limits.at_once(self._context.engine.threads)
-        pace = Pace(self._limits.bytes_per_second, shares=max(1, min(at_once, len(groups))))
+        pace = RateLimiter(self._limits.bytes_per_second, shares=max(1, min(at_once, len(groups))))
         memory = self._limits.memory_bytes // max(1, min(at_once, len(groups)))
         tasks = [MergeTask(store, self._config, instant, group, memory, pace) for group in groups]
         merged_files = self._context.engine.map(run_task, tasks, self._limits.groups_at_once)
@@ -180,4 +185,4 @@ class _AlterAttempt:
         return SlotDraft(ALTER, files=tuple(files), columns=columns, settings=settings, needs=needs, touches=touches)
 
 
-__all__ = ["Altered", "FilesToRewrite", "alter"]
+__all__ = ["ColumnChangeResult", "FilesToRewrite", "apply_column_changes"]

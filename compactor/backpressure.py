@@ -21,7 +21,7 @@ _WAIT_MAX_S = 5.0
 HUNG = 2  # workers count as hung if a file group has this many times `slow_after_logs` logs
 
 
-def throttle(context: Context, config: TableConfig, seq: int) -> float:
+def slow_down_writer(context: Context, config: TableConfig, seq: int) -> float:
     """Slow down a writer while compaction lags.
 
     Returns the seconds spent waiting.
@@ -56,10 +56,10 @@ def _compact(context: Context, bound: int, seq: int) -> None:
     overdue = {group.file_id for group in _groups_with_new_logs(context, view, seq) if len(group.logs) >= bound}
     for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
         if overdue & {group.file_id for group in plan.groups}:
-            plans.run(context, plan)
-    new_plan = plans.schedule(context, lambda view: plans.plan_groups_with_logs(view, bound))
+            plans.run_compaction_plan(context, plan)
+    new_plan = plans.commit_compaction_plan(context, lambda view: plans.plan_groups_with_logs(view, bound))
     if new_plan:
-        plans.run(context, new_plan)
+        plans.run_compaction_plan(context, new_plan)
 
 
 def _logs(context: Context, view: View, seq: int) -> int:

@@ -131,27 +131,27 @@ def _update_hudi_entry(entries: CatalogEntries, context: Context) -> str:
         state = context.timeline.look()
         return state.config, state.view
 
-    registered = HudiRegistration(entries.hudi, entries.opened()).run(context.store, look)
+    registered = HudiRegistration(entries.hudi, entries.opened()).update_entries(context.store, look)
     changes = [entry.change for entry in registered.entries if entry.change != "kept"]
     return changes[0] if changes else "kept"
 
 
 def _update_iceberg_entry(entries: CatalogEntries, context: Context) -> str:
-    from hoodoo.exports.catalogs.registration import Registration
+    from hoodoo.exports.catalogs.registration import IcebergRegistration
     from hoodoo.exports.iceberg import metadata_files
 
-    version, _ = metadata_files.newest(context.store)
+    version, _ = metadata_files.find_newest_metadata(context.store)
     if not version:
         raise OptionError(
             f"Option register is {entries.iceberg!r}, but the table has no Iceberg export. Set its option "
             "export_formats to 'iceberg' or 'both', or use register_hudi (--register-hudi).",
             option="export_formats",
         )
-    registration = Registration(entries.iceberg, entries.opened())
+    registration = IcebergRegistration(entries.iceberg, entries.opened())
     return registration.run(context.store, metadata_files.metadata_key(version)).change
 
 
-def entries_by_table(
+def collect_entries_by_table(
     tables: Sequence[str],
     register: object,
     register_hudi: object,
@@ -182,7 +182,7 @@ def entries_by_table(
             )
         return {}
     from hoodoo.exports.catalogs.hudi_registration import HUDI_KINDS, require_namespace_and_name
-    from hoodoo.exports.catalogs.opening import opener, require_dotted_identifier
+    from hoodoo.exports.catalogs.opening import create_catalog_opener, require_dotted_identifier
 
     iceberg = _require_one_per_table("register", register, tables, require_dotted_identifier)
     hudi = _require_one_per_table("register_hudi", register_hudi, tables, require_namespace_and_name)
@@ -199,7 +199,7 @@ def entries_by_table(
             f"{printable(kind)}. Use register for an Iceberg entry.",
             option="register_hudi",
         )
-    opened, shared = opener(catalog, catalog_properties), threading.Lock()
+    opened, shared = create_catalog_opener(catalog, catalog_properties), threading.Lock()
     is_named = catalog is None or isinstance(catalog, str)  # then each table opens its own catalog
     return {
         path: CatalogEntries(of_iceberg, of_hudi, opened, threading.Lock() if is_named else shared)

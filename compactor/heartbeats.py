@@ -25,7 +25,7 @@ PLAN_FRESH_S = 30.0  # a worker runs a plan if the hint of the plan is younger
 
 @dataclass(frozen=True)
 class ServiceProblem:
-    """Last error of a table service.
+    """Last problem of a table service.
 
     Attributes:
         worker: The name of the worker.
@@ -59,8 +59,7 @@ def beat(store: Store, worker: str) -> None:
     write_hint_if_table_exists(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
 
 
-def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Replace the stored errors of a worker."""
+def replace_worker_errors(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
     records = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if records:
@@ -88,16 +87,14 @@ def running_plan_hint_path(instant: str) -> str:
     return f"{HEARTBEATS}plan-{instant}"
 
 
-def holder(store: Store, instant: str) -> str:
-    """Find the worker that runs a compaction plan."""
+def find_plan_worker(store: Store, instant: str) -> str:
     try:
         return store.get(running_plan_hint_path(instant)).decode(errors="replace")
     except FileNotFoundError:
         return ""
 
 
-def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Check whether a worker runs a compaction plan."""
+def is_plan_running(store: Store, instant: str, now_ms: int) -> bool:
     renewed_ms = store.modified_ms(running_plan_hint_path(instant))
     return renewed_ms is not None and now_ms - renewed_ms < PLAN_FRESH_S * 1000
 

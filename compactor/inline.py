@@ -1,4 +1,4 @@
-"""Work of a writer after its commit.
+"""Table services that a writer runs inline, after its commit.
 
 It writes a checkpoint, runs due table services, and may wait for compaction. Failures are logged and not raised,
 because the commit is already final.
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from hoodoo.compactor.backpressure import throttle
+from hoodoo.compactor.backpressure import slow_down_writer
 from hoodoo.compactor.service_list import SERVICES
-from hoodoo.compactor.service_turn import Service, Turn
+from hoodoo.compactor.service_turn import Service, ServiceRun
 from hoodoo.redact import redact
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views import checkpoint
@@ -23,16 +23,16 @@ log = logging.getLogger("hoodoo.compactor")
 T = TypeVar("T")
 
 
-def after_commit(context: Context, config: TableConfig, seq: int) -> float:
+def run_services_after_commit(context: Context, config: TableConfig, seq: int) -> float:
     """Run table services after a commit.
 
     Returns the seconds that the writer waited for workers.
     """
-    turn = Turn(context, config, context.timeline.history.known_head())
+    turn = ServiceRun(context, config, context.timeline.history.known_head())
     _guarded("checkpoint", partial(_checkpoint, turn))
     for service in SERVICES.values():
         _guarded(service.name, partial(_serve, service, turn))
-    return _guarded("waiting for workers", partial(throttle, context, config, seq)) or 0.0
+    return _guarded("waiting for workers", partial(slow_down_writer, context, config, seq)) or 0.0
 
 
 def _guarded(step_name: str, step: Callable[[], T]) -> T | None:
@@ -43,16 +43,16 @@ def _guarded(step_name: str, step: Callable[[], T]) -> T | None:
         return None
 
 
-def _serve(service: Service, turn: Turn) -> None:
+def _serve(service: Service, turn: ServiceRun) -> None:
     if service.due(turn):
         service.run(turn)
 
 
-def _checkpoint(turn: Turn) -> None:
+def _checkpoint(turn: ServiceRun) -> None:
     history = turn.context.timeline.history
     if checkpoint.is_due(turn.view, history.checkpointed, turn.config.options.checkpoint_every):
         checkpoint.write(turn.context.store, turn.view)
         history.record_checkpoint(turn.view.seq)
 
 
-__all__ = ["after_commit"]
+__all__ = ["run_services_after_commit"]

@@ -1,7 +1,7 @@
 """Resource limits of table services.
 
-They limit memory, bytes per second, and concurrent file groups. Services call `Pace` while they work. It slows them
-down, and stops them if necessary.
+They limit memory, bytes per second, and concurrent file groups. Services call `RateLimiter` while they work. It slows
+them down, and stops them if necessary.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SLICE_S = 0.2  # interval at which a waiting task checks whether to stop
 _BURST_S = 0.5  # seconds of the byte rate that can be used before the first wait
 
 
-class Stopped(Exception):
-    """Internal exception that stops a table service."""
+class ServiceStopped(Exception):
+    """Internal exception for a table service that has to stop."""
 
 
 def never() -> bool:
@@ -28,7 +28,7 @@ def never() -> bool:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServiceLimits:
     """Resource limits of table services.
 
     Attributes:
@@ -55,8 +55,8 @@ class Limits:
         return min(engine, self.groups_at_once or engine)
 
 
-class Pace:
-    """Rate limiter for reading and writing.
+class RateLimiter:
+    """Limiter of the rate at which files are read and written.
 
     It also stops the tasks. The tasks of a process share one instance. It makes them wait if they exceed the rate, and
     raises Stopped if `stopped` returns True. An unpickled copy in another process gets a share of the rate, because
@@ -71,9 +71,9 @@ class Pace:
         self._free_at = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pace, (self._rate / self._shares if self._rate else None,)
+        return RateLimiter, (self._rate / self._shares if self._rate else None,)
 
-    def spend(self, amount: int) -> None:
+    def count_bytes(self, amount: int) -> None:
         """Count bytes that were read or written.
 
         Waits while the rate is exceeded.
@@ -82,7 +82,7 @@ class Pace:
             Stopped: The service has to stop.
         """
         if self._stopped():
-            raise Stopped
+            raise ServiceStopped
         if not self._rate:
             return
         with self._lock:
@@ -92,4 +92,4 @@ class Pace:
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_S))
             if self._stopped():
-                raise Stopped
+                raise ServiceStopped

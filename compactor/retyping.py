@@ -1,4 +1,4 @@
-"""Check of stored values before a type change.
+"""Retyping of columns: check of stored values before a type change.
 
 The check reads the columns of each file group before anything is written. format/retype.py defines the conversions.
 """
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hoodoo.errors import SchemaError
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.retype import retyped
+from hoodoo.format.retype import retype_values
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.slices import slices
 from hoodoo.redact import printable
@@ -28,8 +28,8 @@ _COUNTED = 1_000  # maximum number of inconvertible values that are counted in a
 
 
 @dataclass(frozen=True)
-class Unfit:
-    """Values that a new column type cannot represent.
+class UnconvertibleValues:
+    """Values that cannot be converted to a new column type.
 
     They are in one column of one file group. `value` and `key` describe the first such value. `more` is True if there
     are more than `count` such values.
@@ -43,7 +43,7 @@ class Unfit:
 
 
 @dataclass(frozen=True)
-class FitTask:
+class ConversionCheckTask:
     """Picklable task that checks values before a type change.
 
     Attributes:
@@ -58,17 +58,17 @@ class FitTask:
     group: FileGroup
     kinds: Mapping[str, pa.DataType]
 
-    def __call__(self) -> list[Unfit]:
+    def __call__(self) -> list[UnconvertibleValues]:
         schema = slices.schema_of(self.config, [RECORD_KEY, *self.kinds])
         rows = slices.read_file_slice(self.store, self.config, self.group, schema)
         return [unfit for name, kind in self.kinds.items() if (unfit := self._unfit(rows, name, kind)) is not None]
 
-    def _unfit(self, rows: pa.Table, name: str, kind: pa.DataType) -> Unfit | None:
+    def _unfit(self, rows: pa.Table, name: str, kind: pa.DataType) -> UnconvertibleValues | None:
         values = rows[name]
 
         def fits(low: int, high: int) -> bool:
             try:
-                retyped(values.slice(low, high - low), kind)
+                retype_values(values.slice(low, high - low), kind)
             except pa.ArrowInvalid:
                 return False
             return True
@@ -77,14 +77,14 @@ class FitTask:
         if not bad:
             return None
         key = str(rows[RECORD_KEY][bad[0]].as_py())
-        return Unfit(name, values[bad[0]].as_py(), key, min(len(bad), _COUNTED), len(bad) > _COUNTED)
+        return UnconvertibleValues(name, values[bad[0]].as_py(), key, min(len(bad), _COUNTED), len(bad) > _COUNTED)
 
 
-def find_unconvertible_values(task: FitTask) -> list[Unfit]:
+def find_unconvertible_values(task: ConversionCheckTask) -> list[UnconvertibleValues]:
     return task()
 
 
-def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
+def find_lossy_type_changes(before: TableSchema, after: TableSchema) -> dict[str, pa.DataType]:
     """Find columns with a lossy type change.
 
     Their new type cannot represent every value of the old type. The columns have their old names.
@@ -97,15 +97,15 @@ def retyped_columns(before: TableSchema, after: TableSchema) -> dict[str, pa.Dat
     return types
 
 
-def require_fit(
+def require_convertible_values(
     context: Context, state: TableState, groups: Sequence[FileGroup], kinds: Mapping[str, pa.DataType]
 ) -> None:
-    """Check stored values against new column types.
+    """Require that stored values can be converted to new column types.
 
     Raises SchemaError if a value cannot be converted. The error contains the first such value, its key and the number
     of such values.
     """
-    tasks = [FitTask(context.store, state.config, group, kinds) for group in groups]
+    tasks = [ConversionCheckTask(context.store, state.config, group, kinds) for group in groups]
     all_unfit = [unfit for task_unfit in context.engine.map(find_unconvertible_values, tasks) for unfit in task_unfit]
     if not all_unfit:
         return
@@ -124,4 +124,10 @@ def require_fit(
     )
 
 
-__all__ = ["FitTask", "Unfit", "require_fit", "retyped_columns", "find_unconvertible_values"]
+__all__ = [
+    "ConversionCheckTask",
+    "UnconvertibleValues",
+    "require_convertible_values",
+    "find_lossy_type_changes",
+    "find_unconvertible_values",
+]

@@ -22,7 +22,7 @@ def _plain(value: Any) -> str:
     return text if re.fullmatch(r"[\w.,/:@+*-]+", text, re.ASCII) else json.dumps(text)
 
 
-def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
+def log_event(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None:
     """Log an event of a table service.
 
     Log handlers find the fields in the attribute `hoodoo` of the log record.
@@ -31,6 +31,6 @@ def say(level: int, event: str, to: logging.Logger = log, **fields: Any) -> None
     to.log(level, "%s", record(event, safe), extra={"hoodoo": {"event": event, **safe}})
 
 
-def failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
+def log_failure(event: str, problem: Exception, to: logging.Logger = log, **fields: Any) -> None:
     level = logging.WARNING if isinstance(problem, TryAgainError) else logging.ERROR
-    say(level, event, to, **fields, error=type(problem).__name__, message=str(problem))
+    log_event(level, event, to, **fields, error=type(problem).__name__, message=str(problem))

@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from hoodoo.compactor import heartbeats
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.compactor.service_list import SERVICES
-from hoodoo.compactor.service_log import failure, say
+from hoodoo.compactor.service_log import log_event, log_failure
 from hoodoo.compactor.service_turn import (
     LOOK_AGAIN_S,
     Backoff,
     Service,
+    ServiceCounters,
+    ServiceRun,
     ServiceState,
-    Turn,
-    Work,
     WorkerSettings,
     change_hint_or_log_error,
 )
@@ -98,7 +98,7 @@ class ServiceLoop:
     Metrics are read from `work` and `seen`.
     """
 
-    def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: Limits) -> None:
+    def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: ServiceLimits) -> None:
         self.worker, self.table, self.limits = worker, table, limits
         self.engine = _CountingEngine(engine, lambda done, groups: worker.progress(table.path, done, groups))
         self.quiet = threading.Event()  # set when heartbeats have to stop
@@ -114,12 +114,12 @@ class ServiceLoop:
         self._told: dict[str, heartbeats.ServiceProblem] = {}
 
     @property
-    def work(self) -> dict[str, Work]:
+    def work(self) -> dict[str, ServiceCounters]:
         return {name: duty.work for name, duty in self.duties.items()}
 
     @property
-    def failing(self) -> bool:
-        """True if part of the work failed."""
+    def has_failing_work(self) -> bool:
+        """True if a part of the work is failing."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
@@ -140,13 +140,13 @@ class ServiceLoop:
         # Returns whether the round did work, and the seconds to wait if it did not. Exceptions are logged and the round
         # is retried later, so that no error ends the loop.
         try:
-            busy = self.round()
+            busy = self.run_due_services()
         except (TableReplaced, TableNotFound) as problem:
             return self._serve_new_table(problem)
         except Exception as problem:
             wait = self.backoff.failed()
             self._problem = heartbeats.ServiceProblem.of(self.worker.name, "round", problem, self._now_ms())
-            failure("round_failed", problem, table=self.table.path, retry_seconds=wait)
+            log_failure("round_failed", problem, table=self.table.path, retry_seconds=wait)
             self._tell()
             return False, wait
         self.backoff.failures = 0
@@ -168,16 +168,16 @@ class ServiceLoop:
             missing = isinstance(refusal, TableNotFound)
             if not missing or self.backoff.failures == 1:  # log a missing table only once
                 event = "table_missing" if missing else "round_failed"
-                failure(event, refusal, table=self.table.path, retry_seconds=wait)
+                log_failure(event, refusal, table=self.table.path, retry_seconds=wait)
             return False, wait
         if isinstance(problem, TableReplaced):
-            say(logging.WARNING, "table_replaced", table=self.table.path, message=str(problem))
+            log_event(logging.WARNING, "table_replaced", table=self.table.path, message=str(problem))
         else:
-            say(logging.INFO, "table_appeared", table=self.table.path)
+            log_event(logging.INFO, "table_appeared", table=self.table.path)
         self.backoff.failures, self._problem, self.seen = 0, None, None
         self._told.clear()
         for duty in self.duties.values():
-            duty.forget()
+            duty.reset()
         return True, self.worker.poll_seconds
 
     def _tell(self) -> None:
@@ -186,7 +186,7 @@ class ServiceLoop:
         for duty in self.duties.values():
             problems |= duty.problems
         if problems != self._told and self._store is not None:
-            self._hint(lambda store: heartbeats.tell(store, self.worker.name, problems.values()))
+            self._hint(lambda store: heartbeats.replace_worker_errors(store, self.worker.name, problems.values()))
             self._told = problems
 
     def _renew_heartbeats(self) -> None:
@@ -214,7 +214,7 @@ class ServiceLoop:
         change_hint_or_log_error(self.table.path, self._store, action, event)
 
     # ---- one round
-    def round(self) -> bool:
+    def run_due_services(self) -> bool:
         """Run each due service once.
 
         The table is repaired first. Returns True if more work may be left.
@@ -252,8 +252,8 @@ class ServiceLoop:
         duties = self.duties.items()
         return not any(self._is_due(SERVICES[name], duty, self._turn(context, config, duty)) for name, duty in duties)
 
-    def _turn(self, context: Context, config: TableConfig, duty: ServiceState) -> Turn:
-        return Turn(
+    def _turn(self, context: Context, config: TableConfig, duty: ServiceState) -> ServiceRun:
+        return ServiceRun(
             context,
             config,
             context.timeline.history.known_head(),
@@ -264,17 +264,17 @@ class ServiceLoop:
             time.monotonic() - self._idle_since,
         )
 
-    def _is_due(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
+    def _is_due(self, service: Service, duty: ServiceState, turn: ServiceRun) -> bool:
         # A failed service is due as soon as its backoff is over.
         return not duty.backoff.is_before_next_attempt and (duty.backoff.failures > 0 or service.due(turn))
 
-    def _serve(self, service: Service, duty: ServiceState, turn: Turn) -> bool:
+    def _serve(self, service: Service, duty: ServiceState, turn: ServiceRun) -> bool:
         try:
             busy = service.run(turn)
         except Exception as problem:
             duty.require_table_check()  # otherwise the next check would skip the unchanged table
             wait = duty.failed(problem, self._now_ms())
-            failure("service_failed", problem, table=self.table.path, service=service.name, retry_seconds=wait)
+            log_failure("service_failed", problem, table=self.table.path, service=service.name, retry_seconds=wait)
             return False
         duty.succeeded()
         return busy

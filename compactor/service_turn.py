@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.catalog_entries import CatalogEntries
-from hoodoo.compactor.limits import Limits, never
-from hoodoo.compactor.service_log import failure, say
+from hoodoo.compactor.limits import ServiceLimits, never
+from hoodoo.compactor.service_log import log_event, log_failure
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
@@ -29,7 +29,7 @@ LOOK_AGAIN_S = 15.0  # interval at which an unchanged table is checked for work 
 # after this idle time a worker also takes work that another worker holds, because that worker may hang
 _PATIENCE_S = 300.0
 _BACKOFF_MAX_S = 60.0
-NO_LIMITS = Limits()
+NO_LIMITS = ServiceLimits()
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Service:
     """
 
     name: str
-    due: Callable[[Turn], bool]
-    run: Callable[[Turn], bool]
+    due: Callable[[ServiceRun], bool]
+    run: Callable[[ServiceRun], bool]
     spares_writers: bool = False
 
 
 @dataclass
-class Work:
-    """Counters of a table service.
+class ServiceCounters:
+    """Number of runs, files, bytes and failures of a table service.
 
     Attributes:
         runs: Number of turns that did some work.
@@ -74,7 +74,7 @@ class Work:
     seconds: float = 0.0
     failures: int = 0
 
-    def add(self, done: Work) -> None:
+    def add(self, done: ServiceCounters) -> None:
         self.runs += done.runs
         self.groups += done.groups
         self.bytes_read += done.bytes_read
@@ -95,7 +95,7 @@ class Backoff:
         self.at = time.monotonic() + wait
         return wait
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.failures, self.at = 0, 0.0
 
     @property
@@ -125,7 +125,7 @@ class ServiceState:
     """
 
     def __init__(self, service: str, worker: WorkerSettings) -> None:
-        self.service, self.worker, self.work = service, worker, Work()
+        self.service, self.worker, self.work = service, worker, ServiceCounters()
         self.backoff = Backoff(worker.poll_seconds)
         self.parts: dict[str, Backoff] = {}
         self.problems: dict[str, heartbeats.ServiceProblem] = {}
@@ -138,12 +138,12 @@ class ServiceState:
     def tries(self) -> list[Backoff]:
         return [self.backoff, *self.parts.values()]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the state of the service.
 
         The counters in `work` stay. Call it when another table is at the path.
         """
-        self.backoff.forget()
+        self.backoff.reset()
         self.parts.clear()
         self.problems.clear()
         self.clocks.clear()
@@ -189,7 +189,7 @@ class ServiceState:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ServiceRun:
     """One run of a table service.
 
     `view` is the newest view at the beginning of the turn. `duty` is the state that the worker keeps for the service,
@@ -199,7 +199,7 @@ class Turn:
     context: Context
     config: TableConfig
     view: View
-    limits: Limits = NO_LIMITS
+    limits: ServiceLimits = NO_LIMITS
     stopped: Callable[[], bool] = never
     table: str = ""
     duty: ServiceState | None = None
@@ -223,15 +223,15 @@ class Turn:
         return round(time.monotonic() - self.began, 3)
 
     # ---- log records and counters of a worker
-    def tell(self, event: str, done: Work | None = None, /, **fields: Any) -> None:
+    def tell(self, event: str, done: ServiceCounters | None = None, /, **fields: Any) -> None:
         if self.duty is None:
             return
         if done:
             self.duty.work.add(done)
-        say(logging.INFO, event, table=self.table, **fields)
+        log_event(logging.INFO, event, table=self.table, **fields)
 
     @contextmanager
-    def holding(self, key: str) -> Iterator[bool]:
+    def claim_work(self, key: str) -> Iterator[bool]:
         """Claim work for this worker.
 
         The claim is a file that other workers see. Yields False if another worker holds the claim.
@@ -268,4 +268,4 @@ def change_hint_or_log_error(
     try:
         action(store)
     except Exception as problem:
-        failure(event, problem, table=table)
+        log_failure(event, problem, table=table)

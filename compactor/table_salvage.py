@@ -1,4 +1,4 @@
-"""Repair of tables with damaged files.
+"""Salvage of tables with damaged files.
 
 A damaged file group gets a new base file with its readable rows, and copies of the damaged files are kept. If the
 newest version of a key is damaged, the key keeps its last readable version from an older log or from the previous file
@@ -24,7 +24,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import NO_CHANGES
 from hoodoo.index.key_index import base_entry_path
-from hoodoo.merge.kernels import KeyedChanges, as_upserts, positions_among
+from hoodoo.merge.kernels import KeyedChanges, as_upserts, find_indexes
 from hoodoo.readers.slices import damage, slices
 from hoodoo.readers.slices.damage import Damage
 from hoodoo.redact import printable
@@ -51,7 +51,7 @@ _SPENT = "Nothing was salvaged. Call salvage again when there are fewer writes."
 
 
 @dataclass(frozen=True)
-class DamagedPlace:
+class UnreadablePart:
     """Unreadable part of a file.
 
     Attributes:
@@ -70,7 +70,7 @@ class DamagedPlace:
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostRow:
     """Lost row of a damaged file.
 
     Its newest version or its delete is unreadable.
@@ -108,8 +108,8 @@ class SalvageReport:
     dry_run: bool
     groups: int = 0
     rows: int = 0
-    places: list[DamagedPlace] = field(default_factory=list)
-    lost: list[Loss] = field(default_factory=list)
+    places: list[UnreadablePart] = field(default_factory=list)
+    lost: list[LostRow] = field(default_factory=list)
     kept_aside: tuple[str, ...] = ()
     instant: str = ""
 
@@ -119,8 +119,8 @@ class SalvageReport:
         return not self.places
 
 
-def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-    """Replace damaged files with their readable rows.
+def salvage_damaged_files(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
+    """Salvage damaged files: replace them with their readable rows.
 
     This reads the whole table.
 
@@ -175,7 +175,7 @@ def _examine_file_group(context: Context, config: TableConfig, group: FileGroup,
     report.rows += len(group_salvage.rows)
     report.places += entries
     report.places += [
-        DamagedPlace(
+        UnreadablePart(
             damaged_part.file.path,
             damaged_part.block,
             damaged_part.row,
@@ -188,14 +188,14 @@ def _examine_file_group(context: Context, config: TableConfig, group: FileGroup,
     return True
 
 
-def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlace]:
+def _damaged_entries(context: Context, group: FileGroup) -> Iterator[UnreadablePart]:
     # A salvage replaces index entries together with the data files.
     for placed in group.files():
         if placed.file.index:
             try:
                 context.index.require_sound(placed.file.index)
             except CorruptTable as problem:
-                yield DamagedPlace(placed.file.index, None, None, 0, problem.message.rstrip("."))
+                yield UnreadablePart(placed.file.index, None, None, 0, problem.message.rstrip("."))
 
 
 class _GroupSalvage:
@@ -246,7 +246,7 @@ class _GroupSalvage:
         )
 
     # ---- losses
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[LostRow]:
         # Damaged rows take part in a merge of keys and ordering values. A damaged row that wins is a loss. A damaged
         # row with an unknown ordering value counts as the winner.
         kept = set(self.rows[RECORD_KEY].to_pylist())
@@ -269,9 +269,9 @@ class _GroupSalvage:
             lost |= {key: lost.get(key, damaged_part) for key in self._reappearing_keys(damaged_part)}
         partition = self._group.partition
         keyed_losses = [
-            Loss(partition, key, key in kept, damaged_part.file.path) for key, damaged_part in sorted(lost.items())
+            LostRow(partition, key, key in kept, damaged_part.file.path) for key, damaged_part in sorted(lost.items())
         ]
-        return keyed_losses + [Loss(partition, None, False, *location) for location in self._losses_without_keys()]
+        return keyed_losses + [LostRow(partition, None, False, *location) for location in self._losses_without_keys()]
 
     def _losses_without_keys(self) -> Iterator[tuple[str, int]]:
         # Yields the file and the number of lost rows.
@@ -349,7 +349,7 @@ def _drop_partial_updates_without_row(changes: KeyedChanges, rows: pa.Table) -> 
     # The other columns of such rows are unknown.
     if not changes.unset:
         return changes
-    has_row = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
+    has_row = find_indexes(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
     return changes.take(np.flatnonzero(has_row | ~changes.partial))
 
 
@@ -399,4 +399,4 @@ def _write_readable_rows(context: Context, attempt: Transaction, group: FileGrou
     return put_base(context.store, config, context.index, target, rows)
 
 
-__all__ = ["DamagedPlace", "Loss", "SalvageReport", "salvage"]
+__all__ = ["UnreadablePart", "LostRow", "SalvageReport", "salvage_damaged_files"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow.parquet as pq
 
 from hoodoo.compactor.compaction.merge_group import MergeTask
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import properties as java
@@ -60,7 +60,7 @@ class AdoptResult:
     slot: int
 
 
-def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResult:
+def upgrade_table(store: Store, environment: Environment, engine: Engine) -> AdoptResult:
     """Upgrade a table from version 6 to version 9.
 
     The number `slot` in the result is 0.
@@ -76,10 +76,10 @@ def upgrade(store: Store, environment: Environment, engine: Engine) -> AdoptResu
     instants = run.write_timeline()
     newest = _properties_of_version_9(hoodie_properties.load(store))
     store.put(PROPERTIES, hoodie_properties.render(newest, environment.now_ms()))
-    return replace(finished(store, run.config), compacted=compacted, instants=instants)
+    return replace(finish_upgrade(store, run.config), compacted=compacted, instants=instants)
 
 
-def finished(store: Store, config: TableConfig) -> AdoptResult:
+def finish_upgrade(store: Store, config: TableConfig) -> AdoptResult:
     """Finish an interrupted upgrade.
 
     The instants of version 6 are deleted. This last step may be missing after a crash.
@@ -173,7 +173,7 @@ class _Upgrade:
             if isinstance(parse_data_file(name := key.rpartition("/")[2]), BaseFileName) and name not in names:
                 self.store.delete(key)
         at_once = max(1, min(self.engine.threads, len(groups)))
-        memory = Limits.memory_bytes if self.engine.remote else Limits.memory_bytes // at_once
+        memory = ServiceLimits.memory_bytes if self.engine.remote else ServiceLimits.memory_bytes // at_once
         tasks = [MergeTask(self.store, config, plan.instant, group, memory) for group in groups]
         files = self.engine.map(_merge, tasks)
         slot = Slot(
@@ -190,7 +190,7 @@ class _Upgrade:
             writer=self.environment.writer(),
             files=tuple(files),
         )
-        record = timeline_avro.decode(encode_commit_metadata(slot, config.schema_text, plan.groups))
+        record = timeline_avro.decode_timeline_file(encode_commit_metadata(slot, config.schema_text, plan.groups))
         self.store.create(f"{HOODIE}{plan.instant}.commit", json.dumps(_without_nulls(record)).encode())
         return len(files)
 
@@ -266,4 +266,4 @@ def _properties_of_version_9(config: TableConfig) -> dict[str, str]:
     }
 
 
-__all__ = ["AdoptResult", "finished", "upgrade"]
+__all__ = ["AdoptResult", "finish_upgrade", "upgrade_table"]

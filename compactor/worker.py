@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hoodoo.arguments import LOOPBACK, check_address, check_flag, check_number, check_port, convert_names
-from hoodoo.compactor.catalog_entries import CatalogEntries, entries_by_table
+from hoodoo.compactor.catalog_entries import CatalogEntries, collect_entries_by_table
 from hoodoo.compactor.export_service import EXPORT
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.compactor.service_list import SERVICES
-from hoodoo.compactor.service_log import record, say
+from hoodoo.compactor.service_log import log_event, record
 from hoodoo.compactor.service_loop import ServiceLoop, ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
@@ -54,7 +54,7 @@ class _ThreadsOfWorker:
     # tables.
     remote = False
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServiceLimits) -> None:
         self.threads = limits.at_once(LocalEngine().threads)
         self._local = LocalEngine(self.threads)
         self._permits = threading.BoundedSemaphore(self.threads)
@@ -92,7 +92,7 @@ class Worker:
         logs_min: int | None = None,
         grace_seconds: float = _GRACE_S,
         engine: Engine | None = None,
-        limits: Limits | None = None,
+        limits: ServiceLimits | None = None,
         metrics_port: int | None = None,
         metrics_address: str = LOOPBACK,
         progress: Callable[[str, int, int], None] = _ignore_progress,
@@ -166,7 +166,7 @@ class Worker:
                 f"Option engine is invalid: expected an engine of hoodoo.engine, got {printable(engine)}.",
                 option="engine",
             )
-        if limits is not None and not isinstance(limits, Limits):
+        if limits is not None and not isinstance(limits, ServiceLimits):
             raise OptionError(
                 f"Option limits is invalid: expected Limits(...), got {printable(limits)}.", option="limits"
             )
@@ -194,10 +194,10 @@ class Worker:
                 f"{','.join(self.services)}. Add it.",
                 option="services",
             )
-        self.entries: Mapping[str, CatalogEntries] = entries_by_table(
+        self.entries: Mapping[str, CatalogEntries] = collect_entries_by_table(
             [target.path for target in served], register, register_hudi, catalog, catalog_properties
         )
-        limits = limits or Limits()
+        limits = limits or ServiceLimits()
         shared, table_limits = engine or _ThreadsOfWorker(limits), _share_of_limits(limits, len(served))
         self.loops = [ServiceLoop(self, table, shared, table_limits) for table in served]
 
@@ -221,7 +221,7 @@ class Worker:
             The outcome: the tables that failed, and whether all work was finished.
         """
         with self._signals(), self._serve_metrics() as where:
-            say(
+            log_event(
                 logging.INFO,
                 "started",
                 worker=self.name,
@@ -235,8 +235,8 @@ class Worker:
             for thread in threads:
                 thread.start()
             finished = all([self._ended(thread) for thread in threads])
-            failed = tuple(loop.table.path for loop in self.loops if loop.failing)
-            say(logging.INFO, "stopped", worker=self.name, finished=finished)
+            failed = tuple(loop.table.path for loop in self.loops if loop.has_failing_work)
+            log_event(logging.INFO, "stopped", worker=self.name, finished=finished)
             return Outcome(failed, finished)
 
     def _ended(self, thread: threading.Thread) -> bool:
@@ -292,11 +292,11 @@ def _service_targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     ]
 
 
-def _share_of_limits(limits: Limits, tables: int) -> Limits:
+def _share_of_limits(limits: ServiceLimits, tables: int) -> ServiceLimits:
     # All tables are served at the same time.
     share = min(tables, LocalEngine().threads)
     rate = limits.bytes_per_second and max(1, round(limits.bytes_per_second / tables))
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)
 
 
-__all__ = ["SERVICES", "Outcome", "ServiceTarget", "Worker", "record", "say"]
+__all__ = ["SERVICES", "Outcome", "ServiceTarget", "Worker", "record", "log_event"]

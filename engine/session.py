@@ -1,4 +1,4 @@
-"""Detection of Spark objects without importing Spark."""
+"""Detection of Spark sessions and other Spark objects, without importing Spark."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from hoodoo import errors
-from hoodoo.engine.task_pickling import PickledTasks, pack
+from hoodoo.engine.task_pickling import TaskDeserializer, serialize_tasks
 from hoodoo.errors import EngineError, HoodooError, TryAgainError
 
 T = TypeVar("T")
@@ -208,7 +208,7 @@ def reduce_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: 
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
 
 
-def outcome(work: Callable[[], Any]) -> bytes:
+def serialize_outcome(work: Callable[[], Any]) -> bytes:
     """Call a function and serialize its outcome.
 
     The outcome is the result or a permanent error. Spark retries all other errors.
@@ -253,20 +253,20 @@ class SparkEngine:
         if not work:
             return []
         prepare_session(self.spark)
-        common, parts = pack(task, work)
+        common, parts = serialize_tasks(task, work)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            tasks = PickledTasks(common)
+            tasks = TaskDeserializer(common)
             for number, part in numbered(batches):
-                serialized = outcome(functools.partial(tasks.run, part))
+                serialized = serialize_outcome(functools.partial(tasks.run, part))
                 yield pa.RecordBatch.from_pydict({"id": [number], "result": [serialized]})
 
-        results = deal(self.spark, parts, at_once).mapInArrow(run, "id long, result binary").toArrow()
+        results = distribute_tasks(self.spark, parts, at_once).mapInArrow(run, "id long, result binary").toArrow()
         by_id = dict(zip(results["id"].to_pylist(), results["result"].to_pylist(), strict=True))
         return [result(by_id[number]) for number in range(len(work))]
 
 
-def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
+def distribute_tasks(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
     """Distribute tasks evenly on Spark.
 
     By default, each part gets its own Spark task. `at_once` is the maximum number of Spark tasks. The parts are sent as

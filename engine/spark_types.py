@@ -71,8 +71,8 @@ def contains_time_of_day(kind: pa.DataType) -> bool:
     return bool(pa.types.is_time(kind))
 
 
-def require_readable(schema: pa.Schema) -> None:
-    """Check that Spark can read a schema.
+def require_spark_support(schema: pa.Schema) -> None:
+    """Require that Spark supports the types of a schema.
 
     Raises SchemaError if it contains times of day. Spark's Parquet scan and Arrow conversion do not support TIME.
     """

@@ -1,4 +1,4 @@
-"""Serialization of tasks with shared objects.
+"""Serialization of tasks that share objects, such as a store.
 
 Objects that the tasks of a job share are pickled only once. A task therefore only unpickles its own part and the shared
 part. Shared objects are Arrow schemas, and instances of classes with `travels_once = True`, such as the store and the
@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 
-def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
-    """Serialize tasks with shared objects.
+def serialize_tasks(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
+    """Serialize tasks that share objects, such as a store.
 
     Shared objects are serialized only once. Returns the bytes of `task` with the shared objects, and the bytes of each
     item without the shared objects.
@@ -41,8 +41,8 @@ def pack(task: Any, items: Sequence[Any]) -> tuple[bytes, list[bytes]]:
     return common_sink.getvalue(), parts
 
 
-class PickledTasks:
-    """Deserializer of tasks with shared objects."""
+class TaskDeserializer:
+    """Deserializer of tasks, and of the objects that they share."""
 
     def __init__(self, common: bytes) -> None:
         self._common = common

@@ -9,14 +9,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hoodoo.errors import CorruptTable, ForeignExport, SnapshotExpired, TryAgainError
-from hoodoo.exports.request import Request
+from hoodoo.exports.request import ExportRequest
 
 _ATTEMPTS = 20
 Done = TypeVar("Done")
 
 
-def attempted(request: Request, format: str, folder: str, remedy: str, run: Callable[[int], Done]) -> Done:
-    """Run an export with retries.
+def export_with_retries(
+    request: ExportRequest, format: str, folder: str, remedy: str, run: Callable[[int], Done]
+) -> Done:
+    """Export a table, with retries after concurrent changes.
 
     Concurrent changes may interrupt an attempt. If the requested slot expires during the export, the next attempt
     exports the newest slot.

@@ -29,7 +29,7 @@ _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 
 
 @dataclass(frozen=True)
-class BaseChanges:
+class BaseFileChanges:
     """Base files that commits added and removed.
 
     `changes_rows` is True if readers of base files see different rows than before.
@@ -42,31 +42,31 @@ class BaseChanges:
     def __bool__(self) -> bool:
         return bool(self.added or self.removed)
 
-    def then(self, later: BaseChanges) -> BaseChanges:
+    def then(self, later: BaseFileChanges) -> BaseFileChanges:
         added = {path: file for path, file in self.added.items() if path not in later.removed}
         added |= {path: file for path, file in later.added.items() if path not in self.removed}
         removed = {path: file for path, file in self.removed.items() if path not in later.added}
         removed |= {path: file for path, file in later.removed.items() if path not in self.added}
-        return BaseChanges(added, removed, self.changes_rows or later.changes_rows)
+        return BaseFileChanges(added, removed, self.changes_rows or later.changes_rows)
 
 
-NOTHING = BaseChanges()
+NOTHING = BaseFileChanges()
 
 
 @dataclass(frozen=True)
-class Step:
-    """Changes of one commit to export."""
+class CommitChanges:
+    """Base file changes of one commit."""
 
     slot: Slot
     view: View
-    changes: BaseChanges
+    changes: BaseFileChanges
 
 
 def live(view: View) -> dict[str, AddedFile]:
     return {group.base.file.path: group.base for group in view.groups() if group.base}
 
 
-def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
+def find_changed_base_files(slot: Slot, before: View, after: View) -> BaseFileChanges:
     """Find the base files that a commit changed.
 
     A compaction changes no rows of the table, but readers of base files see changed rows, because the contents of logs
@@ -88,10 +88,10 @@ def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
         if new_base:
             added[new_base.file.path] = new_base
         changes_rows |= slot.operation not in _MOVES_ROWS or bool(old and old.logs)
-    return BaseChanges(added, removed, changes_rows)
+    return BaseFileChanges(added, removed, changes_rows)
 
 
-def steps(history: History, after: int, until: int) -> Iterator[Step]:
+def yield_commit_changes(history: History, after: int, until: int) -> Iterator[CommitChanges]:
     """Yield the changes of each commit.
 
     The commits are `after` + 1 to `until`. A slot that another engine rolled back is left out, because its files no
@@ -102,16 +102,16 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
     before, pending = (history.state(after) if after else View()), NOTHING
     for seq in range(after + 1, until + 1):
         slot, after_slot = history.slot(seq), history.state(seq)
-        pending = pending.then(changes_of(slot, before, after_slot))
+        pending = pending.then(find_changed_base_files(slot, before, after_slot))
         before = after_slot
         if seq == until or not head.is_rolled_back_by_other_engine(seq):
-            yield Step(slot, after_slot, pending)
+            yield CommitChanges(slot, after_slot, pending)
             pending = NOTHING
 
 
 def unchanged(history: History, after: int, until: int) -> bool:
     try:
-        return not any(step.changes for step in steps(history, after, until))
+        return not any(step.changes for step in yield_commit_changes(history, after, until))
     except SnapshotExpired:
         return False
 

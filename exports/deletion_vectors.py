@@ -17,7 +17,7 @@ from hoodoo.format.position_bitmap import encode_roaring64
 _MAGIC = struct.pack("<I", 1681511377)
 
 
-def vector_bytes(positions: np.ndarray) -> bytes:
+def encode_deletion_vector(positions: np.ndarray) -> bytes:
     """Encode row positions as a deletion vector.
 
     The result includes length and checksum. Positions are int64, ascending and below 2^32.

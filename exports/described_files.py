@@ -21,7 +21,7 @@ from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store
 
 
-def described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
+def find_described_files(store: Store) -> Iterator[tuple[str, set[str] | None]]:
     """Find the data files that exported metadata describes.
 
     Yields each metadata file with the data files whose column bounds it contains. These are Delta versions, Delta

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hoodoo.errors import HoodooError, OptionError
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.iceberg import iceberg_export
-from hoodoo.exports.overlays import Overlays
-from hoodoo.exports.request import ALL, NEWEST, Request
+from hoodoo.exports.overlays import LogFileChangesCache
+from hoodoo.exports.request import ALL, NEWEST, ExportRequest
 from hoodoo.exports.results import ExportResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
@@ -15,7 +15,7 @@ from hoodoo.timeline.properties.table_options import MERGED, READ_OPTIMIZED
 from hoodoo.timeline.views.view import View
 
 
-def export(
+def export_table(
     store: Store,
     history: History,
     config: TableConfig,
@@ -71,14 +71,14 @@ def export(
         delta_export.require_exportable(config, view)
     if iceberg:
         iceberg_export.require_exportable(config, view)
-        iceberg_export.require_version(store, iceberg_version, rebuild)
-    overlays = Overlays(store) if mode == MERGED else None
-    request = Request(
+        iceberg_export.require_iceberg_version(store, iceberg_version, rebuild)
+    overlays = LogFileChangesCache(store) if mode == MERGED else None
+    request = ExportRequest(
         store, history, config, view.seq, now_ms, rebuild, overlays, snapshots == ALL, iceberg_version, change_feed
     )
     try:
-        of_delta = delta_export.export(request) if delta else None
-        of_iceberg = iceberg_export.export(request) if iceberg else None
+        of_delta = delta_export.export_to_delta(request) if delta else None
+        of_iceberg = iceberg_export.export_to_iceberg(request) if iceberg else None
     except HoodooError:
         _delete_unreadable_overlays(request)
         raise
@@ -87,7 +87,7 @@ def export(
     return ExportResult(slot, of_delta and of_delta[0], of_iceberg and of_iceberg[0])
 
 
-def _delete_unreadable_overlays(request: Request) -> None:
+def _delete_unreadable_overlays(request: ExportRequest) -> None:
     # A purge or cleaning may have made the slot of the overlays unreadable during the export.
     if request.overlays and request.history.head().min_readable > request.until:
-        request.overlays.forget_passed(request.history)
+        request.overlays.delete_unused_files(request.history)

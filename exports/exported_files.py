@@ -10,7 +10,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import VECTORS
 
 
-def exported_files(store: Store, keys: Collection[str]) -> set[str]:
+def find_exported_files(store: Store, keys: Collection[str]) -> set[str]:
     """Find metadata files that hoodoo exported.
 
     If another writer wrote the newest version in a metadata folder, no file of this folder is returned, because that
@@ -24,8 +24,8 @@ def exported_files(store: Store, keys: Collection[str]) -> set[str]:
     if any(key.startswith(log.FOLDER) for key in keys) and not log.newest(store).external:
         own_files |= _named(keys, log.FOLDER, log.is_delta_log_file_name)
     if any(key.startswith(metadata_files.FOLDER) for key in keys):
-        version, metadata = metadata_files.newest(store)
-        if not version or table_metadata.is_ours(metadata, version):
+        version, metadata = metadata_files.find_newest_metadata(store)
+        if not version or table_metadata.is_written_by_hoodoo(metadata, version):
             own_files |= _named(keys, metadata_files.FOLDER, metadata_files.is_iceberg_metadata_name)
     return own_files
 

@@ -1,9 +1,9 @@
-"""Commits that an export does not contain yet."""
+"""Lag of an export: commits that it does not contain yet."""
 
 from __future__ import annotations
 
 from hoodoo.errors import SnapshotExpired
-from hoodoo.exports.base_files import steps
+from hoodoo.exports.base_files import yield_commit_changes
 from hoodoo.exports.delta import log as delta_log
 from hoodoo.exports.iceberg import metadata_files, table_metadata
 from hoodoo.exports.results import ExportLag
@@ -27,7 +27,7 @@ def _unexported_slots(history: History, slot: int, view: View, merges: bool) -> 
     try:
         return [
             step.slot.seq
-            for step in steps(history, first, view.seq)
+            for step in yield_commit_changes(history, first, view.seq)
             if step.changes or merges and step.slot.outcome == COMPLETED and step.slot.writes_rows
         ]
     except SnapshotExpired:
@@ -41,7 +41,7 @@ def _newest_delta_slot(store: Store) -> tuple[int, bool]:
 
 
 def _iceberg(store: Store) -> tuple[int, bool]:
-    version, metadata = metadata_files.newest(store)
-    if metadata is None or not table_metadata.is_ours(metadata, version):
+    version, metadata = metadata_files.find_newest_metadata(store)
+    if metadata is None or not table_metadata.is_written_by_hoodoo(metadata, version):
         return 0, False
     return int(metadata["properties"][table_metadata.SLOT]), bool(table_metadata.merged_logs_digest(metadata))

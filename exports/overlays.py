@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.merge.kernels import KeyedChanges
@@ -39,8 +39,8 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
-class Overlay:
-    """Changes in log files for readers of base files.
+class LogFileChanges:
+    """Changes of a base file that its log files contain.
 
     The log files belong to one file group.
 
@@ -57,8 +57,8 @@ class Overlay:
     rows: AddedFile | None
 
 
-def name_of(config: TableConfig, group: FileGroup) -> str:
-    """Derive a name for changes in log files.
+def derive_changes_name(config: TableConfig, group: FileGroup) -> str:
+    """Derive a file name for the changes in log files.
 
     The name of an overlay changes with the files and the columns. The name consists of the file group, the newest slot
     of its files, and the id of the columns. Each part has a fixed number of hexadecimal digits, so that the name is
@@ -82,30 +82,32 @@ def covered(view: View) -> list[FileGroup]:
     return sorted(with_logs, key=lambda group: (group.file_id, group.partition))
 
 
-class Overlays:
-    """Cached changes of log files for an export.
+class LogFileChangesCache:
+    """Cache of log file changes that an export writes.
 
     Each overlay is built once for all formats.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._made: dict[str, Overlay] = {}
+        self._made: dict[str, LogFileChanges] = {}
         self._keys: set[str] = set()  # keys of the written files
 
-    def of(self, writing: Writing, config: TableConfig, groups: Iterable[FileGroup]) -> list[Overlay]:
+    def compute_changes(
+        self, writing: MetadataFileWriter, config: TableConfig, groups: Iterable[FileGroup]
+    ) -> list[LogFileChanges]:
         """Compute and write the changes of log files.
 
         Builds the overlays of file groups, and writes the Parquet files with their rows. Raises CorruptTable if a file
         of a file group is damaged.
         """
-        groups_by_name = {name_of(config, group): group for group in groups}
+        groups_by_name = {derive_changes_name(config, group): group for group in groups}
         missing = [(name, group) for name, group in groups_by_name.items() if name not in self._made]
 
-        def make(item: tuple[str, FileGroup]) -> Overlay:
+        def make(item: tuple[str, FileGroup]) -> LogFileChanges:
             name, group = item
             dead, rows = _compute_overlay(self._store, config, group)
-            return Overlay(
+            return LogFileChanges(
                 name, group.base, dead, _write_overlay_file(writing, config, group, f"{OVERLAYS}{name}.parquet", rows)
             )
 
@@ -115,9 +117,9 @@ class Overlays:
 
     @staticmethod
     def merged_rows_path(config: TableConfig, group: FileGroup) -> str:
-        return f"{OVERLAYS}whole_{name_of(config, group)}.parquet"
+        return f"{OVERLAYS}whole_{derive_changes_name(config, group)}.parquet"
 
-    def whole(self, writing: Writing, config: TableConfig, group: FileGroup) -> AddedFile | None:
+    def write_merged_rows(self, writing: MetadataFileWriter, config: TableConfig, group: FileGroup) -> AddedFile | None:
         """Write all merged rows to one file.
 
         The rows belong to one file group. This is for readers that cannot skip rows of its base file.
@@ -129,15 +131,15 @@ class Overlays:
         self._keys.add(key := self.merged_rows_path(config, group))
         return _write_overlay_file(writing, config, group, key, _add_partition_column(group, rows))
 
-    def forget_passed(self, history: History) -> None:
-        """Delete unused files of this export.
+    def delete_unused_files(self, history: History) -> None:
+        """Delete files that no readable snapshot of this export needs.
 
         No readable snapshot needs these overlay files. A concurrent purge may have searched for its keys before these
         files were written.
         """
         if self._keys:
             history.head()
-            for key, _ in unused_overlay_files(self._store, overlay_expiry_test(history)):
+            for key, _ in unused_overlay_files(self._store, create_unused_file_test(history)):
                 if key in self._keys:
                     self._store.delete(key)
 
@@ -167,11 +169,11 @@ def _overlay_of_full_rows(
     store: Store, config: TableConfig, group: FileGroup, parts: Sequence[KeyedChanges]
 ) -> tuple[np.ndarray, pa.Table]:
     # The logs have no partial updates, so only keys and ordering values of the base file are read.
-    pending = config.merge_policy.apply_streaming(parts)
+    pending = config.merge_policy.start_streaming_merge(parts)
     dead = np.empty(0, np.int64)
     if group.base:
         needed = slices.schema_of(config, config.merge_policy.needed_columns)
-        dead, _ = pending.meet(slices.read_base(store, config, group.base.file, needed))
+        dead, _ = pending.find_changed_rows(slices.read_base(store, config, group.base.file, needed))
     return dead, pending.changes.rows.filter(pa.array(pending.live()))
 
 
@@ -189,7 +191,7 @@ def _overlay_by_merging(
 
 
 def _write_overlay_file(
-    writing: Writing, config: TableConfig, group: FileGroup, key: str, rows: pa.Table
+    writing: MetadataFileWriter, config: TableConfig, group: FileGroup, key: str, rows: pa.Table
 ) -> AddedFile | None:
     # None if there are no rows.
     if not len(rows):
@@ -206,7 +208,7 @@ def _write_overlay_file(
         metadata_collector=collected,
     ) as writer:
         writer.write_table(rows.cast(schema))
-    size = writing.first(key, sink.getvalue())
+    size = writing.create_and_measure(key, sink.getvalue())
     table_columns = pa.schema([field for field in schema if field.name not in META_COLUMNS])
     stats = statistics.statistics_from_footer(collected[0], table_columns)
     file = DataFile(
@@ -216,11 +218,11 @@ def _write_overlay_file(
 
 
 def digest_of(config: TableConfig, groups: Iterable[FileGroup]) -> str:
-    return hashlib.sha256("\n".join(name_of(config, group) for group in groups).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(derive_changes_name(config, group) for group in groups).encode()).hexdigest()[:32]
 
 
-def overlay_expiry_test(history: History) -> Callable[[str], bool]:
-    """Create a function that detects unused export files.
+def create_unused_file_test(history: History) -> Callable[[str], bool]:
+    """Create a test for unused files with log file changes.
 
     The function receives the name of an overlay. An export uses the overlay of a file group at the exported slot. An
     overlay is therefore unused if it is older than the overlay of its file group at the oldest readable slot.

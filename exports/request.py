@@ -1,10 +1,10 @@
-"""Arguments of an export to one format."""
+"""Request to export a table to one format."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoodoo.exports.overlays import Overlays
+from hoodoo.exports.overlays import LogFileChangesCache
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
@@ -17,8 +17,8 @@ ICEBERG_VERSIONS = (2, 3)
 
 
 @dataclass(frozen=True)
-class Request:
-    """Arguments of an export to one format.
+class ExportRequest:
+    """Request to export a table to one format.
 
     Attributes:
         store: The store of the table.
@@ -40,7 +40,7 @@ class Request:
     until: int
     now_ms: int
     rebuild: bool = False
-    overlays: Overlays | None = None
+    overlays: LogFileChangesCache | None = None
     each_slot: bool = False
     iceberg_version: int | None = None
     change_feed: bool = False

@@ -1,4 +1,4 @@
-"""Writer of exported metadata files."""
+"""Writer of metadata files for an export."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from threading import Lock
 from hoodoo.storage.store import BytesLike, Store
 
 
-class Writing:
-    """Writer of exported metadata files.
+class MetadataFileWriter:
+    """Writer of metadata files for an export.
 
     A file whose name depends on its bytes, or whose bytes depend on slots, is created only once. If another exporter
     already wrote the same bytes, the write succeeds.
@@ -18,7 +18,7 @@ class Writing:
         self.store, self.files, self.bytes = store, 0, 0
         self._lock = Lock()
 
-    def once(self, key: str, data: bytes) -> None:
+    def create_once(self, key: str, data: bytes) -> None:
         """Create a metadata file.
 
         An existing file with the same bytes is not an error. Raises FileExistsError if the file exists with other
@@ -30,7 +30,7 @@ class Writing:
             raise FileExistsError(key) from None
         self._count(data)
 
-    def first(self, key: str, data: BytesLike) -> int:
+    def create_and_measure(self, key: str, data: BytesLike) -> int:
         """Create a metadata file and return its size."""
         try:
             self.store.create(key, data)

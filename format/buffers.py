@@ -34,8 +34,8 @@ def offsets_and_bytes(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def overlapping_words(data: np.ndarray, dtype: str) -> np.ndarray:
-    """View a byte array as overlapping values.
+def view_overlapping_values(data: np.ndarray, dtype: str) -> np.ndarray:
+    """View a byte array as overlapping fixed-size values.
 
     The view has one value per start byte. The view is writable if `data` is.
     """
@@ -56,12 +56,12 @@ class WordReader:
         self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
 
     def at(self, distance: int, dtype: str) -> np.ndarray:
-        """Read a value after each start position.
+        """Read the value at a distance after each start position.
 
         The values start `distance` bytes after the positions. All values must be within the data.
         """
         if self._stride is None:
-            return overlapping_words(self._data, dtype)[self._starts + distance]
+            return view_overlapping_values(self._data, dtype)[self._starts + distance]
         first = int(self._starts[0]) + distance
         return np.ndarray((len(self._starts),), dtype, self._data, first, (self._stride,))
 

@@ -23,7 +23,7 @@ _LETTER = re.compile(r"LATIN (?:SMALL|CAPITAL) (?:LETTER|LIGATURE) (?:SHARP )?([
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-class Misnamed(NamedTuple):
+class InvalidColumnName(NamedTuple):
     """Invalid column name with a suggestion.
 
     Attributes:
@@ -39,8 +39,8 @@ def is_valid_avro_name(name: str) -> bool:
     return NAME.match(name) is not None
 
 
-def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
-    """Suggest valid column names.
+def suggest_names(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
+    """Suggest valid names for columns.
 
     Only names that are invalid in Avro get a suggestion. Suggested names are unique, in snake case and with ASCII
     letters.
@@ -64,7 +64,9 @@ def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str,
     return suggested
 
 
-def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()) -> Iterator[Misnamed]:
+def find_invalid_names(
+    fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()
+) -> Iterator[InvalidColumnName]:
     """Find columns and fields with invalid names.
 
     Args:
@@ -73,17 +75,17 @@ def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[st
         beside: Other existing names at this level.
     """
     fields = list(fields)
-    suggested = suggestions([field.name for field in fields], beside)
+    suggested = suggest_names([field.name for field in fields], beside)
     for field in fields:
         path = around + field.name
         if field.name in suggested:
-            yield Misnamed(path, suggested[field.name])
+            yield InvalidColumnName(path, suggested[field.name])
         yield from misnamed_struct_fields(field.type, path)
 
 
-def misnamed_struct_fields(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
+def misnamed_struct_fields(kind: pa.DataType, path: str) -> Iterator[InvalidColumnName]:
     if pa.types.is_struct(kind):
-        yield from misnamed(kind, f"{path}.")
+        yield from find_invalid_names(kind, f"{path}.")
     elif pa.types.is_map(kind):
         yield from misnamed_struct_fields(kind.item_type, f"{path}{{}}")
     elif pa.types.is_dictionary(kind):
@@ -92,7 +94,7 @@ def misnamed_struct_fields(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
         yield from misnamed_struct_fields(kind.field(0).type, f"{path}[]")
 
 
-def require_valid_names(found: Iterable[Misnamed]) -> None:
+def require_valid_names(found: Iterable[InvalidColumnName]) -> None:
     invalid = list(found)
     if not invalid:
         return
@@ -131,10 +133,10 @@ def _to_ascii_letter(char: str) -> str:
 __all__ = [
     "NAME",
     "RESERVED",
-    "Misnamed",
+    "InvalidColumnName",
     "is_valid_avro_name",
-    "misnamed",
+    "find_invalid_names",
     "misnamed_struct_fields",
     "require_valid_names",
-    "suggestions",
+    "suggest_names",
 ]

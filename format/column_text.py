@@ -58,7 +58,7 @@ _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
 
-def parse_columns(text: str) -> pa.Schema:
+def parse_schema_text(text: str) -> pa.Schema:
     """Parse a schema from text.
 
     An example is 'id string, at timestamp'. `timestamp` is in UTC, and `timestamp_ntz` has no time zone.
@@ -88,7 +88,7 @@ def _fields(text: str) -> Iterator[pa.Field]:
 def _field_text(field: pa.Field) -> str:
     text = f"{field.name} {_type_text(field.type)}"
     try:
-        if parse_columns(text) == pa.schema([field]):
+        if parse_schema_text(text) == pa.schema([field]):
             return text
     except SchemaError:
         pass

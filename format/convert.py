@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 A = TypeVar("A", pa.Array, pa.ChunkedArray)
 
 
-def convert(values: A, kind: pa.DataType) -> A:
+def convert_values(values: A, kind: pa.DataType) -> A:
     """Convert values to a changed column type.
 
     A float becomes the double with the same shortest decimal string, so that 0.1 stays 0.1. Raises pa.ArrowInvalid for
@@ -29,7 +29,7 @@ def convert(values: A, kind: pa.DataType) -> A:
         return values.cast(pa.string()).cast(kind)
     rounds = pa.types.is_integer(values.type) and pa.types.is_floating(kind)
     converted = values.cast(kind, safe=not rounds)
-    if is_exact(kind, values.type) and not _all_equal(convert(converted, values.type), values):
+    if is_exact(kind, values.type) and not _all_equal(convert_values(converted, values.type), values):
         raise pa.ArrowInvalid(f"a value of type {values.type} cannot be converted exactly to {kind}")
     return converted
 
@@ -125,4 +125,4 @@ def _is_float(kind: pa.DataType) -> bool:
     return bool(pa.types.is_float32(kind))
 
 
-__all__ = ["convert", "convert_bounds", "is_automatic_widening", "is_exact", "is_readable_as"]
+__all__ = ["convert_values", "convert_bounds", "is_automatic_widening", "is_exact", "is_readable_as"]

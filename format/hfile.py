@@ -37,7 +37,7 @@ _KEY_TYPE = b"\0" + b"\x7f" + b"\xff" * 7 + b"\x04"  # no family, the largest po
 _COMPARATOR = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
 
-def encode(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
+def encode_hfile(values: Mapping[str, bytes], schema: str, created_ms: int) -> bytes:
     """Encode keys and values as an HFile.
 
     Args:

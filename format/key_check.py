@@ -26,7 +26,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(32)
 
 
-def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
+def compute_keyed_hashes(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
     """Compute a keyed hash of each record key.
 
     Only its upper bits are used. `keys` are strings without nulls.
@@ -90,4 +90,4 @@ def _derive_factors(secret: bytes, count: int) -> np.ndarray:
     return np.frombuffer(hashlib.shake_256(secret).digest(8 * count), "<u8")
 
 
-__all__ = ["BITS", "SECRET_BYTES", "check64"]
+__all__ = ["BITS", "SECRET_BYTES", "compute_keyed_hashes"]

@@ -40,7 +40,7 @@ Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
 """Handler for invalid keys, which receives the invalid rows, the keys, the column and the reason."""
 
 
-def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
+def compute_record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
     """Compute the record key of each row.
 
     Keys are encoded as in Hudi. With one key column and at most one partition column, the record key is the plain
@@ -54,12 +54,12 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
     return _record_keys(rows, key_columns, partition_columns, _refuse_first)
 
 
-def virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
+def compute_virtual_keys(rows: pa.Table, key_columns: Sequence[str]) -> pa.StringArray:
     """Compute record keys that files do not store.
 
-    Several key columns are encoded as in `record_keys`. A single key column is the plain value.
+    Several key columns are encoded as in `compute_record_keys`. A single key column is the plain value.
     """
-    return record_keys(rows, key_columns, ())
+    return compute_record_keys(rows, key_columns, ())
 
 
 def rows_without_valid_key(
@@ -89,7 +89,7 @@ def _record_keys(
     return keys
 
 
-def partition_paths(
+def compute_partition_paths(
     rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> pa.DictionaryArray:
     """Compute the partition path of each row.
@@ -131,7 +131,7 @@ def rows_without_valid_partition(
     return invalid
 
 
-def partition_values(
+def parse_partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
     """Parse the values in a partition path.
@@ -140,14 +140,14 @@ def partition_values(
     has a time zone), bool or bytes. None stands for the default partition, whose values are null or, in a string or
     binary column, empty. Raises CorruptTable for a path that does not match the columns.
     """
-    texts = partition_texts(path, partition_columns, hive_style, url_encode)
+    texts = split_partition_path(path, partition_columns, hive_style, url_encode)
     return {
         name: _value(path, name, schema.field(name).type, text)
         for name, text in zip(partition_columns, texts, strict=True)
     }
 
 
-def partition_texts(
+def split_partition_path(
     path: str, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
 ) -> tuple[str, ...]:
     """Split a partition path into strings.

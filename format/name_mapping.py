@@ -16,8 +16,8 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.column_names import suggestions
-from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.column_names import suggest_names
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
 from hoodoo.format.sql_tokens import TOKEN
 from hoodoo.format.table_schema import Column
 from hoodoo.redact import printable
@@ -27,8 +27,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class Level:
-    """Name mapping of columns or struct fields.
+class LevelMapping:
+    """Name mapping of one level: of the columns, or of a struct's fields.
 
     Attributes:
         columns: The columns by their names.
@@ -43,20 +43,20 @@ class Level:
     to_originals: bool
 
     @staticmethod
-    def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
+    def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> LevelMapping:
         by_name = {column.name: column for column in columns}
         original = {column.id: originals.get(column.id, column.name) for column in columns}
         if to_originals:
-            return Level(by_name, original, originals, True)
+            return LevelMapping(by_name, original, originals, True)
         by_name |= {original[column.id]: column for column in columns}
-        return Level(by_name, {column.id: column.name for column in columns}, originals, False)
+        return LevelMapping(by_name, {column.id: column.name for column in columns}, originals, False)
 
-    def within(self, column: Column | None) -> Level | None:
+    def within(self, column: Column | None) -> LevelMapping | None:
         while column is not None and column.kind in ("list", "map"):
             column = column.children[-1]
         if column is None or column.kind != "struct":
             return None
-        return Level.of(column.children, self.originals, self.to_originals)
+        return LevelMapping.of(column.children, self.originals, self.to_originals)
 
     def name(self, given: str) -> str:
         column = self.columns.get(given)
@@ -117,13 +117,13 @@ class Level:
         if pa.types.is_map(array.type):
             entries = as_list(array).flatten()
             items = self.array(entries.field(1), f"{path}{{}}")
-            return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
+            return pa.MapArray.from_arrays(get_list_offsets(array, pa.int32()), entries.field(0), items, mask=nulls)
         if pa.types.is_large_list(array.type):
             items = self.array(array.flatten(), f"{path}[]")
-            return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
+            return pa.LargeListArray.from_arrays(get_list_offsets(array, pa.int64()), items, mask=nulls)
         if pa.types.is_list(array.type):
             items = self.array(array.flatten(), f"{path}[]")
-            return pa.ListArray.from_arrays(ends(array, pa.int32()), items, mask=nulls)
+            return pa.ListArray.from_arrays(get_list_offsets(array, pa.int32()), items, mask=nulls)
         return array
 
     def _structs(self, array: pa.StructArray, nulls: pa.Array | None, path: str) -> pa.Array:
@@ -184,13 +184,13 @@ class NameMapping:
             yield from self._paths(inner.children, f"{path}.")
 
     @cached_property
-    def taken(self) -> Level:
+    def taken(self) -> LevelMapping:
         """Mapping to the current column names."""
-        return Level.of(self.columns, self.originals, False)
+        return LevelMapping.of(self.columns, self.originals, False)
 
     @cached_property
-    def to_original_names(self) -> Level:
-        return Level.of(self.columns, self.originals, True)
+    def to_original_names(self) -> LevelMapping:
+        return LevelMapping.of(self.columns, self.originals, True)
 
     # ---- names
     def names(self, given: T) -> T:
@@ -258,7 +258,7 @@ class NameMapping:
 
     def _tokens(self, text: str) -> Iterator[str]:
         level, after_dot = self.taken, False
-        inner: Level | None = None
+        inner: LevelMapping | None = None
         for token in TOKEN.finditer(text):
             kind, text_of_token = token.lastgroup, token[0]
             if kind in ("quoted", "word"):
@@ -337,7 +337,7 @@ def original_names_by_id(fields: Iterable[pa.Field], columns: Iterable[Column]) 
 
 def replace_invalid_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
     fields = list(fields)
-    suggested = suggestions([field.name for field in fields])
+    suggested = suggest_names([field.name for field in fields])
     return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]
 
 
@@ -353,12 +353,12 @@ def _allowed(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _schema(schema: pa.Schema, level: Level) -> pa.Schema:
+def _schema(schema: pa.Schema, level: LevelMapping) -> pa.Schema:
     names = level.names(schema.names)
     return pa.schema([level._field(field, name, "") for field, name in zip(schema, names, strict=True)])
 
 
-def _rows(rows: pa.Table, level: Level) -> pa.Table:
+def _rows(rows: pa.Table, level: LevelMapping) -> pa.Table:
     names, columns = level.names(rows.schema.names), list(rows.columns)
     for number, field in enumerate(rows.schema):
         inner = level.within(level.columns.get(field.name))
@@ -367,14 +367,14 @@ def _rows(rows: pa.Table, level: Level) -> pa.Table:
     return pa.table(columns, names=names)
 
 
-def _rename_struct_values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray:
+def _rename_struct_values(values: pa.ChunkedArray, inner: LevelMapping, path: str) -> pa.ChunkedArray:
     parts = [inner.array(chunk, path) for chunk in values.chunks] or [inner.array(pa.array([], values.type), path)]
     if any(part.type != parts[0].type for part in parts):  # the chunks had values under different names
         parts = [inner.array(pa.concat_arrays(values.chunks), path)]
     return pa.chunked_array(parts)
 
 
-def _map_path(level: Level, given: str) -> str:
+def _map_path(level: LevelMapping, given: str) -> str:
     for name in sorted(level.columns, key=len, reverse=True):
         rest = given[len(name) :]
         if not given.startswith(name) or rest and rest[0] not in ".[{":
@@ -388,4 +388,4 @@ def _map_path(level: Level, given: str) -> str:
     return given
 
 
-__all__ = ["Level", "NameMapping", "original_names_by_id", "replace_invalid_names"]
+__all__ = ["LevelMapping", "NameMapping", "original_names_by_id", "replace_invalid_names"]

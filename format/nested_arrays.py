@@ -15,8 +15,8 @@ def as_list(maps: pa.Array) -> pa.ListArray:
     )
 
 
-def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the offsets of lists or maps.
+def get_list_offsets(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Get the offsets of the lists or maps in an array.
 
     The offsets refer to the flattened values. Nulls have the length 0. Raises pa.ArrowInvalid if the offsets exceed the
     range of `kind`.
@@ -26,4 +26,4 @@ def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])).cast(kind)
 
 
-__all__ = ["as_list", "ends"]
+__all__ = ["as_list", "get_list_offsets"]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.convert import convert
+from hoodoo.format.convert import convert_values
 
 _DIGITS, _MORE = 38, 76  # maximum digits of decimals in tables, and in Arrow
 _AT_ONCE = 9  # number of digits that Arrow can remove from a decimal without a division error
@@ -83,11 +83,11 @@ def _reduce_scale(decimals: pa.Array, least: int) -> pa.Array:
 
 def _float_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type.bit_width <= target.bit_width:
-        return convert(values, target)  # 0.1 stays 0.1, as in the files of a widened column
+        return convert_values(values, target)  # 0.1 stays 0.1, as in the files of a widened column
     converted = values.cast(target)
     number = pc.or_(pc.equal(converted.cast(values.type), values), pc.is_nan(values))
     if not _all(number):
-        _require(pc.equal(convert(_null_unless(pc.invert(number), converted), values.type), values))
+        _require(pc.equal(convert_values(_null_unless(pc.invert(number), converted), values.type), values))
     return converted
 
 

@@ -40,7 +40,7 @@ _ESCAPES = {
 _SPECIAL = re.compile(r"[\\=:#!]|[^ -~]")
 
 
-def parse(data: bytes) -> dict[str, str]:
+def parse_properties(data: bytes) -> dict[str, str]:
     """Parse a Java properties file.
 
     Raises CorruptTable for an invalid escape, for an unpaired surrogate, and for more than `SIZE_CAP` bytes.
@@ -54,7 +54,7 @@ def parse(data: bytes) -> dict[str, str]:
     return dict(_split_key_value(line) for line in _logical_lines(data.decode("iso-8859-1")))
 
 
-def render(values: Mapping[str, str], stamp: str) -> bytes:
+def format_properties(values: Mapping[str, str], stamp: str) -> bytes:
     """Format a Java properties file.
 
     The properties are sorted by key. Raises OptionError for an unpaired surrogate.
@@ -80,7 +80,7 @@ def check(values: Mapping[str, str]) -> None:
         )
 
 
-def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
+def create_partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
     """Create Hudi's metadata file of a partition.
 
     The file contains the instant that first wrote to the partition, and the number of path segments (0 for the table's

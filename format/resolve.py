@@ -1,6 +1,6 @@
 """Mapping from file columns to table columns.
 
-A `Resolution` is created for each pair of schemas. If the schemas are equal, it costs nothing per row.
+A `ColumnMapping` is created for each pair of schemas. If the schemas are equal, it costs nothing per row.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.convert import convert, convert_bounds, is_readable_as
-from hoodoo.format.nested_arrays import as_list, ends
-from hoodoo.format.retype import retyped
+from hoodoo.format.convert import convert_bounds, convert_values, is_readable_as
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
+from hoodoo.format.retype import retype_values
 from hoodoo.format.table_schema import Column, TableSchema
 
 
@@ -46,7 +46,7 @@ class ColumnSource:
         return str(self.was) in self.column.retyped and self.was != self.column.arrow
 
 
-class Resolution:
+class ColumnMapping:
     """Mapping from file columns to table columns.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
@@ -110,8 +110,8 @@ class Resolution:
                 raise
             raise _unreadable(field.name, source.was, field.type) from None
 
-    def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
-        """Convert statistics to the requested columns.
+    def convert_statistics(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
+        """Convert column statistics of a file to the requested columns.
 
         A missing column is null in all `rows` rows.
         """
@@ -129,12 +129,12 @@ class Resolution:
         return converted
 
 
-NO_CHANGES = Resolution()
+NO_CHANGES = ColumnMapping()
 """Mapping for a file whose columns equal the requested columns."""
 
 
-def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """Map file columns to requested columns by id.
+def map_columns(file: TableSchema, asked: TableSchema) -> ColumnMapping:
+    """Map columns of a file to requested columns by id.
 
     A column whose old values cannot be converted to its current type only causes an error when it is read.
     """
@@ -145,7 +145,7 @@ def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
         except UnsupportedTable as problem:
             file_column = file.by_id[column.id]
             sources[column.name] = ColumnSource(file_column.name, file_column.arrow, column, problem=problem)
-    return Resolution(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
+    return ColumnMapping(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
 
 
 def _find_source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
@@ -179,21 +179,21 @@ def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTab
 
 def _read(column: pa.ChunkedArray, source: ColumnSource | None, kind: pa.DataType) -> pa.ChunkedArray:
     if source is not None and source.has_earlier_type:
-        return retyped(column, kind)
+        return retype_values(column, kind)
     if source is None or source.children is None:
         return _as(column, kind)
     return pa.chunked_array([_convert_nested(chunk, source) for chunk in column.chunks], kind)
 
 
 def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return values.cast(kind) if pa.types.is_nested(kind) and values.type != kind else convert(values, kind)
+    return values.cast(kind) if pa.types.is_nested(kind) and values.type != kind else convert_values(values, kind)
 
 
 def _convert_nested(array: pa.Array, source: ColumnSource | None) -> pa.Array:
     assert source is not None
     column, kind = source.column, source.column.arrow
     if source.children is None:
-        return convert(array, kind) if not pa.types.is_nested(kind) else array.cast(kind)
+        return convert_values(array, kind) if not pa.types.is_nested(kind) else array.cast(kind)
     nulls = array.is_null() if array.null_count else None
     if column.kind == "struct":
         fields_by_name = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
@@ -202,7 +202,7 @@ def _convert_nested(array: pa.Array, source: ColumnSource | None) -> pa.Array:
             for child, requested in zip(source.children, column.children, strict=True)
         ]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
-    offsets = ends(array, pa.int32())
+    offsets = get_list_offsets(array, pa.int32())
     if column.kind == "list":
         items = _convert_nested(array.flatten(), source.children[0])
         return pa.ListArray.from_arrays(offsets, items, type=kind, mask=nulls)
@@ -211,4 +211,4 @@ def _convert_nested(array: pa.Array, source: ColumnSource | None) -> pa.Array:
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
 
 
-__all__ = ["NO_CHANGES", "Resolution", "ColumnSource", "resolve"]
+__all__ = ["NO_CHANGES", "ColumnMapping", "ColumnSource", "map_columns"]

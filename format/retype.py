@@ -23,10 +23,10 @@ _CLOCK = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _WIDE = pa.decimal256(76, 38)
 
 
-def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
-    """Check whether `retype_column` supports a type change.
+def supports_type_change(old: pa.DataType, new: pa.DataType) -> bool:
+    """Check whether `table.alter.retype_column` supports a type change.
 
-    The change is supported if some values of both types are equal. `retyped` checks the values themselves.
+    The change is supported if some values of both types are equal. `retype_values` checks the values themselves.
     """
     types = pa.types
     if old == new or is_exact(old, new):
@@ -39,8 +39,8 @@ def is_retype(old: pa.DataType, new: pa.DataType) -> bool:
     return len(plain) == 1 and any(types.is_date32(kind) for kind in (old, new))
 
 
-def retyped(values: A, kind: pa.DataType) -> A:
-    """Convert values to another type exactly.
+def retype_values(values: A, kind: pa.DataType) -> A:
+    """Retype values: convert them to another type exactly.
 
     Raises pa.ArrowInvalid if a value cannot be represented in the new type.
     """
@@ -85,4 +85,4 @@ def _require(mask: pa.Array) -> None:
         raise pa.ArrowInvalid("a value cannot be represented exactly in this type")
 
 
-__all__ = ["is_retype", "retyped"]
+__all__ = ["supports_type_change", "retype_values"]

@@ -13,7 +13,7 @@ WHOLE_BYTES = 1 << 30
 """Size in bytes from which on the chunks of a table are not joined."""
 
 
-def take(rows: pa.Table, positions: np.ndarray) -> pa.Table:
+def take_rows(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     """Select rows of a large table by position.
 
     Besides the result, it needs at most `WHOLE_BYTES` of memory.
@@ -56,7 +56,7 @@ def _address(buffer: pa.Buffer | None) -> int:
 
 
 def take_from_column(column: pa.ChunkedArray, positions: np.ndarray) -> pa.ChunkedArray:
-    return take(pa.table([column], names=["column"]), positions).column(0)
+    return take_rows(pa.table([column], names=["column"]), positions).column(0)
 
 
 def _filter_distinct(rows: pa.Table, positions: np.ndarray) -> pa.Table:
@@ -94,4 +94,4 @@ def compact(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([pa.concat_tables(part).combine_chunks() for part in parts if part])
 
 
-__all__ = ["WHOLE_BYTES", "compact", "take", "take_from_column"]
+__all__ = ["WHOLE_BYTES", "compact", "take_rows", "take_from_column"]

@@ -278,8 +278,8 @@ def child_names_and_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
     return [("key", kind.key_type), ("value", kind.item_type)] if pa.types.is_map(kind) else []
 
 
-def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
-    """Assign column ids by column names.
+def assign_column_ids(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
+    """Assign column ids to the columns of a schema by their names.
 
     Another engine changed the table to the columns `schema`. The result is the schema that follows `before`. A column
     whose name exists at its level keeps its id. A column that was dropped and added again gets its earlier id from
@@ -294,7 +294,7 @@ def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema
             if column.id not in seen:
                 by_parent_and_name.setdefault(older.parent_and_name[column.id], column)
         seen |= older.by_id.keys()
-    schema_by_name = rebuilt(before, schema, lambda path, around: by_parent_and_name.get((around, path[-1])))
+    schema_by_name = create_next_schema(before, schema, lambda path, around: by_parent_and_name.get((around, path[-1])))
     return schema_by_name if before.hudi is None else replace(schema_by_name, hudi=())
 
 
@@ -305,7 +305,7 @@ Its arguments are the path of the column, and the id of the parent column or 0.
 """
 
 
-def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
+def create_next_schema(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
     """Create the next schema from new columns.
 
     It has the names and types of `schema`. `find` returns the earlier column, whose id is kept, or None for a new
@@ -337,9 +337,9 @@ __all__ = [
     "LAST_META_ID",
     "Column",
     "TableSchema",
-    "by_names",
+    "assign_column_ids",
     "child_names_and_types",
     "kind_of",
     "numbered",
-    "rebuilt",
+    "create_next_schema",
 ]

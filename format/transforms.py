@@ -195,7 +195,7 @@ def transform_of(text: str) -> Transform:
     return Transform(match[1], match[3], int(match[2]) if match[2] else 0)
 
 
-def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
+def generated_column_type(transform: Transform, kind: pa.DataType) -> pa.DataType:
     """Return the type of the generated partition column.
 
     Raises:
@@ -213,7 +213,7 @@ def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
     return types.get(transform.kind, kind)
 
 
-def values(transform: Transform, column: pa.Array) -> pa.Array:
+def compute_partition_values(transform: Transform, column: pa.Array) -> pa.Array:
     """Compute the partition values of a column.
 
     Results for values that `unfit` selects are undefined.
@@ -234,11 +234,11 @@ def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
 
 
 def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
-    return values(transform, pa.array([of], kind))[0].as_py()
+    return compute_partition_values(transform, pa.array([of], kind))[0].as_py()
 
 
-def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
-    """Return the range of column values in a partition.
+def range_of_partition(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
+    """Return the range of column values that a partition can contain.
 
     `kind` is the type of the column, and `made` must not be null.
     """
@@ -387,16 +387,16 @@ _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 __all__ = [
     "Bounds",
     "Transform",
-    "bounds",
+    "range_of_partition",
     "bucket",
     "day",
     "hour",
     "month",
     "transform_of",
     "truncate",
-    "type_of",
+    "generated_column_type",
     "unfit",
     "value",
-    "values",
+    "compute_partition_values",
     "year",
 ]

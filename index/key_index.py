@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.hashing import hash64
-from hoodoo.format.key_check import check64
+from hoodoo.format.key_check import compute_keyed_hashes
 from hoodoo.timeline.layout import INDEX
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.view import FileGroup
@@ -26,7 +26,7 @@ Partitions = Mapping[str, Mapping[str, FileGroup]]
 
 
 @dataclass(frozen=True)
-class Keys:
+class LookupKeys:
     """Record keys to look up in an index.
 
     Lookup i is for the key `texts[rows[i]]` with the hash (uint64) `hashes[rows[i]]` in the partition
@@ -45,18 +45,18 @@ class Keys:
     @staticmethod
     def one_lookup_per_key(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
-    ) -> Keys:
-        return Keys(texts, hashes, partitions, codes, np.arange(len(texts)))
+    ) -> LookupKeys:
+        return LookupKeys(texts, hashes, partitions, codes, np.arange(len(texts)))
 
     @staticmethod
-    def one_lookup_per_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
+    def one_lookup_per_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> LookupKeys:
         codes = np.repeat(np.arange(len(partitions), dtype=np.int32), len(texts))
-        return Keys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
+        return LookupKeys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
 
 
 @dataclass
-class Located:
-    """Result of an index lookup.
+class LookupResult:
+    """Result of an index lookup: the file of each key.
 
     Attributes:
         groups: The file groups that were searched.
@@ -79,15 +79,15 @@ class Located:
     searched: frozenset[str] = frozenset()
 
     @staticmethod
-    def all_keys_new(count: int) -> Located:
+    def all_keys_new(count: int) -> LookupResult:
         no_key = np.zeros(count, bool)
-        return Located([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
+        return LookupResult([], np.full(count, NOWHERE, np.int32), no_key, doubtful=no_key.copy())
 
-    def take(self, positions: np.ndarray) -> Located:
-        return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
+    def take(self, positions: np.ndarray) -> LookupResult:
+        return LookupResult(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
-class KeysOfRows:
+class KeyCollector:
     """Collector of record keys for an index entry.
 
     Attributes:
@@ -103,16 +103,16 @@ class KeysOfRows:
 
     def add(self, texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray | None = None) -> None:
         self._hashes.append(hash64(texts) if hashes is None else hashes)
-        self._checks.append(check64(texts, self.secret))
+        self._checks.append(compute_keyed_hashes(texts, self.secret))
 
-    def apart(self) -> KeysOfRows:
-        """Create a collector for later rows.
+    def apart(self) -> KeyCollector:
+        """Create a separate collector for the keys of later rows.
 
         `extend` adds its keys when these rows are written.
         """
-        return KeysOfRows(self.secret)
+        return KeyCollector(self.secret)
 
-    def extend(self, others: KeysOfRows) -> None:
+    def extend(self, others: KeyCollector) -> None:
         """Append the keys of another collector.
 
         They come next in the file.
@@ -130,7 +130,7 @@ class KeysOfRows:
 
 
 @dataclass(frozen=True)
-class BaseEntry:
+class StoredIndexEntry:
     """Stored index entry of a base file.
 
     Attributes:
@@ -160,7 +160,7 @@ class KeyIndex(Protocol):
         could then store a key twice.
         """
 
-    def locate(self, partitions: Partitions, keys: Keys) -> Located:
+    def locate(self, partitions: Partitions, keys: LookupKeys) -> LookupResult:
         """Find the file of each record key.
 
         No data file is opened. The result marks keys whose hash is ambiguous. The cost grows with the number of keys,
@@ -171,20 +171,20 @@ class KeyIndex(Protocol):
             keys: The lookups.
         """
 
-    def required_group(self, keys: Keys) -> Sequence[str] | None:
+    def required_group(self, keys: LookupKeys) -> Sequence[str] | None:
         """Return the required file of each new key.
 
         None means that the writer may choose any file group. It then distributes new rows by file size.
         """
 
-    def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
+    def keys_of_rows(self, before: DataFile | None = None) -> KeyCollector:
         """Create a collector for the keys of a new file.
 
         `before` is the older base file whose rows begin the new file, or None. If the entry of that file has no row
         positions, the `before` of the result is '', and the caller must also add the keys of these rows.
         """
 
-    def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
+    def store_entry(self, file_id: str, instant: str, span: tuple[str, str], keys: KeyCollector) -> StoredIndexEntry:
         """Store the index entry of a new base file.
 
         Call it before the base file is stored.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.sources.debezium import NOT_SENT
-from hoodoo.sources.debezium_kept import with_note
+from hoodoo.sources.debezium_kept import encode_row_with_metadata
 from hoodoo.table.quarantine.schema import CHANGE
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import BadRows, deserialize_row, serialize_row
@@ -59,14 +59,16 @@ def add_replay_information(bad: BadRows, rows: pa.Table, context: ReplayContext)
     ):
         if not is_cut:
             missing = [name.removeprefix(NOT_SENT) for name in markers if pc.fill_null(rows[name][row], False).as_py()]
-            content = with_note(deserialize_row(content), CHANGE, context.noted(missing))
+            content = encode_row_with_metadata(deserialize_row(content), CHANGE, context.noted(missing))
         payloads.append(content)
     index = table.schema.get_field_index("payload")
     return replace(bad, found=table.set_column(index, table.schema.field(index), pa.array(payloads, pa.binary())))
 
 
 def change_bytes(rows: pa.Table, row: int, config: TableConfig, context: ReplayContext) -> bytes:
-    return with_note(deserialize_row(serialize_row(rows, row, config.columns.columns)), CHANGE, context.noted())
+    return encode_row_with_metadata(
+        deserialize_row(serialize_row(rows, row, config.columns.columns)), CHANGE, context.noted()
+    )
 
 
 __all__ = ["ReplayContext", "add_replay_information", "change_bytes"]

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.arguments import LOOPBACK, check_address, check_flag, check_number, check_port, require_application
-from hoodoo.compactor.service_log import say
+from hoodoo.compactor.service_log import log_event
 from hoodoo.errors import DataError, HoodooError, OptionError, TooManyBadRows
 from hoodoo.ingestion.batch_writer import BatchWriter
 from hoodoo.ingestion.checking import check
@@ -328,14 +328,14 @@ class Job:
         # New names are also logged.
         names: Any = getattr(self.source, "passed_over", ())
         for name in sorted({*names} - self._skipped):
-            say(self._level, "passed over", to=log, job=self.name, file=name)
+            log_event(self._level, "passed over", to=log, job=self.name, file=name)
         self._skipped |= {*names}
         return tuple(names)
 
     def _add_to_report(self, batch: BatchReport) -> None:
         # Columns that are left out for the first time are logged.
         for name in sorted({*batch.unknown} - {*self.report.unknown}):
-            say(self._level, "column left out", to=log, job=self.name, column=name)
+            log_event(self._level, "column left out", to=log, job=self.name, column=name)
         self.report = add_batch_to_report(self.report, batch)
 
 

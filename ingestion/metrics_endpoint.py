@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from hoodoo.arguments import LOOPBACK
-from hoodoo.compactor.service_log import say
+from hoodoo.compactor.service_log import log_event
 from hoodoo.ingestion.scheduler import SchedulableJob, log
 
 
@@ -33,7 +33,7 @@ def serve_job_metrics(jobs: Sequence[SchedulableJob], number: int | None, addres
     from hoodoo.ingestion.metrics import JobCollector
 
     endpoint = PrometheusEndpoint(JobCollector(jobs), number, address)
-    say(logging.INFO, "metrics", to=log, metrics=endpoint.url)
+    log_event(logging.INFO, "metrics", to=log, metrics=endpoint.url)
     try:
         yield endpoint.url
     finally:

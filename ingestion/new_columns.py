@@ -8,10 +8,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from hoodoo.errors import CallError, ColumnError
-from hoodoo.format.known_types import known_type
+from hoodoo.format.known_types import remove_unknown_parts
 from hoodoo.format.names import IS_DELETED
 from hoodoo.sources.debezium import NOT_SENT
-from hoodoo.sources.wanted_rows import WantedRows
+from hoodoo.sources.wanted_rows import RowFilter
 from hoodoo.timeline.columns.alterations import altered
 from hoodoo.timeline.columns.batch_columns import find_column_changes
 from hoodoo.timeline.properties.config import TableConfig
@@ -37,7 +37,7 @@ def drop_unstorable_columns(rows: pa.Table, config: TableConfig) -> tuple[pa.Tab
         known = field.name in config.schema.names
         if known and not pa.types.is_nested(field.type):
             continue
-        if known_type(field.type) is None:
+        if remove_unknown_parts(field.type) is None:
             if not known:
                 left_out.append(field.name)
             continue
@@ -48,8 +48,8 @@ def drop_unstorable_columns(rows: pa.Table, config: TableConfig) -> tuple[pa.Tab
             if not known:
                 left_out.append(field.name)
                 continue
-            filter_ = WantedRows(config.schema, unknown=False)
-            filtered = filter_.wanted(rows.select([field.name]))
+            filter_ = RowFilter(config.schema, unknown=False)
+            filtered = filter_.drop_unknown_columns(rows.select([field.name]))
             rows = rows.set_column(rows.column_names.index(field.name), filtered.field(0), filtered[field.name])
             left_out += sorted(filter_.left_out)
     rows = rows.drop_columns([name for name in left_out if name in rows.column_names])

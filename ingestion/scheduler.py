@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hoodoo.compactor.service_log import failure, say
+from hoodoo.compactor.service_log import log_event, log_failure
 from hoodoo.errors import CommitConflict, HoodooError, SourceLost, StoreFull, TryAgainError
 from hoodoo.ingestion.pace import JobSpeedLimit
 from hoodoo.ingestion.report import BatchReport, IngestReport
@@ -91,7 +91,7 @@ class ScheduledJob:
             self.job.fine = False
             raise
         if self._failed:
-            say(logging.INFO, "responds again", to=log, job=self.job.name)
+            log_event(logging.INFO, "responds again", to=log, job=self.job.name)
         self._failed = self._lost = 0
         self.job.fine = True
         self._record_lag()
@@ -128,7 +128,7 @@ class ScheduledJob:
             raise problem
         if self._failed == 1 or self._failed % 10 == 0:
             event = "store is full" if isinstance(problem, StoreFull) else "does not respond"
-            failure(event, problem, to=log, job=self.job.name, times=self._failed)
+            log_failure(event, problem, to=log, job=self.job.name, times=self._failed)
         self.due = time.monotonic() + min(_WAIT_MAX_S, 0.1 * 2 ** min(self._failed, 20)) * random.uniform(0.5, 1)
 
 

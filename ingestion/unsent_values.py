@@ -24,7 +24,7 @@ from hoodoo.writers.batches.column_alignment import FAIL, KEEP, default_value_of
 
 
 def has_unsent_placeholder(rows: pa.Table, mode: MergeMode) -> bool:
-    return mode.unavailable is not None and any(mode.stands_for_unavailable(column).any() for column in rows.columns)
+    return mode.unavailable is not None and any(mode.find_unsent_values(column).any() for column in rows.columns)
 
 
 def deletes(rows: pa.Table) -> np.ndarray:
@@ -44,7 +44,7 @@ def find_unsent_values(rows: pa.Table, deleted: np.ndarray, mode: MergeMode) -> 
     Returns:
         For each column with unsent values a mask (bool[n]) of the rows without a value.
     """
-    masks = {name: mode.stands_for_unavailable(rows[name]) & ~deleted for name in rows.column_names}
+    masks = {name: mode.find_unsent_values(rows[name]) & ~deleted for name in rows.column_names}
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 

@@ -1,4 +1,4 @@
-"""Merging of changes with stored rows.
+"""Functions that merge changes with stored rows.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import compact, take, take_from_column
-from hoodoo.merge.replaced_values import replaced
+from hoodoo.format.rows import compact, take_from_column, take_rows
+from hoodoo.merge.replaced_values import replace_values
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class KeyedChanges:
         at = None if self.at is None else self.at[positions]
         return replace(
             self,
-            rows=take(self.rows, positions),
+            rows=take_rows(self.rows, positions),
             delete=self.delete[positions],
             unconditional=self.unconditional[positions],
             hashes=hashes,
@@ -92,8 +92,8 @@ class KeyedChanges:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """Result of merging changes with base rows.
+class MergeResult:
+    """Result of a merge: the merged rows, and which changes took effect.
 
     Attributes:
         rows: The base rows in their order, with winning changes applied and without deleted rows, followed by new rows.
@@ -116,7 +116,7 @@ def as_upserts(rows: pa.Table) -> KeyedChanges:
     return KeyedChanges(rows, no_deletes, no_deletes)
 
 
-def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
+def concat_changes(parts: Sequence[KeyedChanges]) -> KeyedChanges:
     """Concatenate sets of changes in order of arrival.
 
     The result describes partial updates by `unset`, not by `columns`.
@@ -135,7 +135,7 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
     )
 
 
-def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
+def extend_to_all_columns(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
     """Extend changes to all columns of the table.
 
     Columns that it does not set are null and marked in `unset`.
@@ -171,7 +171,7 @@ def repeated(codes: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.isin(codes, distinct))
 
 
-def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
+def rank_rows(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
     """Rank rows by their ordering columns.
 
     Args:
@@ -202,8 +202,8 @@ def _column_ranks(values: pa.ChunkedArray) -> np.ndarray:
     return np.where(values.is_null().to_numpy(), -1, ranked) if values.null_count else ranked
 
 
-def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """Keep the winning change of each key.
+def keep_winning_changes(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
+    """Keep only the winning change of each key.
 
     Partial updates of a key are combined. They must not have ordering columns.
     """
@@ -258,21 +258,21 @@ def _losing_changes(changes: KeyedChanges, positions: np.ndarray, order_by: tupl
     key = (
         dense_codes(changes.rows[RECORD_KEY].take(pa.array(positions))) if changes.at is None else changes.at[positions]
     )
-    rank = ranks(changes.rows, positions, order_by)
+    rank = rank_rows(changes.rows, positions, order_by)
     unconditional = changes.unconditional[positions]
     epoch = _count_unconditional_deletes(key, unconditional)
     # An ordered delete after an unconditional delete has no row to delete, so the unconditional delete wins.
     nothing_left = changes.delete[positions] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
-    return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
+    return find_replaced_rows(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
-def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Find rows that another row replaces.
+def find_replaced_rows(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
+    """Find the rows that another row with the same key replaces.
 
     Both rows have the same key. The row with the larger epoch wins. Among equal epochs, the larger rank wins, and the
     later row wins a tie.
@@ -303,8 +303,8 @@ def _count_unconditional_deletes(key: np.ndarray, unconditional: np.ndarray) -> 
     return counts
 
 
-def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
-    """Find new rows that replace old rows.
+def find_winning_rows(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
+    """Find the new rows that win over old rows.
 
     Old and new rows are at the same positions. Rows are compared by the ordering columns. The new row wins a tie.
 
@@ -333,21 +333,21 @@ def _is_at_least(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
     return wins.to_numpy(zero_copy_only=False) if isinstance(wins, pa.Array) else wins.to_numpy()
 
 
-def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Look up the index of each value."""
+def find_indexes(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Find the index of each value in an array of unique values."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
     return positions
 
 
-def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> Merged:
+def apply_changes(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> MergeResult:
     """Apply changes to base rows with unique keys."""
-    change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # for each base row
+    change = find_indexes(base[RECORD_KEY], changes.rows[RECORD_KEY])  # for each base row
     rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)
     partner[change[rows]] = rows
     won = _winning_changes(base, changes, partner, order_by)
-    return Merged(_apply_winners(base, changes, partner, won), partner, won)
+    return MergeResult(_apply_winners(base, changes, partner, won), partner, won)
 
 
 def _winning_changes(
@@ -361,7 +361,7 @@ def _winning_changes(
             changes.rows.select(names).take(pa.array(matched)),
             base.select(names).take(pa.array(positions[matched])),
         )
-        won[matched] = beats(new, old, order_by) | changes.unconditional[matched]
+        won[matched] = find_winning_rows(new, old, order_by) | changes.unconditional[matched]
     return won
 
 
@@ -372,12 +372,12 @@ def _apply_winners(base: pa.Table, changes: KeyedChanges, positions: np.ndarray,
     inserted = np.flatnonzero((positions < 0) & ~changes.delete)
     if len(updating):
         masks = {name: changes.unset.get(name) for name in names}
-        new = take(incoming.select([name for name, mask in masks.items() if mask is None]), updating)
+        new = take_rows(incoming.select([name for name, mask in masks.items() if mask is None]), updating)
         columns = []
         for name, mask in masks.items():
             setting = updating if mask is None else updating[~mask[updating]]
             values = new[name] if mask is None else take_from_column(incoming[name], setting)
-            columns.append(replaced(base[name], positions[setting], values) if len(setting) else None)
+            columns.append(replace_values(base[name], positions[setting], values) if len(setting) else None)
         updated = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
         base = pa.table(updated, schema=base.schema)
     if len(deleted):
@@ -386,11 +386,13 @@ def _apply_winners(base: pa.Table, changes: KeyedChanges, positions: np.ndarray,
         base = base.filter(pa.array(remaining))
     if not len(inserted):
         return base
-    return pa.concat_tables([base, take(incoming, inserted).cast(base.schema)]).unify_dictionaries()
+    return pa.concat_tables([base, take_rows(incoming, inserted).cast(base.schema)]).unify_dictionaries()
 
 
-def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
-    """Apply changes to base rows at known positions.
+def apply_changes_by_position(
+    base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]
+) -> pa.Table:
+    """Apply changes to base rows by row position.
 
     The rows of `base` keep their order. New rows are at the end.
 
@@ -403,24 +405,24 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
     return _apply_winners(base, changes, positions, _winning_changes(base, changes, positions, order_by))
 
 
-def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
+def set_columns(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
     """Set some columns of base rows.
 
     With ordering columns, a row only changes if the update has the larger ordering value. An update that does not set
     all ordering columns wins, because it is later. Keys that are not in `base` become new rows.
     """
     names = changes.columns or ()
-    change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
+    change = find_indexes(base[RECORD_KEY], changes.rows[RECORD_KEY])
     rows = np.flatnonzero(change >= 0)
     new_keys = np.ones(len(changes), bool)
     new_keys[change[rows]] = False
     if order_by and set(order_by) <= set(names) and len(rows):
         new, old = changes.rows.select(order_by), base.select(order_by)
-        rows = rows[beats(new.take(pa.array(change[rows])), old.take(pa.array(rows)), order_by)]
+        rows = rows[find_winning_rows(new.take(pa.array(change[rows])), old.take(pa.array(rows)), order_by)]
     source = np.arange(len(base))
     source[rows] = len(base) + change[rows]
     both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()
-    changed, changed_names = take(both, source), set(names)
+    changed, changed_names = take_rows(both, source), set(names)
     columns = zip(base.schema.names, base.columns, changed.columns, strict=True)
     merged = pa.table([new if name in changed_names else old for name, old, new in columns], names=base.schema.names)
     return pa.concat_tables([merged, both.slice(len(base)).filter(pa.array(new_keys))]) if new_keys.any() else merged

@@ -67,7 +67,7 @@ class MergeMode:
     Attributes:
         keep_non_null: True if a null in the newer row keeps the older value.
         unavailable: The placeholder string for a value that was not sent, which keeps the older value.
-            `stands_for_unavailable` defines its encodings. None: no placeholder.
+            `find_unsent_values` defines its encodings. None: no placeholder.
         custom: The function that merges. None: merge column by column.
     """
 
@@ -110,10 +110,10 @@ class MergeMode:
 
     def counts(self, values: pa.ChunkedArray) -> np.ndarray:
         """Find new values that replace stored values."""
-        replacing = ~self.stands_for_unavailable(values)
+        replacing = ~self.find_unsent_values(values)
         return replacing & values.is_valid().to_numpy() if self.keep_non_null else replacing
 
-    def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
+    def find_unsent_values(self, values: pa.ChunkedArray) -> np.ndarray:
         """Find values that the source did not send.
 
         The encoding depends on the type of the column. A placeholder is the string, its bytes, or a JSON object that

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge.kernels import KeyedChanges, beats, merge_by_row
+from hoodoo.merge.kernels import KeyedChanges, apply_changes_by_position, find_winning_rows
 
 _FEW = 100_000  # up to this number of keys, comparing key strings costs half as much as hashing a batch
 
 
-class PendingChanges:
-    """Changes to merge with batches of base rows.
+class StreamingMerge:
+    """Streaming merge of changes with batches of base rows.
 
     Attributes:
         changes: The changes.
@@ -42,7 +42,7 @@ class PendingChanges:
 
     def mask_of_kept_rows(self, base: pa.Table) -> np.ndarray:
         mask = np.ones(len(base), bool)
-        mask[self.meet(base)[0]] = False
+        mask[self.find_changed_rows(base)[0]] = False
         return mask
 
     @property
@@ -50,7 +50,9 @@ class PendingChanges:
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, *self._order_by)
 
-    def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def find_changed_rows(
+        self, base: pa.Table, start: int = 0, count: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Find the rows of a batch that change.
 
         Args:
@@ -71,15 +73,17 @@ class PendingChanges:
         self.found[partner] = True
         if self._order_by and len(rows):
             incoming, stored = self._order.take(pa.array(partner)), base.select(self._order_by).take(pa.array(rows))
-            wins = beats(incoming, stored, self._order_by) | self.changes.unconditional[partner]
+            wins = find_winning_rows(incoming, stored, self._order_by) | self.changes.unconditional[partner]
             self.won[partner[~wins]] = False
             rows, partner = rows[wins], partner[wins]
         return rows, partner
 
     def applied(self, base: pa.Table) -> pa.Table:
         """Apply changes to the next base rows."""
-        rows, partner = self.meet(base)
-        return merge_by_row(base, self.changes.take(partner), rows, ())  # losing changes are already removed
+        rows, partner = self.find_changed_rows(base)
+        return apply_changes_by_position(
+            base, self.changes.take(partner), rows, ()
+        )  # losing changes are already removed
 
     @cached_property
     def _distinct_hashes(self) -> pa.Array | None:

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge import kernels
-from hoodoo.merge.kernels import KeyedChanges, Merged
-from hoodoo.merge.pending import PendingChanges
+from hoodoo.merge.kernels import KeyedChanges, MergeResult
+from hoodoo.merge.pending import StreamingMerge
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MergePolicy:
 
     # ---- changes among themselves
     def collapse(self, changes: KeyedChanges) -> KeyedChanges:
-        return kernels.collapse(changes, self.order_by)
+        return kernels.keep_winning_changes(changes, self.order_by)
 
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
         """Combine the changes of each key.
@@ -54,21 +54,21 @@ class MergePolicy:
         """
         if self.order_by and any(part.columns is not None for part in parts):
             return [part if part.columns is not None else self.collapse(part) for part in parts]
-        return [self.collapse(kernels.concat(parts))] if parts else []
+        return [self.collapse(kernels.concat_changes(parts))] if parts else []
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
         """Rank rows by their ordering columns.
 
         The current row of a key has the largest rank. The later row wins a tie.
         """
-        return kernels.ranks(rows, positions, self.order_by)
+        return kernels.rank_rows(rows, positions, self.order_by)
 
     # ---- changes and stored rows
-    def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
-        return kernels.merge(base, changes, self.order_by)
+    def apply(self, base: pa.Table, changes: KeyedChanges) -> MergeResult:
+        return kernels.apply_changes(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        return kernels.merge_by_row(base, changes, positions, self.order_by)
+        return kernels.apply_changes_by_position(base, changes, positions, self.order_by)
 
     def applied(self, base: pa.Table, parts: Iterable[KeyedChanges]) -> pa.Table:
         """Apply several sets of changes to base rows.
@@ -77,24 +77,28 @@ class MergePolicy:
         """
         for part in parts:
             partial = part.columns is not None
-            base = kernels.overlay(base, part, self.order_by) if partial else self.apply(base, part).rows
+            base = kernels.set_columns(base, part, self.order_by) if partial else self.apply(base, part).rows
         return base
 
-    def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
+    def start_streaming_merge(self, parts: Sequence[KeyedChanges]) -> StreamingMerge:
         """Prepare changes for a streaming merge."""
-        return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
+        return StreamingMerge(self.collapse(kernels.concat_changes(parts)), self.order_by)
 
-    def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
+    def start_merge_by_position(self, changes: KeyedChanges, rows: np.ndarray) -> StreamingMerge:
         """Prepare changes for a streaming merge by position.
 
         `rows` (int64[n]) are the base positions of the keys, or -1 for new keys.
         """
-        return PendingChanges(changes, self.order_by, rows)
+        return StreamingMerge(changes, self.order_by, rows)
 
     def mask_of_winning_rows(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
-        return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
+        return (
+            kernels.find_winning_rows(incoming, stored, self.order_by)
+            if self.order_by
+            else np.ones(len(incoming), bool)
+        )
 
-    def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
+    def changes_always_win(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
         """Check whether all changes replace stored rows.
 
         The stored rows then need not be read. With several ordering columns, equal bounds of the first column prove

@@ -10,7 +10,7 @@ from hoodoo.format.rows import take_from_column
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
-def replaced(
+def replace_values(
     column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
 ) -> pa.ChunkedArray | None:
     """Replace column values at given positions.
@@ -105,4 +105,4 @@ def _has_equal_values(old: pa.ChunkedArray, new: pa.ChunkedArray, width: int) ->
     return bool(old.equals(new))
 
 
-__all__ = ["replaced", "drop_unused_dictionary_values"]
+__all__ = ["replace_values", "drop_unused_dictionary_values"]

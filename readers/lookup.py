@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY
-from hoodoo.format.rows import take
-from hoodoo.index.key_index import KeyIndex, Keys
+from hoodoo.format.rows import take_rows
+from hoodoo.index.key_index import KeyIndex, LookupKeys
 from hoodoo.readers.slices import slices
 from hoodoo.readers.slices.by_row import read_current_rows
 from hoodoo.storage.store import Store
@@ -18,7 +18,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 
 
 def look_up(
-    store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
+    store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: LookupKeys, columns: list[str]
 ) -> pa.Table:
     """Look up the rows with some keys in a snapshot.
 
@@ -59,7 +59,7 @@ def look_up_in(
     return slices.read_file_slice(store, config, group, schema, keys=texts)
 
 
-def _groups_to_search(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
+def _groups_to_search(index: KeyIndex, view: View, wanted: LookupKeys) -> list[tuple[FileGroup, np.ndarray]]:
     # A file group that another engine wrote has no index entry, so it is searched for all keys of its partition.
     indexed, unindexed = {}, []
     for code in np.unique(wanted.codes).tolist():
@@ -79,7 +79,7 @@ def _is_indexed(group: FileGroup) -> bool:
     return group.base is not None and bool(group.base.file.index) and not any(log.file.external for log in group.logs)
 
 
-def sort_by_requested_keys(rows: pa.Table, wanted: Keys, keys: pa.Array, in_partitions: bool) -> pa.Table:
+def sort_by_requested_keys(rows: pa.Table, wanted: LookupKeys, keys: pa.Array, in_partitions: bool) -> pa.Table:
     """Sort rows in the order of the requested keys.
 
     Args:
@@ -93,4 +93,4 @@ def sort_by_requested_keys(rows: pa.Table, wanted: Keys, keys: pa.Array, in_part
         paths = pa.array(wanted.partitions, pa.string()).take(pa.array(wanted.codes))
         keys = pc.binary_join_element_wise(paths, keys, "\0")
         found = pc.binary_join_element_wise(rows[PARTITION_PATH], found, "\0")
-    return take(rows, pc.sort_indices(pc.index_in(found, value_set=keys)).to_numpy())
+    return take_rows(rows, pc.sort_indices(pc.index_in(found, value_set=keys)).to_numpy())

@@ -12,7 +12,7 @@ from typing import Any
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format import transforms
-from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
+from hoodoo.format.keys import DEFAULT_PARTITION, parse_partition_values
 from hoodoo.format.parquet import statistics
 from hoodoo.format.transforms import BUCKET, Transform
 from hoodoo.readers.predicate import tree as predicates
@@ -88,10 +88,14 @@ class FilePruning:
 
     def _column_ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
         config, rows = self._config, sum(file.rows for file in files)
-        stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
+        stats = [config.resolution(file).convert_statistics(file.stats, file.rows) for file in files]
         full = [file_stats for file_stats, file in zip(stats, files, strict=True) if not file.partial]
         partial = [file_stats for file_stats, file in zip(stats, files, strict=True) if file.partial]
-        combined = statistics.union(full, config.schema, partial) if full else statistics.union(partial, config.schema)
+        combined = (
+            statistics.combine_statistics(full, config.schema, partial)
+            if full
+            else statistics.combine_statistics(partial, config.schema)
+        )
         ranges = typed_column_ranges(combined, rows, config.schema)
         return ranges | {
             name: _intersect_ranges(ranges[name], combined)
@@ -107,7 +111,7 @@ class FilePruning:
         for name, transform in self._transforms.items():
             if name in values:
                 kind = self._config.schema.field(transform.column).type
-                value_range = ColumnRange(*transforms.bounds(transform, values[name], kind), 0, rows)
+                value_range = ColumnRange(*transforms.range_of_partition(transform, values[name], kind), 0, rows)
                 ranges[transform.column] = (
                     _intersect_ranges(ranges[transform.column], value_range)
                     if transform.column in ranges
@@ -120,7 +124,9 @@ class FilePruning:
         if not config.folders_contain_partition_values:
             return {}
         try:
-            return partition_values(partition, config.partition_by, config.schema, config.hive_style, config.url_encode)
+            return parse_partition_values(
+                partition, config.partition_by, config.schema, config.hive_style, config.url_encode
+            )
         except CorruptTable:
             if config.table_id:
                 raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hoodoo.format.name_mapping import Level, NameMapping
+from hoodoo.format.name_mapping import LevelMapping, NameMapping
 
 
 def by_table_names(frame: Any, name_mapping: NameMapping) -> Any:
@@ -19,7 +19,7 @@ def rename_to_original_names(frame: Any, name_mapping: NameMapping) -> Any:
     return _rename_columns(frame, name_mapping.to_original_names) if name_mapping else frame
 
 
-def _rename_columns(frame: Any, level: Level) -> Any:
+def _rename_columns(frame: Any, level: LevelMapping) -> Any:
     names = level.names(frame.columns)
     kinds = [_rename_type_within(field.dataType, level, field.name, field.name) for field in frame.schema.fields]
     if any(kind is not None for kind in kinds):
@@ -32,7 +32,7 @@ def _rename_columns(frame: Any, level: Level) -> Any:
     return frame if names == list(frame.columns) else frame.toDF(*names)
 
 
-def _rename_type_within(kind: Any, around: Level, name: str, path: str) -> Any:
+def _rename_type_within(kind: Any, around: LevelMapping, name: str, path: str) -> Any:
     # None if no struct field is renamed.
     level = around.within(around.columns.get(name))
     if level is None:
@@ -41,7 +41,7 @@ def _rename_type_within(kind: Any, around: Level, name: str, path: str) -> Any:
     return None if renamed_kind == kind else renamed_kind
 
 
-def _rename_type(kind: Any, level: Level, path: str) -> Any:
+def _rename_type(kind: Any, level: LevelMapping, path: str) -> Any:
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     if isinstance(kind, ArrayType):

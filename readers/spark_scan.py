@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
-from hoodoo.engine.spark_types import contains_time_of_day, require_readable, schema_to_ddl, type_to_spark_ddl
-from hoodoo.engine.task_pickling import PickledTasks, pack
+from hoodoo.engine.spark import BATCH_ROWS, distribute_tasks, numbered, prepare_session
+from hoodoo.engine.spark_types import contains_time_of_day, require_spark_support, schema_to_ddl, type_to_spark_ddl
+from hoodoo.engine.task_pickling import TaskDeserializer, serialize_tasks
 from hoodoo.format.convert import is_exact
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.format.resolve import ColumnSource, Resolution
+from hoodoo.format.resolve import ColumnMapping, ColumnSource
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.readers.task import Task
@@ -40,7 +40,7 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 
     Raises SchemaError for columns that Spark cannot read.
     """
-    require_readable(schema)
+    require_spark_support(schema)
     native: dict[Differences, list[SliceTask]] = {}
     rest: list[Task] = []
     for task in tasks:
@@ -127,7 +127,7 @@ def _read_with_spark(spark: SparkSession, tasks: list[SliceTask], schema: pa.Sch
     return frame.select(*[f"`{name}`" for name in schema.names])
 
 
-def _column_expression(resolution: Resolution, field: pa.Field) -> str:
+def _column_expression(resolution: ColumnMapping, field: pa.Field) -> str:
     # Parquet statistics exclude NaN, which Spark sorts above all numbers. If a condition on floats were pushed down to
     # Spark's Parquet reader, rows with NaN would be lost. `coalesce` prevents the pushdown.
     name = resolution.name_of(field.name)
@@ -148,12 +148,12 @@ def _contains_float(kind: pa.DataType) -> bool:
 
 def _read_in_python_tasks(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:
     prepare_session(spark)
-    shared, parts = pack(None, tasks)
+    shared, parts = serialize_tasks(None, tasks)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tasks = PickledTasks(shared)
+        tasks = TaskDeserializer(shared)
         for _, part in numbered(batches):
             for rows in tasks.item(part).stream(BATCH_ROWS):
                 yield from rows.to_batches(BATCH_ROWS)
 
-    return deal(spark, parts).mapInArrow(read, schema_to_ddl(schema))
+    return distribute_tasks(spark, parts).mapInArrow(read, schema_to_ddl(schema))

@@ -14,8 +14,8 @@ from hoodoo.format import properties as java
 from hoodoo.format import transforms
 from hoodoo.format.equality import equal_values
 from hoodoo.format.hashing import hash64
-from hoodoo.format.keys import partition_paths
-from hoodoo.format.log.block import base_instants_of_blocks
+from hoodoo.format.keys import compute_partition_paths
+from hoodoo.format.log.block import find_base_instants
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.index import index_of
@@ -172,7 +172,7 @@ class TableVerifier:
 
     def _check_properties(self) -> None:
         try:
-            values = java.parse(self.store.get(PROPERTIES))
+            values = java.parse_properties(self.store.get(PROPERTIES))
         except (FileNotFoundError, HoodooError) as problem:
             self._report_problem("PROPERTIES", PROPERTIES, f"hoodie.properties cannot be read: {problem}")
             return
@@ -390,7 +390,7 @@ class TableVerifier:
             return None
         self.report.rows += len(rows)
         path = group.base.file.path if group.base else group.logs[0].file.path
-        paths = partition_paths(rows, self.config.partition_by, self.config.hive_style, self.config.url_encode)
+        paths = compute_partition_paths(rows, self.config.partition_by, self.config.hive_style, self.config.url_encode)
         if len(rows) and not pc.all(pc.equal(paths.dictionary, group.partition)).as_py():
             self._report_problem("WRONG_PARTITION", path, f"rows of another partition are in {group.partition!r}")
         self._check_generated_columns(rows, path)
@@ -399,7 +399,7 @@ class TableVerifier:
 
     def _check_generated_columns(self, rows: pa.Table, path: str) -> None:
         for column, transform in self.config.transforms.items():
-            values = transforms.values(transform, rows[transform.column].combine_chunks())
+            values = transforms.compute_partition_values(transform, rows[transform.column].combine_chunks())
             wrong = np.flatnonzero(~equal_values(rows[column].combine_chunks(), values))
             if len(wrong):
                 self._report_problem(
@@ -464,7 +464,7 @@ class TableVerifier:
         before = len(self.report.problems)
         schema, parsed = slices.schema_of(self.config, [RECORD_KEY]), parse_data_file(group.base.file.name)
         for log in (placed.file for placed in group.logs):
-            named = set(base_instants_of_blocks(slices.read_verified_file(self.store, log)))
+            named = set(find_base_instants(slices.read_verified_file(self.store, log)))
             trusted = log.order and log.order == group.base.file.order
             if not trusted and (parsed is None or named != {parsed.instant}):
                 continue  # no reader uses these positions
@@ -481,7 +481,7 @@ class TableVerifier:
 def _matches_slot(published: bytes, slot: Slot, before: View) -> bool:
     # The table may or may not have kept a change log at that time, so both forms are valid.
     try:
-        schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
+        schema = timeline_avro.decode_timeline_file(published)["extraMetadata"]["schema"]
         return isinstance(schema, str) and published in (
             encode_commit_metadata(slot, schema),
             encode_commit_metadata(slot, schema, before=before),

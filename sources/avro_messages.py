@@ -18,14 +18,14 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError, DataError, TableError
 from hoodoo.format.avro.decode import decode_spans
 from hoodoo.format.avro.nested import python_values_to_arrow
-from hoodoo.format.avro.values import Damaged
+from hoodoo.format.avro.values import UnreadableField
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages, said
 from hoodoo.sources.json_messages import AT_ONCE
-from hoodoo.sources.one_type import together
-from hoodoo.sources.wanted_rows import Numbered, WantedRows
+from hoodoo.sources.one_type import concatenate_tables
+from hoodoo.sources.wanted_rows import Numbered, RowFilter
 from hoodoo.writers.batches.cast import cast_column, find_uncastable_rows
 
 HEAD = 5
@@ -33,17 +33,17 @@ HEAD = 5
 Note = Callable[[int, str], None]
 Picked = tuple[tuple[int, str, pa.DataType | None], ...]
 """Columns to read from a schema: index in the schema, name in the rows, and an optional type."""
-_DECODING_ERRORS = (TableError, Damaged, pa.ArrowException, ValueError, TypeError, ArithmeticError)
+_DECODING_ERRORS = (TableError, UnreadableField, pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
-class AvroReader:
-    """Decoder of Avro messages."""
+class AvroMessageReader:
+    """Reader that groups Avro messages by schema."""
 
     def __init__(self, schemas: AvroSchemas) -> None:
         self._schemas = schemas
         self._refused = dict[int, str]()
 
-    def groups(self, messages: Sequence[bytes], note: Note) -> Iterator[tuple[MessageSchema, np.ndarray, Spans]]:
+    def groups(self, messages: Sequence[bytes], note: Note) -> Iterator[tuple[MessageSchema, np.ndarray, AvroRecords]]:
         """Group Avro messages by schema.
 
         Args:
@@ -76,7 +76,7 @@ class AvroReader:
                 for index in indexes.tolist():
                     note(index, problem.message)
                 continue
-            yield schema, indexes, Spans(raw[:-HEAD], starts[indexes] + HEAD, ends[indexes])
+            yield schema, indexes, AvroRecords(raw[:-HEAD], starts[indexes] + HEAD, ends[indexes])
 
     def _schema_by_id(self, number: int) -> MessageSchema:
         # A rejected schema is requested only once.
@@ -89,8 +89,8 @@ class AvroReader:
             raise
 
 
-class Spans:
-    """Encoded Avro records of one schema."""
+class AvroRecords:
+    """Encoded Avro records with the same schema."""
 
     def __init__(self, raw: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         self._raw, self._starts, self._ends = raw, starts, ends
@@ -176,19 +176,19 @@ def _column_array(values: list[object], column: AvroColumn, kind: pa.DataType | 
         raise ValueError(f"Column {column.name!r}: {said(problem)}") from None
 
 
-class AvroDecoder(WantedRows):
+class AvroDecoder(RowFilter):
     def __init__(self, topic: str, columns: pa.Schema, unknown: bool, schemas: AvroSchemas) -> None:
         """Create a decoder for Avro messages.
 
         Args:
             topic: The name of the topic, for errors.
-            columns: The columns of the table, as in `WantedRows`.
+            columns: The columns of the table, as in `RowFilter`.
             unknown: True to also read columns that the table does not have. They get the types of the schema. Columns
                 without a single type are left out.
             schemas: The cache of Avro schemas.
         """
         super().__init__(columns, unknown)
-        self._topic, self._reader = topic, AvroReader(schemas)
+        self._topic, self._reader = topic, AvroMessageReader(schemas)
 
     def rows(self, messages: Sequence[Numbered], bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         """Decode Avro messages to rows.
@@ -216,9 +216,9 @@ class AvroDecoder(WantedRows):
             for schema, where, spans in self._reader.groups([content for _, content in block], note):
                 note_of_schema = _translate_indexes(where, note)
                 for rows, at in spans.rows(schema, self._fields_to_decode(schema), note_of_schema):
-                    rows, at = self._convert_types(self.wanted(rows), where[at], note)
-                    parts += self.complete(rows, [block[index] for index in at.tolist()], bad)
-            yield from in_order(self._topic, parts, self.columns)
+                    rows, at = self._convert_types(self.drop_unknown_columns(rows), where[at], note)
+                    parts += self.yield_complete_rows(rows, [block[index] for index in at.tolist()], bad)
+            yield from merge_in_message_order(self._topic, parts, self.columns)
 
     def _convert_types(self, rows: pa.Table, where: np.ndarray, note: Note) -> tuple[pa.Table, np.ndarray]:
         # Afterwards, rows of different schemas have equal types. `where` contains the index of each row's message.
@@ -275,7 +275,7 @@ def _translate_indexes(where: np.ndarray, note: Note) -> Note:
     return lambda at, why: note(int(where[at]), why)
 
 
-def in_order(
+def merge_in_message_order(
     topic: str, parts: Sequence[tuple[pa.Table, list[int]]], columns: pa.Schema
 ) -> Iterator[tuple[pa.Table, list[int]]]:
     """Merge decoded rows in message order.
@@ -296,7 +296,7 @@ def in_order(
         return
     numbers = np.concatenate([np.array(part_numbers, np.int64) for _, part_numbers in parts])
     order = np.argsort(numbers, kind="stable")
-    yield together(topic, [rows for rows, _ in parts], columns).take(pa.array(order)), numbers[order].tolist()
+    yield concatenate_tables(topic, [rows for rows, _ in parts], columns).take(pa.array(order)), numbers[order].tolist()
 
 
-__all__ = ["AvroDecoder", "AvroReader", "Note", "Picked", "Spans", "in_order"]
+__all__ = ["AvroDecoder", "AvroMessageReader", "Note", "Picked", "AvroRecords", "merge_in_message_order"]

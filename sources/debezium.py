@@ -23,13 +23,13 @@ from hoodoo.format import transforms
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium_events import UPDATE, EventReader, Events
-from hoodoo.sources.debezium_kept import EventContext, event_bytes
+from hoodoo.sources.debezium_events import UPDATE, ChangeEvents, EventReader
+from hoodoo.sources.debezium_kept import EventContext, encode_event
 from hoodoo.sources.debezium_keys import KeyReader
-from hoodoo.sources.debezium_messages import Messages, PayloadExtractor
-from hoodoo.sources.debezium_schemas import ConnectColumn, column_descriptions_in, kind_of
-from hoodoo.sources.debezium_units import add_time_units, assumed
-from hoodoo.sources.debezium_values import HSTORE, UNFIT, meant, unfit
+from hoodoo.sources.debezium_messages import KafkaConnectMessages, PayloadExtractor
+from hoodoo.sources.debezium_schemas import ConnectColumn, read_column_descriptions, type_of_new_column
+from hoodoo.sources.debezium_units import add_time_units, create_time_descriptions
+from hoodoo.sources.debezium_values import HSTORE, UNFIT, convert_event_values, find_unconvertible_values
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
 
@@ -144,8 +144,8 @@ class DebeziumDecoder:
             block = slice(start, start + AT_ONCE)
             for low, high, payloads, schema in self._messages.split_by_schema(values[block]):
                 run = slice(start + low, start + high)
-                messages = Messages(numbers[run], keys[run], values[run], payloads, schema)
-                descriptions = column_descriptions_in(schema, "after") or {}
+                messages = KafkaConnectMessages(numbers[run], keys[run], values[run], payloads, schema)
+                descriptions = read_column_descriptions(schema, "after") or {}
                 self._add_event_columns(descriptions)
                 for events in self._reader.events(messages, bad):
                     yield from self._convert_events(events, descriptions, bad)
@@ -154,13 +154,13 @@ class DebeziumDecoder:
         def kept(number: int, value: bytes) -> bytes:
             key = keys[bisect_left(numbers, number)]
             context = EventContext(*self._told, self.unavailable, self.units, self._schema_texts(key, value))
-            return event_bytes(key, value, self.added(number) if self.added else None, context)
+            return encode_event(key, value, self.added(number) if self.added else None, context)
 
         return kept
 
     @cached_property
     def _columns_with_units(self) -> Mapping[str, ConnectColumn]:
-        return assumed(self.units, self.columns, self.unknown)
+        return create_time_descriptions(self.units, self.columns, self.unknown)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]] | None:
         # None if the event needs no registry.
@@ -168,7 +168,7 @@ class DebeziumDecoder:
 
     # ---- rows
     def _convert_events(
-        self, events: Events, descriptions: Mapping[str, ConnectColumn], bad: BadMessages
+        self, events: ChangeEvents, descriptions: Mapping[str, ConnectColumn], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
         descriptions = add_time_units(descriptions, self._columns_with_units)
         ops = events.op
@@ -204,7 +204,7 @@ class DebeziumDecoder:
                 if (
                     name not in self._known
                     and name not in _ORDER_COLUMNS
-                    and (kind := kind_of(description)) is not None
+                    and (kind := type_of_new_column(description)) is not None
                 ):
                     self._reader.add_new_column(name, kind)
 
@@ -230,18 +230,18 @@ class DebeziumDecoder:
                     raise ColumnError(f"Column {name!r}: an event cannot contain a {field.type}.", column=name)
                 continue
             try:
-                converted[name] = meant(values, field, descriptions.get(name))
+                converted[name] = convert_event_values(values, field, descriptions.get(name))
             except UNFIT:
-                unfit_values = unfit(values, field, descriptions.get(name))
+                unfit_values = find_unconvertible_values(values, field, descriptions.get(name))
                 bad_rows |= {index: reason for index, reason in unfit_values if keep[index]}
                 fits = np.ones(len(values), bool)
                 fits[[index for index, _ in unfit_values]] = False
-                converted[name] = meant(
+                converted[name] = convert_event_values(
                     pc.if_else(pa.array(fits), values, pa.scalar(None, values.type)), field, descriptions.get(name)
                 )
         return converted
 
-    def _unsent_markers(self, events: Events) -> dict[str, pa.Array]:
+    def _unsent_markers(self, events: ChangeEvents) -> dict[str, pa.Array]:
         # Marks the column values that the database left out of each event. An update keeps the stored value, and a new
         # row gets the default (`ingestion/unsent_values.py`).
         skipped = {*self.placing.key_names, *self._outside}
@@ -252,7 +252,7 @@ class DebeziumDecoder:
             markers[NOT_SENT] = pa.array(new)
         return markers
 
-    def _count_skipped_events(self, events: Events, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
+    def _count_skipped_events(self, events: ChangeEvents, counts: np.ndarray, bad_rows: dict[int, str]) -> None:
         # `counts` is a mask of the events that change a row. Raises DataError if the source table was truncated and
         # `truncate` is 'fail'.
         if counts.all():
@@ -274,7 +274,7 @@ class DebeziumDecoder:
                 bad_rows[index] = f"it is not a change event: its op is {printable(op)}"
 
     def _fill_delete_keys(
-        self, events: Events, is_delete: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
+        self, events: ChangeEvents, is_delete: np.ndarray, columns: dict[str, pa.Array], bad_rows: dict[int, str]
     ) -> None:
         indexes = np.flatnonzero(is_delete)
         if not len(indexes):
@@ -289,7 +289,7 @@ class DebeziumDecoder:
                 columns[name] = pc.replace_with_mask(column_values, pa.array(mask), values.cast(column_values.type))
 
     def _decode_keys(
-        self, events: Events, indexes: np.ndarray, bad_rows: dict[int, str]
+        self, events: ChangeEvents, indexes: np.ndarray, bad_rows: dict[int, str]
     ) -> Iterator[tuple[np.ndarray, Mapping[str, pa.Array]]]:
         # All keys are decoded together. If that fails, they are split in halves until each invalid key is alone.
         contents = [events.of.keys[index] for index in indexes.tolist()]
@@ -306,7 +306,7 @@ class DebeziumDecoder:
     # ---- partitions
     def _fill_delete_partitions(
         self,
-        events: Events,
+        events: ChangeEvents,
         is_delete: np.ndarray,
         columns: dict[str, pa.Array],
         descriptions: Mapping[str, ConnectColumn],
@@ -356,18 +356,22 @@ class DebeziumDecoder:
         field = self._known[name]
         try:
             old_values, new_values = (
-                meant(values.take(pa.array(indexes)), field, descriptions.get(name)) for values in (before, after)
+                convert_event_values(values.take(pa.array(indexes)), field, descriptions.get(name))
+                for values in (before, after)
             )
         except UNFIT:  # the row is quarantined for this value
             return is_moved
         return ~np.logical_and.reduce(
             [
-                _equal_or_null(transforms.values(transform, old_values), transforms.values(transform, new_values))
+                _equal_or_null(
+                    transforms.compute_partition_values(transform, old_values),
+                    transforms.compute_partition_values(transform, new_values),
+                )
                 for transform in partition_transforms
             ]
         )
 
-    def _has_complete_row(self, events: Events) -> np.ndarray:
+    def _has_complete_row(self, events: ChangeEvents) -> np.ndarray:
         # A row counts as complete if any column outside the key has a real value: not null, 0, '' or false.
         is_full = np.zeros(len(events.op), bool)
         for name, values in events.before.items():
@@ -390,7 +394,7 @@ class DebeziumDecoder:
 
     def _add_moved_deletes(
         self,
-        events: Events,
+        events: ChangeEvents,
         table: pa.Table,
         rows: np.ndarray,
         moved: np.ndarray,
@@ -401,7 +405,9 @@ class DebeziumDecoder:
         old_rows = table.take(pa.array(moved))
         for name in self._outside:
             if name in events.before and name in table.column_names:
-                old_values = meant(events.before[name].take(pa.array(moved)), self._known[name], descriptions.get(name))
+                old_values = convert_event_values(
+                    events.before[name].take(pa.array(moved)), self._known[name], descriptions.get(name)
+                )
                 old_rows = old_rows.set_column(old_rows.column_names.index(name), name, old_values)
         flag = old_rows.column_names.index(IS_DELETED)
         old_rows = old_rows.set_column(flag, IS_DELETED, pa.array(np.ones(len(moved), bool)))
@@ -411,7 +417,7 @@ class DebeziumDecoder:
         return pa.concat_tables([table, old_rows]).take(pa.array(index[order])), sort_positions[order] // 2
 
     # ---- order
-    def _commit_order_values(self, events: Events) -> pa.Array:
+    def _commit_order_values(self, events: ChangeEvents) -> pa.Array:
         """Compute log positions in commit order.
 
         They are the values of `_event_lsn`. All changes of a transaction are logged before its commit. The `sequence`
@@ -428,7 +434,9 @@ class DebeziumDecoder:
         is_unknown = pc.fill_null(pc.and_(pc.invert(has_commit), pa.array(~_is_in_mask(events.op, ("r",)))), False)
         return pc.if_else(is_unknown, pc.subtract(pa.scalar(-1, pa.int64()), order_value), order_value)
 
-    def _order_column_values(self, events: Events, keep: np.ndarray, bad_rows: dict[int, str]) -> dict[str, pa.Array]:
+    def _order_column_values(
+        self, events: ChangeEvents, keep: np.ndarray, bad_rows: dict[int, str]
+    ) -> dict[str, pa.Array]:
         # Raises DataError if the connector sends no log position.
         name = self._order
         if name is None:

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
-from hoodoo.sources.avro_messages import HEAD, AvroReader, Picked, in_order
+from hoodoo.sources.avro_messages import HEAD, AvroMessageReader, Picked, merge_in_message_order
 from hoodoo.sources.avro_schemas import AvroColumn, AvroSchemas, MessageSchema
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import DebeziumDecoder
-from hoodoo.sources.debezium_events import SOURCE, Events, changes_no_row
+from hoodoo.sources.debezium_events import SOURCE, ChangeEvents, changes_no_row
 from hoodoo.sources.debezium_keys import KeyReader
-from hoodoo.sources.debezium_messages import Messages
+from hoodoo.sources.debezium_messages import KafkaConnectMessages
 from hoodoo.sources.debezium_schemas import DECIMAL, ConnectColumn
 from hoodoo.sources.json_messages import AT_ONCE
 from hoodoo.sources.source import Placing
@@ -64,7 +64,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         `DebeziumDecoder`.
         """
         super().__init__(topic, columns, unknown, placing, truncate, before)
-        self._schemas, self._avro = schemas, AvroReader(schemas)
+        self._schemas, self._avro = schemas, AvroMessageReader(schemas)
         self._keys = _AvroKeyReader(self.topic, placing, self._known, self._reader.spelt, self._avro)
 
     def rows(
@@ -78,8 +78,10 @@ class DebeziumAvroDecoder(DebeziumDecoder):
         bad.kept = self._event_encoder(numbers, keys)
         for start in range(0, len(numbers), AT_ONCE):
             block_slice = slice(start, start + AT_ONCE)
-            block = Messages(numbers[block_slice], keys[block_slice], values[block_slice], values[block_slice])
-            yield from in_order(self.topic, list(self._decode_block(block, bad)), self.columns)
+            block = KafkaConnectMessages(
+                numbers[block_slice], keys[block_slice], values[block_slice], values[block_slice]
+            )
+            yield from merge_in_message_order(self.topic, list(self._decode_block(block, bad)), self.columns)
 
     def _schema_texts(self, key: bytes | None, value: bytes) -> dict[str, Sequence[str]]:
         texts = dict[str, Sequence[str]]()
@@ -90,7 +92,7 @@ class DebeziumAvroDecoder(DebeziumDecoder):
                     texts[str(number)] = self._schemas.texts(number)
         return texts
 
-    def _decode_block(self, block: Messages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
+    def _decode_block(self, block: KafkaConnectMessages, bad: BadMessages) -> Iterator[tuple[pa.Table, list[int]]]:
         # Events are grouped by their Avro schema.
         def note(index: int, reason: str) -> None:
             bad.note(block.numbers[index], reason, block.values[index])
@@ -123,7 +125,7 @@ class _AvroKeyReader(KeyReader):
         placing: Placing,
         known: Mapping[str, pa.Field],
         spelt: Mapping[str, pa.DataType | None],
-        avro: AvroReader,
+        avro: AvroMessageReader,
     ) -> None:
         super().__init__(topic, placing, known, spelt)
         self._avro = avro
@@ -147,7 +149,7 @@ class _AvroKeyReader(KeyReader):
         if flaws or not parts:
             return None
         self._is_key_checked = True
-        [(rows, _)] = in_order(self.topic, parts, pa.schema([]))
+        [(rows, _)] = merge_in_message_order(self.topic, parts, pa.schema([]))
         return {name: rows[name].combine_chunks() for name in rows.column_names}
 
 
@@ -173,7 +175,7 @@ def _why_not_event(columns: Mapping[str, AvroColumn]) -> str:
     return ""
 
 
-def _create_events(rows: pa.Table, messages: Messages, known: Collection[str]) -> Events:
+def _create_events(rows: pa.Table, messages: KafkaConnectMessages, known: Collection[str]) -> ChangeEvents:
     source = _struct_fields(rows, "source")
     source_columns = {field.name: _source_field(source.get(field.name), field.type, len(rows)) for field in SOURCE}
     has_row = np.zeros(len(rows), bool)
@@ -181,7 +183,7 @@ def _create_events(rows: pa.Table, messages: Messages, known: Collection[str]) -
         has_row = rows["after"].is_valid().to_numpy()
     op, after = rows["op"].combine_chunks(), _struct_fields(rows, "after")
     lacking = {name: has_row for name in known if name not in after} if has_row.any() else {}
-    return Events(messages, op, after, has_row, _struct_fields(rows, "before"), lacking, source_columns)
+    return ChangeEvents(messages, op, after, has_row, _struct_fields(rows, "before"), lacking, source_columns)
 
 
 def _struct_fields(rows: pa.Table, name: str) -> dict[str, pa.Array]:

@@ -23,19 +23,19 @@ import pyarrow.json
 from hoodoo.errors import ColumnError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages
-from hoodoo.sources.debezium_messages import Messages, json_objects_to_lines
-from hoodoo.sources.debezium_schemas import column_descriptions_in
+from hoodoo.sources.debezium_messages import KafkaConnectMessages, json_objects_to_lines
+from hoodoo.sources.debezium_schemas import read_column_descriptions
 from hoodoo.sources.debezium_values import (
     FLOATS,
     SCALED,
     UNFIT,
+    convert_json_value,
     decimals_to_strings,
     is_scaled_decimal_object,
-    plain,
-    spelt,
+    json_type_of_column,
 )
-from hoodoo.sources.json_messages import sound
-from hoodoo.sources.one_type import seen, several_types
+from hoodoo.sources.json_messages import repair_rows
+from hoodoo.sources.one_type import describe_conflicting_types, several_types_error
 
 UPDATE = "u"
 _ASCII_CHOICES = (False, True)
@@ -56,7 +56,7 @@ _SOURCE_TYPES = {field.name: (str if pa.types.is_string(field.type) else int, ty
 
 
 @dataclass(frozen=True)
-class Events:
+class ChangeEvents:
     """Change events with values in JSON encoding.
 
     Attributes:
@@ -70,7 +70,7 @@ class Events:
         source: The log position of each change in its database, by field of `source`.
     """
 
-    of: Messages
+    of: KafkaConnectMessages
     op: pa.Array
     after: Mapping[str, pa.Array]
     there: np.ndarray
@@ -91,16 +91,16 @@ class EventReader:
 
     def __init__(self, known: dict[str, pa.Field], unknown: bool, before: bool) -> None:
         self.known, self.unknown = known, unknown
-        self.spelt = {name: spelt(field.type) for name, field in known.items()}
+        self.spelt = {name: json_type_of_column(field.type) for name, field in known.items()}
         self._before = before
         self.left_out, self.skipped = set[str](), 0
         self._scaled = set[str]()
 
     def add_new_column(self, name: str, kind: pa.DataType) -> None:
         self.known[name] = pa.field(name, kind)
-        self.spelt[name] = spelt(kind)
+        self.spelt[name] = json_type_of_column(kind)
 
-    def events(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
+    def events(self, some: KafkaConnectMessages, bad: BadMessages) -> Iterator[ChangeEvents]:
         """Decode change events.
 
         The events are decoded together if possible, or else one by one. All messages must have the same schema. Invalid
@@ -116,7 +116,7 @@ class EventReader:
         else:
             yield from self._decode_one_by_one(some, bad)
 
-    def _decode_together(self, some: Messages) -> Events | None:
+    def _decode_together(self, some: KafkaConnectMessages) -> ChangeEvents | None:
         # None if this fails, or if an event lacks `op`.
         text = json_objects_to_lines(some.payloads)
         if text is None:
@@ -138,7 +138,7 @@ class EventReader:
                     unexpected_field_behavior="infer" if self.unknown else "ignore",
                 ),
             )
-            table = sound(table)
+            table = repair_rows(table)
             images = _struct_fields(table["after"].combine_chunks())
             before = _struct_fields(table["before"].combine_chunks()) if "before" in table.column_names else {}
         except (pa.ArrowException, UnicodeDecodeError):
@@ -158,11 +158,13 @@ class EventReader:
                 image |= {name: decimals_to_strings(image[name]) for name in self._scaled if name in image}
         except UNFIT:
             return None
-        return Events(some, op, images, has_row, before, lacking, _source_fields(table["source"].combine_chunks()))
+        return ChangeEvents(
+            some, op, images, has_row, before, lacking, _source_fields(table["source"].combine_chunks())
+        )
 
     def _missing_value_masks(
         self,
-        some: Messages,
+        some: KafkaConnectMessages,
         text: bytes,
         images: Mapping[str, pa.Array],
         missing_names: Collection[str],
@@ -179,7 +181,7 @@ class EventReader:
             if name not in masks and values.null_count
         }
         nulls = {name: mask for name, mask in nulls.items() if mask.any()}
-        if (descriptions := column_descriptions_in(some.schema, "after")) is not None:
+        if (descriptions := read_column_descriptions(some.schema, "after")) is not None:
             masks |= {name: has_row for name in nulls if name not in descriptions}
         elif nulls:
             counts = {name: images[name].filter(pa.array(has_row)).null_count for name in nulls}
@@ -188,12 +190,12 @@ class EventReader:
                     masks[name] = mask
         return masks
 
-    def _record_unknown_columns(self, some: Messages) -> None:
+    def _record_unknown_columns(self, some: KafkaConnectMessages) -> None:
         # Arrow's reader ignores unknown columns silently. A schema names all columns. Without a schema, every hundredth
         # event and the last one are inspected.
         if self.unknown:
             return
-        descriptions = column_descriptions_in(some.schema, "after")
+        descriptions = read_column_descriptions(some.schema, "after")
         if descriptions is not None:
             self.left_out.update(name for name in descriptions if name not in self.known)
             return
@@ -213,7 +215,7 @@ class EventReader:
             if not re.search(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:", text)
         ]
 
-    def _decode_one_by_one(self, some: Messages, bad: BadMessages) -> Iterator[Events]:
+    def _decode_one_by_one(self, some: KafkaConnectMessages, bad: BadMessages) -> Iterator[ChangeEvents]:
         # Invalid events are recorded in `bad`.
         kept, ops, afters, befores, sources = list[int](), list[str](), list[Any](), list[Any](), list[Any]()
         for index, payload in enumerate(some.payloads):
@@ -265,7 +267,7 @@ class EventReader:
             if (mask := np.array([image is not None and name not in image for image in afters])).any()
         }
         op = pa.array(ops, pa.string())
-        yield Events(picked, op, after, has_row, before, lacking, _source_fields(pa.array(sources, SOURCE)))
+        yield ChangeEvents(picked, op, after, has_row, before, lacking, _source_fields(pa.array(sources, SOURCE)))
 
     def _is_without_change(self, event: Any) -> bool:
         # Valid Debezium messages without a change are heartbeats, for example. Raises ValueError for a message that
@@ -294,7 +296,7 @@ class EventReader:
                     self.left_out.add(name)
                 continue
             try:
-                values[name] = plain(value, field.type)
+                values[name] = convert_json_value(value, field.type)
                 if is_scaled_decimal_object(value) and not pa.types.is_struct(field.type):
                     self._scaled.add(name)  # later values of the column are scaled too
             except UNFIT as problem:
@@ -320,12 +322,13 @@ class EventReader:
                     "Add the column to the table first.",
                     column=name,
                 ) from None
-            problem_of_types = several_types(
+            problem_of_types = several_types_error(
                 name, list(first_indexes), [place(index) for index in first_indexes.values()]
             )
+            types = describe_conflicting_types(problem_of_types)
             raise ColumnError(
-                f"Column {name!r} is not in the table, and has values of several types: {seen(problem_of_types)}. Add "
-                "the column to the table first.",
+                f"Column {name!r} is not in the table, and has values of several types: {types}. Add the column to the "
+                "table first.",
                 **problem_of_types.details,
             ) from None
 
@@ -407,4 +410,4 @@ def _error_text(problem: BaseException) -> str:
     return str(problem).partition("\n")[0] or type(problem).__name__
 
 
-__all__ = ["SOURCE", "UPDATE", "EventReader", "Events", "changes_no_row"]
+__all__ = ["SOURCE", "UPDATE", "EventReader", "ChangeEvents", "changes_no_row"]

@@ -1,4 +1,4 @@
-"""Storage of change events in the quarantine.
+"""Codec for change events that are kept in the quarantine.
 
 An event is stored with the key of its message and the settings of the decoder.
 """
@@ -61,7 +61,7 @@ class StoredEvent:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context: EventContext) -> bytes:
+def encode_event(key: bytes | None, value: bytes, more: pa.Table | None, context: EventContext) -> bytes:
     """Encode a change event for the quarantine.
 
     The result is a row in Arrow's IPC stream format. `more` contains the columns that the broker fills.
@@ -69,10 +69,10 @@ def event_bytes(key: bytes | None, value: bytes, more: pa.Table | None, context:
     row = pa.table({KEY: _to_text_array(key), VALUE: _to_text_array(value)})
     if more is not None:
         row = pa.table([*row.columns, *more.columns], names=[*row.column_names, *more.column_names])
-    return with_note(deserialize_row(serialize_row(row, 0)), EVENT, context.noted())
+    return encode_row_with_metadata(deserialize_row(serialize_row(row, 0)), EVENT, context.noted())
 
 
-def with_note(row: pa.Table, name: bytes, note: bytes) -> bytes:
+def encode_row_with_metadata(row: pa.Table, name: bytes, note: bytes) -> bytes:
     """Encode a row with metadata.
 
     The result is a row in Arrow's IPC stream format. The note is in the schema metadata under `name`.
@@ -122,4 +122,4 @@ def _to_bytes(content: str | bytes | None) -> bytes | None:
     return content.encode() if isinstance(content, str) else content
 
 
-__all__ = ["EventContext", "QuarantinedSchemas", "StoredEvent", "event_bytes", "event_in", "with_note"]
+__all__ = ["EventContext", "QuarantinedSchemas", "StoredEvent", "encode_event", "event_in", "encode_row_with_metadata"]

@@ -12,7 +12,7 @@ import pyarrow.json
 from hoodoo.errors import DataError
 from hoodoo.redact import printable
 from hoodoo.sources.debezium_messages import PayloadExtractor, json_objects_to_lines
-from hoodoo.sources.debezium_values import UNFIT, plain
+from hoodoo.sources.debezium_values import UNFIT, convert_json_value
 from hoodoo.sources.source import Placing
 
 
@@ -89,7 +89,9 @@ class KeyReader:
             names = list(dict.fromkeys(name for key in keys for name in dict(key)))
             self._require_table_key(names)
             return {
-                name: pa.array([plain(key.get(name), self._known[name].type) for key in keys], self._spelt[name])
+                name: pa.array(
+                    [convert_json_value(key.get(name), self._known[name].type) for key in keys], self._spelt[name]
+                )
                 for name in names
                 if name in self._known
             }

@@ -23,7 +23,7 @@ _KNOWN_MAX = 32
 
 
 @dataclass(frozen=True)
-class Messages:
+class KafkaConnectMessages:
     """Kafka Connect messages of one topic.
 
     Attributes:
@@ -146,4 +146,4 @@ def _are_object_lines(text: bytes, count: int) -> bool:
     return bool((data[starts] == ord("{")).all() and (data[ends - 1] == ord("}")).all())
 
 
-__all__ = ["Messages", "PayloadExtractor", "json_objects_to_lines"]
+__all__ = ["KafkaConnectMessages", "PayloadExtractor", "json_objects_to_lines"]

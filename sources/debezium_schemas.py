@@ -56,7 +56,7 @@ class ConnectColumn:
     items: ConnectColumn | None = None
 
 
-def column_descriptions_in(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
+def read_column_descriptions(schema: Any, image: str = "") -> Mapping[str, ConnectColumn] | None:
     """Read column descriptions from a message schema.
 
     `image` is the message field that contains the columns, such as 'after', or '' for the message itself. Returns None
@@ -77,7 +77,7 @@ def _describe_column(node: Any) -> ConnectColumn:
     return ConnectColumn(node["type"], node.get("name") or "", scale, items)
 
 
-def kind_of(said: ConnectColumn) -> pa.DataType | None:
+def type_of_new_column(said: ConnectColumn) -> pa.DataType | None:
     """Return the type of a new table column.
 
     Returns None if the description does not determine the type.
@@ -92,4 +92,4 @@ def kind_of(said: ConnectColumn) -> pa.DataType | None:
     return _MEANINGS.get(said.meaning) or _TYPES.get(said.type)
 
 
-__all__ = ["DECIMAL", "UNITS", "ConnectColumn", "kind_of", "column_descriptions_in"]
+__all__ = ["DECIMAL", "UNITS", "ConnectColumn", "type_of_new_column", "read_column_descriptions"]

@@ -18,8 +18,8 @@ TIME_UNITS = {
 }
 
 
-def assumed(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, ConnectColumn]:
-    """Create descriptions for columns with time units.
+def create_time_descriptions(units: Mapping[str, str], columns: pa.Schema, unknown: bool) -> dict[str, ConnectColumn]:
+    """Create descriptions of time columns from their configured units.
 
     `units` has the form that `hoodoo.arguments.time_units` returns. `unknown` is True if events may have columns that
     the table does not have. Raises ColumnError for a column that is not in the table, or is neither a time nor a
@@ -65,4 +65,4 @@ def _has_unit(said: ConnectColumn | None) -> bool:
     return said is not None and (said.meaning in UNITS or _has_unit(said.items))
 
 
-__all__ = ["TIME_UNITS", "assumed", "add_time_units"]
+__all__ = ["TIME_UNITS", "create_time_descriptions", "add_time_units"]

@@ -1,8 +1,8 @@
 """Conversion of Debezium values to column types.
 
-Arrow's JSON reader reads a value in its encoding type (`spelt`): days, numbers of a unit, or strings. `meant` then
-converts a whole column to the type of the table. If Arrow's reader rejects a value, such as "NaN" for a float, `plain`
-converts single values to the encoding type.
+Arrow's JSON reader reads a value in its encoding type (`json_type_of_column`): days, numbers of a unit, or strings.
+`convert_event_values` then converts a whole column to the type of the table. If Arrow's reader rejects a value, such as
+"NaN" for a float, `convert_json_value` converts single values to the encoding type.
 
 Avro values have their own types, which include numbers that represent times. Values that JSON encodes differently
 (decimals, bytes, numbers of another size) are converted if the value stays the same.
@@ -58,8 +58,8 @@ A ColumnError, in contrast, concerns the whole column.
 """
 
 
-def spelt(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type of a column in Debezium's JSON.
+def json_type_of_column(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type that a column has in Debezium's JSON.
 
     For example, the JSON value of a date is int32 (days). Returns None if Arrow's JSON reader cannot read such values.
     """
@@ -72,20 +72,20 @@ def spelt(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_decimal(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.string()
     if pa.types.is_list(kind):
-        inner = spelt(kind.value_type)
+        inner = json_type_of_column(kind.value_type)
         return None if inner is None else pa.list_(inner)
     if pa.types.is_struct(kind):
-        fields = [(field.name, spelt(field.type)) for field in kind]
+        fields = [(field.name, json_type_of_column(field.type)) for field in kind]
         return None if any(inner is None for _, inner in fields) else pa.struct(fields)
     return None if pa.types.is_map(kind) else kind
 
 
 # ---- a column
-def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
+def convert_event_values(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     """Convert event values to the column type.
 
     Args:
-        values: The values, in the type that `spelt` returns, or in an Avro type.
+        values: The values, in the type that `json_type_of_column` returns, or in an Avro type.
         field: The column of the table.
         said: The description of the column in the event's schema, or None.
 
@@ -97,7 +97,7 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
         ArrowInvalid: A value does not match the type. The other errors of UNFIT mean the same.
     """
     kind = field.type
-    if values.type != spelt(kind):
+    if values.type != json_type_of_column(kind):
         values = _convert_avro_values(values, field, said)
         if values.type == kind:
             return values
@@ -120,7 +120,7 @@ def meant(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.A
         return _convert_lists(values, field, said)
     if pa.types.is_struct(kind) and values.type != kind:
         parts = [
-            meant(part, pa.field(f"{field.name}.{inner.name}", inner.type), None)
+            convert_event_values(part, pa.field(f"{field.name}.{inner.name}", inner.type), None)
             for part, inner in zip(values.flatten(), kind, strict=True)
         ]
         return pa.StructArray.from_arrays(
@@ -150,7 +150,7 @@ def _convert_avro_values(values: pa.Array, field: pa.Field, said: ConnectColumn 
         if types.is_binary(kind) or types.is_fixed_size_binary(kind):
             return values.cast(kind)
     elif types.is_integer(value_type) or types.is_floating(value_type):
-        encoding_type = spelt(kind) or kind
+        encoding_type = json_type_of_column(kind) or kind
         if types.is_floating(kind) or types.is_integer(value_type) and types.is_integer(encoding_type):
             return values.cast(encoding_type)
         if types.is_decimal(kind):
@@ -174,12 +174,12 @@ def _convert_struct_field(values: pa.Array, inner: pa.Field, index: int | None, 
     # If the index is None, all values are null.
     if index is None:
         return pa.nulls(len(values), inner.type)
-    return meant(pc.struct_field(values, [index]), pa.field(f"{name}.{inner.name}", inner.type), None)
+    return convert_event_values(pc.struct_field(values, [index]), pa.field(f"{name}.{inner.name}", inner.type), None)
 
 
 def _convert_lists(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> pa.Array:
     kind = field.type
-    inner = meant(values.flatten(), pa.field(field.name, kind.value_type), said.items if said else None)
+    inner = convert_event_values(values.flatten(), pa.field(field.name, kind.value_type), said.items if said else None)
     counts = pc.fill_null(pc.list_value_length(values), 0)
     ends = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), counts.cast(pa.int32())]))
     return pa.ListArray.from_arrays(ends, inner, type=kind, mask=values.is_null() if values.null_count else None)
@@ -300,7 +300,7 @@ def is_scaled_decimal_object(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"scale", "value"}
 
 
-def plain(value: Any, kind: pa.DataType) -> Any:
+def convert_json_value(value: Any, kind: pa.DataType) -> Any:
     """Convert a JSON value for a table column.
 
     Raises ValueError if the value does not match the type.
@@ -323,27 +323,29 @@ def plain(value: Any, kind: pa.DataType) -> Any:
             return value
     elif types.is_list(kind):
         if isinstance(value, list):
-            return [plain(element, kind.value_type) for element in value]
+            return [convert_json_value(element, kind.value_type) for element in value]
     elif types.is_struct(kind):
         if isinstance(value, dict):
-            return {field.name: plain(value.get(field.name), field.type) for field in kind}
-    elif types.is_integer(number := spelt(kind) or kind):
+            return {field.name: convert_json_value(value.get(field.name), field.type) for field in kind}
+    elif types.is_integer(number := json_type_of_column(kind) or kind):
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         if is_integer and -1 << number.bit_width - 1 <= value < 1 << number.bit_width - 1:
             return value
-    if isinstance(value, str) and types.is_string(spelt(kind) or kind):
+    if isinstance(value, str) and types.is_string(json_type_of_column(kind) or kind):
         value.encode()  # raises for an unpaired surrogate, which is valid in JSON
         return value
     raise ValueError(f"{printable(value)} is not a valid {kind}")
 
 
-def unfit(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> Sequence[tuple[int, str]]:
-    """Find values that cannot be converted.
+def find_unconvertible_values(
+    values: pa.Array, field: pa.Field, said: ConnectColumn | None
+) -> Sequence[tuple[int, str]]:
+    """Find event values that cannot be converted.
 
-    The arguments are as in `meant`. Returns the index of each such value, and the reason.
+    The arguments are as in `convert_event_values`. Returns the index of each such value, and the reason.
     """
     try:
-        meant(values, field, said)
+        convert_event_values(values, field, said)
     except UNFIT as problem:
         if len(values) == 1:
             return [
@@ -353,8 +355,11 @@ def unfit(values: pa.Array, field: pa.Field, said: ConnectColumn | None) -> Sequ
                 )
             ]
         half = len(values) // 2
-        after = unfit(values.slice(half), field, said)
-        return [*unfit(values.slice(0, half), field, said), *((index + half, reason) for index, reason in after)]
+        after = find_unconvertible_values(values.slice(half), field, said)
+        return [
+            *find_unconvertible_values(values.slice(0, half), field, said),
+            *((index + half, reason) for index, reason in after),
+        ]
     return []
 
 
@@ -375,9 +380,9 @@ __all__ = [
     "SCALED",
     "UNFIT",
     "is_scaled_decimal_object",
-    "meant",
-    "plain",
-    "spelt",
+    "convert_event_values",
+    "convert_json_value",
+    "json_type_of_column",
     "decimals_to_strings",
-    "unfit",
+    "find_unconvertible_values",
 ]

@@ -82,7 +82,7 @@ class TextBlocks:
             self._fill_buffer(buffer_size)
             if not self._rest:
                 return None
-            ends, open_at = record_ends(self._rest, self._csv)
+            ends, open_at = find_record_ends(self._rest, self._csv)
             if self._ended and open_at >= 0:
                 line = self.line + self.count_line_ends(self._rest[:open_at]) + 1
                 raise DataError(f'The quote (") that opens in line {line} is not closed.')
@@ -121,7 +121,7 @@ class TextBlocks:
         self._rest = b"".join(parts) if len(parts) > 1 else self._rest
 
 
-def record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
+def find_record_ends(data: bytes, csv: bool) -> tuple[np.ndarray, int]:
     """Find the ends of complete records.
 
     Also returns the start of an unclosed CSV quote, or -1. A quote opens a CSV field only at the beginning of the
@@ -274,4 +274,4 @@ def _decoded_bytes(rows: pa.Table) -> int:
     return size
 
 
-__all__ = ["RowBatches", "TextBlocks", "record_ends"]
+__all__ = ["RowBatches", "TextBlocks", "find_record_ends"]

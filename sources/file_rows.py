@@ -19,9 +19,9 @@ import xxhash
 from hoodoo.errors import ColumnError, DataError
 from hoodoo.redact import printable
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.file_blocks import record_ends
-from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, sound
-from hoodoo.sources.one_type import together
+from hoodoo.sources.file_blocks import find_record_ends
+from hoodoo.sources.json_messages import AT_ONCE, PROBLEMS, JsonDecoder, repair_rows
+from hoodoo.sources.one_type import concatenate_tables
 from hoodoo.sources.source import BAD, Part
 from hoodoo.writers.batches.json_text import count_objects
 from hoodoo.writers.batches.row_files import parse_rows
@@ -57,7 +57,7 @@ class FileRows:
     def table(self, rows: pa.Table) -> Part:
         _require_columns(self.name, rows.schema.names, self.columns, len(rows))
         decoder = JsonDecoder(self.columns, self.unknown)
-        rows = decoder.wanted(sound(rows))
+        rows = decoder.drop_unknown_columns(repair_rows(rows))
         return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def json(self, text: bytes, line: int = 0) -> Part:
@@ -89,7 +89,7 @@ class FileRows:
         def place(part: int, row: int) -> str:
             return f"line {parts[part][1][row]} of {printable(self.name)}"
 
-        rows = together(self.name, [rows for rows, _ in parts], self.columns, place)
+        rows = concatenate_tables(self.name, [rows for rows, _ in parts], self.columns, place)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def csv(self, header: bytes, text: bytes, line: int = 0) -> Part:
@@ -111,17 +111,17 @@ class FileRows:
         data = pa.py_buffer(header + text)
 
         def parse(content: pa.Buffer) -> pa.Table:
-            return decoder.wanted(parse_rows("csv", content, self.columns, lambda column: False))
+            return decoder.drop_unknown_columns(parse_rows("csv", content, self.columns, lambda column: False))
 
         try:
-            rows = sound(parse_rows("csv", data, self.columns, lambda column: False))
+            rows = repair_rows(parse_rows("csv", data, self.columns, lambda column: False))
             _require_columns(self.name, rows.schema.names, self.columns, len(rows))
-            rows = decoder.wanted(rows)
+            rows = decoder.drop_unknown_columns(rows)
             return Part(rows, unknown=tuple(sorted(decoder.left_out)), origin=self._printable_name)
         except PROBLEMS:
             pass
         bad = self._bad_collector("row")
-        rows = together(self.name, list(_read_csv_text(data, self.columns, parse, bad, line)), self.columns)
+        rows = concatenate_tables(self.name, list(_read_csv_text(data, self.columns, parse, bad, line)), self.columns)
         return Part(rows, bad.table(), tuple(sorted(decoder.left_out)), origin=self._printable_name)
 
     def _bad_collector(self, unit: str) -> BadMessages:
@@ -189,7 +189,7 @@ def _read_csv_text(
     if data[-1] != ord("\n"):  # otherwise Arrow reads an empty last field as an empty string
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     content = data.to_pybytes()
-    ends, _ = record_ends(content, True)
+    ends, _ = find_record_ends(content, True)
     starts = np.append(0, ends[:-1])
     try:
         header = _column_names(content, starts, ends)

@@ -26,10 +26,10 @@ from hoodoo.errors import (
 from hoodoo.redact import printable
 from hoodoo.sources.file_blocks import RowBatches, TextBlocks
 from hoodoo.sources.file_rows import FileRows, bad_row_of_file, damaged, shown
-from hoodoo.sources.folders import Folder, Listed, open_folder, unreadable
+from hoodoo.sources.folders import Folder, ListedFile, open_folder, unreadable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
-from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
-from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
+from hoodoo.sources.start_points import EARLIEST, LATEST, parse_time_ms
+from hoodoo.sources.taken_files import PartiallyReadFile, ReadFile, ReadFiles
 from hoodoo.writers.batches.row_files import compression_of, has_supported_extension, kind_of
 
 _KINDS = ("json", "csv", "parquet", "avro")
@@ -49,8 +49,8 @@ class _BatchPlan:
         left_ms: Earliest modification time of the new files that a later batch reads, in ms since 1970.
     """
 
-    before: TakenFiles
-    files: tuple[Listed, ...]
+    before: ReadFiles
+    files: tuple[ListedFile, ...]
     limits: Limits
     now_ms: int
     left_ms: int
@@ -124,9 +124,9 @@ class Files(Source):
         self.settle_ms = self.folder.settle_ms if settle is None else int(settle * 1000)
         self.name = f"files:{self.folder.uri}"
         self.passed_over: tuple[str, ...] = ()
-        self._first_seen = dict[Listed, tuple[int, float]]()
+        self._first_seen = dict[ListedFile, tuple[int, float]]()
         self._same = set[tuple[str, str]]()
-        self._planned = dict[str, Listed]()
+        self._planned = dict[str, ListedFile]()
         self._refused = set[str]()
         self._open: tuple[tuple[str, str, int], _FileReader] | None = None
         if file_format is None and has_supported_extension(pattern):
@@ -150,11 +150,11 @@ class Files(Source):
             SourceUnavailable: The folder existed before and is missing now, or a file system does not respond.
         """
         now_ms = _now_ms()
-        read_files = TakenFiles.of(position, self.folder.uri)
+        read_files = ReadFiles.of(position, self.folder.uri)
         all_files, ready = self._list_files(now_ms)
         new, unchanged = self._unread_files(read_files, ready)
         new = self._move_partial_first(read_files, new, all_files)
-        chosen, size = list[Listed](), 0
+        chosen, size = list[ListedFile](), 0
         for file in new:
             if chosen and size + file.size > limits.bytes:
                 break
@@ -162,9 +162,9 @@ class Files(Source):
             size += file.size
         if not chosen:
             return None
-        before = read_files.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms).mark_as_read(
-            unchanged
-        )
+        before = read_files.remove_departed_files(
+            all_files, list(self.folder.unreadable), now_ms, self.grace_ms
+        ).mark_as_read(unchanged)
         after = replace(before.mark_as_read(chosen), partial=None)
         left_ms = min((file_.time_ms for file_ in new[len(chosen) :]), default=now_ms)
         return Planned(_BatchPlan(before, tuple(chosen), limits, now_ms, left_ms), after.text())
@@ -200,10 +200,10 @@ class Files(Source):
 
     def _read_files(self, work: _BatchPlan, columns: pa.Schema, unknown: bool) -> Iterator[Part]:
         limits, rows, size = work.limits, 0, 0
-        entries = dict[str, Entry]()
+        entries = dict[str, ReadFile]()
         self._planned, self._refused = {shown(file.name): file for file in work.files}, set()
 
-        def position(partial: tuple[Listed, _FileReader] | None = None) -> str:
+        def position(partial: tuple[ListedFile, _FileReader] | None = None) -> str:
             unread_times = [file.time_ms for file in work.files if file.name not in entries]
             read_times = [file.time_ms for file in work.files if file.name in entries and file.time_ms <= work.now_ms]
             hudi_ms = max([work.before.hudi_ms, *(time - self.grace_ms for time in read_times)])
@@ -213,7 +213,7 @@ class Files(Source):
             if partial is not None:
                 file, reader = partial
                 digest = self.folder.digest(file)
-                partial_read = ReadSoFar(file.name, file.stamp, reader.offset, reader.line, digest)
+                partial_read = PartiallyReadFile(file.name, file.stamp, reader.offset, reader.line, digest)
                 reached = replace(reached, partial=partial_read)
             return reached.text()
 
@@ -252,7 +252,7 @@ class Files(Source):
             finally:
                 if reader is not None:
                     reader.close()
-            entries[file.name] = Entry(file.stamp, digest)
+            entries[file.name] = ReadFile(file.stamp, digest)
         yield Part(pa.table({}), position=position())
 
     def refused(self, origin: str, problem: DataError) -> pa.Table | None:
@@ -271,7 +271,7 @@ class Files(Source):
         self._refused.add(file.name)
         return bad_row_of_file(file.name, file.stamp, problem)
 
-    def _open_reader(self, file: Listed, taken: TakenFiles, columns: pa.Schema, record_max: int) -> _FileReader:
+    def _open_reader(self, file: ListedFile, taken: ReadFiles, columns: pa.Schema, record_max: int) -> _FileReader:
         # If an earlier batch read only a part of the file, reading continues there.
         partial = taken.partial if taken.partial and self._has_same_content(file, taken.partial) else None
         offset, line = (partial.offset, partial.line) if partial else (0, 0)
@@ -282,7 +282,9 @@ class Files(Source):
             open_reader[1].close()
         return _FileReader(self.folder, file, self.format or kind_of(file.name), columns, offset, line, record_max)
 
-    def _move_partial_first(self, taken: TakenFiles, new: list[Listed], all_files: list[Listed]) -> list[Listed]:
+    def _move_partial_first(
+        self, taken: ReadFiles, new: list[ListedFile], all_files: list[ListedFile]
+    ) -> list[ListedFile]:
         # Raises SourceLost if the partially read file is missing or changed.
         partial = taken.partial
         if partial is None:
@@ -297,10 +299,10 @@ class Files(Source):
             file=partial.name,
         )
 
-    def _unread_files(self, taken: TakenFiles, ready: list[Listed]) -> tuple[list[Listed], list[Listed]]:
+    def _unread_files(self, taken: ReadFiles, ready: list[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
         # The second list has the files with a new time but the content that was read. Raises SourceLost if a file was
         # rewritten and on_change is 'fail'.
-        new, unchanged = list[Listed](), list[Listed]()
+        new, unchanged = list[ListedFile](), list[ListedFile]()
         for file in taken.new(ready):
             entry = taken.seen.get(file.name)
             if entry is None or entry.gone_ms:
@@ -318,7 +320,7 @@ class Files(Source):
                 new.append(file)
         return new, unchanged
 
-    def _has_same_content(self, file: Listed, read: Entry | ReadSoFar) -> bool:
+    def _has_same_content(self, file: ListedFile, read: ReadFile | PartiallyReadFile) -> bool:
         # Only small files have a digest of their content for this comparison. A large file with another time counts as
         # changed.
         if file.stamp == read.stamp or (file.name, file.stamp) in self._same:
@@ -338,7 +340,7 @@ class Files(Source):
             The number of files, and the age of the oldest file.
         """
         now_ms = _now_ms()
-        taken = TakenFiles.of(position, self.folder.uri)
+        taken = ReadFiles.of(position, self.folder.uri)
         all_files, ready = self._list_files(now_ms, settle_ms=0)
         new = [
             listed_file for listed_file in taken.new(ready) if (listed_file.name, listed_file.stamp) not in self._same
@@ -367,16 +369,16 @@ class Files(Source):
             SourceLost: The position belongs to another source.
         """
         if start == EARLIEST:
-            return TakenFiles(self.folder.uri).text()
+            return ReadFiles(self.folder.uri).text()
         if start == LATEST:
             return self._position_before(None).text()
-        if (moment := time_ms(start)) is not None:
+        if (moment := parse_time_ms(start)) is not None:
             return self._position_before(max(0, moment)).text()
         if start.startswith("{"):
-            return replace(TakenFiles.of(start), folder=self.folder.uri).text()
+            return replace(ReadFiles.of(start), folder=self.folder.uri).text()
         return super().position_at(start)
 
-    def _position_before(self, time: int | None) -> TakenFiles:
+    def _position_before(self, time: int | None) -> ReadFiles:
         # `time` is in ms since 1970. None: all files that no longer grow count as read.
         now_ms = _now_ms()
         all_files, ready = self._list_files(now_ms)
@@ -386,8 +388,8 @@ class Files(Source):
             if time is not None
             else max(0, max((listed_file.time_ms for listed_file in old_files), default=0) - self.grace_ms)
         )
-        taken = TakenFiles(self.folder.uri, hudi_ms=hudi_ms).mark_as_read(old_files)
-        return taken.beside(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
+        taken = ReadFiles(self.folder.uri, hudi_ms=hudi_ms).mark_as_read(old_files)
+        return taken.remove_departed_files(all_files, list(self.folder.unreadable), now_ms, self.grace_ms)
 
     def from_hudi(self, checkpoint: str) -> str:
         """Convert a checkpoint of Hudi's streamer to a position.
@@ -417,16 +419,16 @@ class Files(Source):
         Returns:
             The modification time up to which all files were read, in ms since 1970. '' if no file was read.
         """
-        return TakenFiles.of(position).to_hudi()
+        return ReadFiles.of(position).to_hudi()
 
     def __repr__(self) -> str:
         return f"<files of {self.folder.uri}>"
 
-    def _list_files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[Listed], list[Listed]]:
+    def _list_files(self, now_ms: int, settle_ms: int | None = None) -> tuple[list[ListedFile], list[ListedFile]]:
         # Ready files match the pattern and no longer change.
         settle = self.settle_ms if settle_ms is None else settle_ms
-        all_files, ready, unknown_formats = list[Listed](), list[Listed](), list[str]()
-        first_seen = dict[Listed, tuple[int, float]]()
+        all_files, ready, unknown_formats = list[ListedFile](), list[ListedFile](), list[str]()
+        first_seen = dict[ListedFile, tuple[int, float]]()
         clock = time.monotonic()
         for file in self.folder.files():
             all_files.append(file)
@@ -459,7 +461,7 @@ class _FileReader:
     """
 
     def __init__(
-        self, folder: Folder, file: Listed, kind: str, columns: pa.Schema, offset: int, line: int, record_max: int
+        self, folder: Folder, file: ListedFile, kind: str, columns: pa.Schema, offset: int, line: int, record_max: int
     ) -> None:
         self._file, self._kind, self.size = file, kind, 0
         self._raw = folder.open(file)

@@ -31,7 +31,7 @@ _TRANSIENT_ERRORS = frozenset(
 
 
 @dataclass(frozen=True, order=True)
-class Listed:
+class ListedFile:
     """Listed file of a folder.
 
     Attributes:
@@ -63,7 +63,7 @@ class Folder(Protocol):
     settle_ms: int
     unreadable: dict[str, str]
 
-    def files(self) -> Iterator[Listed]:
+    def files(self) -> Iterator[ListedFile]:
         """Yield all files of the folder.
 
         This includes subfolders. The order is undefined. Raises CallError if the folder does not exist, and
@@ -71,21 +71,21 @@ class Folder(Protocol):
         """
         ...
 
-    def open(self, file: Listed) -> pa.NativeFile:
+    def open(self, file: ListedFile) -> pa.NativeFile:
         """Open a file for reading.
 
         Raises SourceChanged if the file was deleted or rewritten since it was listed.
         """
         ...
 
-    def require_same(self, file: Listed) -> None:
+    def require_same(self, file: ListedFile) -> None:
         """Check that a file is unchanged since its listing.
 
         Raises SourceChanged if it was deleted or rewritten.
         """
         ...
 
-    def digest(self, file: Listed) -> str:
+    def digest(self, file: ListedFile) -> str:
         """Return a digest of a small file.
 
         It is '' for a large file. On S3 it is always '', because the ETag identifies the content.
@@ -113,7 +113,7 @@ class _LocalFolder:
         self.unreadable = dict[str, str]()
         self._existed = os.path.isdir(self.uri)
 
-    def files(self) -> Iterator[Listed]:
+    def files(self) -> Iterator[ListedFile]:
         self._require_existence()
         self.unreadable.clear()
         for folder, folders, names in os.walk(self.uri, onerror=self._record_unreadable):
@@ -130,7 +130,7 @@ class _LocalFolder:
                     continue
                 yield _listed_file(self._relative_name(path), stat)
 
-    def open(self, file: Listed) -> pa.NativeFile:
+    def open(self, file: ListedFile) -> pa.NativeFile:
         try:
             source = pa.OSFile(os.fsencode(os.path.join(self.uri, file.name)))
         except FileNotFoundError:
@@ -142,7 +142,7 @@ class _LocalFolder:
             raise _changed_file_error(self.uri, file)
         return source
 
-    def require_same(self, file: Listed) -> None:
+    def require_same(self, file: ListedFile) -> None:
         try:
             stat = os.stat(os.path.join(self.uri, file.name))
         except OSError:
@@ -150,7 +150,7 @@ class _LocalFolder:
         if _listed_file(file.name, stat) != file:
             raise _changed_file_error(self.uri, file)
 
-    def digest(self, file: Listed) -> str:
+    def digest(self, file: ListedFile) -> str:
         if file.size > _SMALL:
             return ""
         with self.open(file) as source:
@@ -201,8 +201,8 @@ def unreadable(name: str, problem: OSError) -> HoodooError:
     )
 
 
-def _listed_file(name: str, stat: os.stat_result) -> Listed:
-    return Listed(
+def _listed_file(name: str, stat: os.stat_result) -> ListedFile:
+    return ListedFile(
         stat.st_mtime_ns // 1_000_000,
         name,
         stat.st_size,
@@ -221,11 +221,11 @@ class _S3Folder:
         self.uri = self.store.uri
         self.unreadable = dict[str, str]()
 
-    def files(self) -> Iterator[Listed]:
+    def files(self) -> Iterator[ListedFile]:
         for key, size, time_ms, tag in self.store.objects():
-            yield Listed(time_ms, key, size, f"{size}-{tag}", time_ms)
+            yield ListedFile(time_ms, key, size, f"{size}-{tag}", time_ms)
 
-    def open(self, file: Listed) -> pa.NativeFile:
+    def open(self, file: ListedFile) -> pa.NativeFile:
         try:
             source = self.store.open_input(file.name)
         except FileNotFoundError:
@@ -233,15 +233,15 @@ class _S3Folder:
         self.require_same(file)
         return source
 
-    def require_same(self, file: Listed) -> None:
+    def require_same(self, file: ListedFile) -> None:
         if f"{file.size}-{self.store.version(file.name)}" != file.stamp:
             raise _changed_file_error(self.uri, file)
 
-    def digest(self, file: Listed) -> str:
+    def digest(self, file: ListedFile) -> str:
         return ""  # the ETag identifies the content
 
 
-def _changed_file_error(uri: str, file: Listed) -> SourceChanged:
+def _changed_file_error(uri: str, file: ListedFile) -> SourceChanged:
     return SourceChanged(
         f"File {printable(file.name)} of {printable(uri)} was deleted or rewritten while it was read. Nothing was "
         "written. Plan again.",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hoodoo.errors import DataError
 from hoodoo.sources.bad_messages import BadMessages, said
-from hoodoo.sources.wanted_rows import Numbered, WantedRows
+from hoodoo.sources.wanted_rows import Numbered, RowFilter
 from hoodoo.writers.batches.json_text import count_objects, require_exact_integers
 from hoodoo.writers.batches.row_files import parse_rows
 
@@ -26,13 +26,13 @@ _EVENT_FIELDS = ({"op", "source", "after"}, {"op", "source", "before"}, {"schema
 # Fields that identify a Debezium change event, without or with a schema.
 
 
-class JsonDecoder(WantedRows):
+class JsonDecoder(RowFilter):
     def __init__(self, columns: pa.Schema, unknown: bool, events: str = "") -> None:
         """Create a decoder for JSON messages.
 
         Args:
-            columns: The columns of the table, as in `WantedRows`.
-            unknown: True to also read columns that the table does not have, as in `WantedRows`.
+            columns: The columns of the table, as in `RowFilter`.
+            unknown: True to also read columns that the table does not have, as in `RowFilter`.
             events: The option that enables the reading of Debezium change events, for a hint about messages without a
                 key that look like events. '' (default): no hint.
         """
@@ -56,7 +56,7 @@ class JsonDecoder(WantedRows):
 
         Raises one of PROBLEMS.
         """
-        rows = self.wanted(sound(parse_rows("json", content, self.columns, lambda column: False)))
+        rows = self.drop_unknown_columns(repair_rows(parse_rows("json", content, self.columns, lambda column: False)))
         require_exact_integers(rows, content, self.columns)
         return rows
 
@@ -74,7 +74,7 @@ class JsonDecoder(WantedRows):
             text = _join_lines([message for _, message in messages])
             rows = self.parse(pa.py_buffer(text))
             if len(rows) == len(messages):
-                yield from self.complete(rows, messages, bad)
+                yield from self.yield_complete_rows(rows, messages, bad)
                 return
             problem = ValueError("Text is not exactly one JSON object")
         except PROBLEMS as error:
@@ -88,7 +88,7 @@ class JsonDecoder(WantedRows):
         bad.note(number, _describe_problem(message, problem), message)
 
 
-def sound(rows: pa.Table) -> pa.Table:
+def repair_rows(rows: pa.Table) -> pa.Table:
     """Repair rows from Arrow's JSON reader.
 
     Lists that only contain nulls are repaired, because the reader returns them with too few items. Raises
@@ -143,4 +143,4 @@ def _describe_problem(message: bytes, problem: BaseException) -> str:
     return said(problem)
 
 
-__all__ = ["PROBLEMS", "JsonDecoder", "sound"]
+__all__ = ["PROBLEMS", "JsonDecoder", "repair_rows"]

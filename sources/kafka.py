@@ -17,7 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.arguments import check_allowed_value, check_flag, check_number, convert_time_units
-from hoodoo.compactor.service_log import say
+from hoodoo.compactor.service_log import log_event
 from hoodoo.errors import OptionError, SourceChanged
 from hoodoo.redact import printable
 from hoodoo.sources.avro_messages import AvroDecoder
@@ -29,15 +29,15 @@ from hoodoo.sources.json_messages import JsonDecoder
 from hoodoo.sources.kafka_client import KafkaClient, ReadMessages
 from hoodoo.sources.kafka_position import (
     TopicPosition,
+    distribute_batch,
     is_stored_position,
     parse_user_offsets,
     resolve_existing_offsets,
-    shares,
 )
-from hoodoo.sources.kafka_rows import columns_from_messages, kafka_columns_of_message, rows_of_messages
+from hoodoo.sources.kafka_rows import add_message_columns, columns_from_messages, kafka_columns_of_message
 from hoodoo.sources.schema_registry import SchemaRegistry
 from hoodoo.sources.source import Limits, Part, Placing, Planned, Source, SourceLag
-from hoodoo.sources.start_points import EARLIEST, LATEST, time_ms
+from hoodoo.sources.start_points import EARLIEST, LATEST, parse_time_ms
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -190,7 +190,7 @@ class Kafka(Source):
         begin = self._first_offsets(last, bounds, topic_id)
         lost = self._log_lost_messages(last, begin)
         waiting = {partition: bounds[partition][1] - begin[partition] for partition in begin}
-        counts = shares(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
+        counts = distribute_batch(waiting, min(limits.rows, int(limits.bytes / self._mean_bytes)))
         if not any(counts.values()) and last is not None:
             return None
         ranges = {
@@ -234,7 +234,7 @@ class Kafka(Source):
                 count = max(0, offset - expected)
                 lost += count
                 details = {"topic": self.topic, "partition": partition, "expected": expected, "next": offset}
-                say(logging.WARNING, "messages lost", to=_log, **details, lost=count)
+                log_event(logging.WARNING, "messages lost", to=_log, **details, lost=count)
         return lost
 
     # ---- read
@@ -292,7 +292,7 @@ class Kafka(Source):
         if self._schemas is not None:
             decoder = AvroDecoder(f"Topic {self.topic!r}", decoded_columns, unknown, self._schemas)
         decoded = decoder.rows(numbered, bad)
-        rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
+        rows = add_message_columns(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
         yield Part(
             rows, bad.table(), tuple(sorted(decoder.left_out)), position=position, bytes=found.size, lost=ranges.lost
         )
@@ -314,7 +314,7 @@ class Kafka(Source):
         decoder.unavailable, decoder.added = self.unavailable, lambda number: kafka_columns_of_message(messages[number])
         keys = [messages[number].key() for number in numbers]
         decoded = decoder.rows(numbers, keys, [cast("bytes", values[number]) for number in numbers], bad)
-        rows = rows_of_messages(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
+        rows = add_message_columns(self.topic, decoded, messages, columns, self.broker_columns, decoder.left_out)
         if decoder.emptied is not None:  # later messages are read again, into an empty table
             return Part(
                 pa.table({}),
@@ -385,7 +385,7 @@ class Kafka(Source):
         """
         if is_stored_position(start):
             return super().position_at(start)
-        moment = time_ms(start)
+        moment = parse_time_ms(start)
         is_named = start not in (EARLIEST, LATEST) and moment is None
         named = parse_user_offsets(start, self.topic) if is_named else {}
         bounds = self._client.bounds()

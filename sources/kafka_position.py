@@ -192,8 +192,8 @@ def _parse_spark_json(text: str, topic: str) -> dict[int, int] | None:
     return offsets if name == topic and is_valid else None
 
 
-def shares(waiting: Mapping[int, int], most: int) -> dict[int, int]:
-    """Distribute a batch evenly over partitions.
+def distribute_batch(waiting: Mapping[int, int], most: int) -> dict[int, int]:
+    """Distribute the messages of a batch evenly over partitions.
 
     `waiting` is the number of unread messages in each partition, and `most` is the total number to read. Partitions
     with more messages get the unused shares of partitions with fewer.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.sources.one_type import together
+from hoodoo.sources.one_type import concatenate_tables
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -25,7 +25,7 @@ def kafka_columns_of_message(message: Message) -> pa.Table:
     return _append_broker_columns(pa.table({"": pa.nulls(1)}), [message], _BROKER_COLUMNS).drop_columns([""])
 
 
-def rows_of_messages(
+def add_message_columns(
     topic: str,
     decoded: Iterable[tuple[pa.Table, list[int]]],
     messages: Sequence[Message],
@@ -33,7 +33,7 @@ def rows_of_messages(
     broker_columns: bool,
     left_out: set[str],
 ) -> pa.Table:
-    """Combine decoded rows with columns of their messages.
+    """Add offset, key and other message columns to decoded rows.
 
     The columns are partition, offset, timestamp and key.
 
@@ -67,7 +67,7 @@ def rows_of_messages(
         message = messages[numbered[part][row]]
         return f"partition {message.partition()}, offset {message.offset()}"
 
-    return together(topic, parts, columns.remove_metadata(), place)
+    return concatenate_tables(topic, parts, columns.remove_metadata(), place)
 
 
 def _append_broker_columns(rows: pa.Table, messages: Sequence[Message], names: Sequence[str]) -> pa.Table:
@@ -93,5 +93,5 @@ __all__ = [
     "TIMESTAMP",
     "kafka_columns_of_message",
     "columns_from_messages",
-    "rows_of_messages",
+    "add_message_columns",
 ]

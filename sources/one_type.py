@@ -1,4 +1,4 @@
-"""Concatenation of rows with common column types."""
+"""Concatenation of tables whose columns get one common type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ The arguments are the indexes of its part and row.
 UNFIT_TYPES = (pa.ArrowInvalid, pa.ArrowTypeError)
 
 
-def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Place = lambda part, row: "") -> pa.Table:
+def concatenate_tables(
+    name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Place = lambda part, row: ""
+) -> pa.Table:
     """Concatenate tables with common column types.
 
     Args:
@@ -38,7 +40,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
         All rows in one table.
 
     Raises:
-        ColumnError: A column has values of several types. `details` are those of `several_types`.
+        ColumnError: A column has values of several types. `details` are those of `several_types_error`.
     """
     try:
         return pa.concat_tables(parts, promote_options="permissive") if parts else columns.empty_table()
@@ -46,11 +48,11 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
         advice = "Leave it out, or add it to the table with the right type."
         for column in dict.fromkeys(column for part in parts for column in part.column_names):
             try:
-                type_of(column, parts, common_arrow_type, place)
+                common_column_type(column, parts, common_arrow_type, place)
             except ColumnError as mismatch:
                 raise ColumnError(
                     f"Column {column!r} of {printable(name)} is not in the table, and its values have several "
-                    f"types: {seen(mismatch)}. {advice}",
+                    f"types: {describe_conflicting_types(mismatch)}. {advice}",
                     file=name,
                     **mismatch.details,
                 ) from None
@@ -68,7 +70,7 @@ def together(name: str, parts: Sequence[pa.Table], columns: pa.Schema, place: Pl
         raise ColumnError(f"{printable(name)} has {printable(str(problem), 300)}. {advice}", file=name) from None
 
 
-def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) -> pa.DataType:
+def common_column_type(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) -> pa.DataType:
     """Return the common type of a column.
 
     Args:
@@ -81,7 +83,7 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
         The type. The null type if no part has the column.
 
     Raises:
-        ColumnError: There is no common type. `details` are those of `several_types`.
+        ColumnError: There is no common type. `details` are those of `several_types_error`.
     """
     kinds = {number: part.schema.field(column).type for number, part in enumerate(parts) if column in part.column_names}
     common, before = pa.null(), list[int]()
@@ -92,22 +94,24 @@ def type_of(column: str, parts: Sequence[pa.Table], unite: Unite, place: Place) 
             first = next((one for one in before if not _have_common_type(unite, kinds[one], kind)), before[0])
             pair = (first, number)
             places = [place(one, pc.index(parts[one][column].is_valid(), True).as_py()) for one in pair]
-            raise several_types(column, [_type_text(kinds[one]) for one in pair], places) from None
+            raise several_types_error(column, [_type_text(kinds[one]) for one in pair], places) from None
         before.append(number)
     return common
 
 
-def several_types(column: str, types: Sequence[str], places: Sequence[str]) -> ColumnError:
+def several_types_error(column: str, types: Sequence[str], places: Sequence[str]) -> ColumnError:
     """Create the error for a column with several types.
 
     `places` are the locations of a value of each type, or '' if unknown. A caller may raise the error, or use its
     `details` (`column`, `types` and `places`) for another message.
     """
     base = ColumnError("", column=column, types=list(types), places=list(places))
-    return ColumnError(f"Column {column!r} has values of several types: {seen(base)}.", **base.details)
+    return ColumnError(
+        f"Column {column!r} has values of several types: {describe_conflicting_types(base)}.", **base.details
+    )
 
 
-def seen(problem: ColumnError) -> str:
+def describe_conflicting_types(problem: ColumnError) -> str:
     """Describe the conflicting types of a column."""
     pairs = zip(problem.details["types"], problem.details["places"], strict=True)
     return " and ".join(f"{kind} (at {place})" if place else kind for kind, place in pairs)
@@ -133,4 +137,12 @@ def _type_text(kind: pa.DataType) -> str:
         return str(kind)
 
 
-__all__ = ["UNFIT_TYPES", "Place", "common_arrow_type", "seen", "several_types", "together", "type_of"]
+__all__ = [
+    "UNFIT_TYPES",
+    "Place",
+    "common_arrow_type",
+    "describe_conflicting_types",
+    "several_types_error",
+    "concatenate_tables",
+    "common_column_type",
+]

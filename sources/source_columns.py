@@ -18,7 +18,7 @@ from hoodoo.format.avro.schema import normalize_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
 from hoodoo.sources.debezium import NOT_SENT
-from hoodoo.sources.one_type import Place, common_arrow_type, seen, type_of
+from hoodoo.sources.one_type import Place, common_arrow_type, common_column_type, describe_conflicting_types
 from hoodoo.sources.source import Limits, Planned, Source
 
 _BYTES_MAX = 16 << 20
@@ -86,14 +86,17 @@ def columns_of(source: Source, rows: int = 10_000) -> SourceColumns:
             )
         parts = _detect_times(source, planned, first_parts, rows)
         place = _file_of_row(parts)
-        fields = [pa.field(name, _replace_unknown_types(type_of(name, parts, _common_type, place))) for name in names]
+        fields = [
+            pa.field(name, _replace_unknown_types(common_column_type(name, parts, _common_type, place)))
+            for name in names
+        ]
     except ColumnError as problem:
         if "types" not in problem.details:
             raise
         raise ColumnError(
             f"{printable(source.name)}: column {problem.details['column']!r} has values of several types: "
-            f"{seen(problem)}. Set the type yourself (hoodoo create --schema), or give the job a transform that "
-            "converts the values to one type.",
+            f"{describe_conflicting_types(problem)}. Set the type yourself (hoodoo create --schema), or give the job a "
+            "transform that converts the values to one type.",
             **problem.details,
         ) from None
     guessed = tuple(name for name in names if not any(_non_null_chunks(first_parts, name)))

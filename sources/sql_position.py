@@ -33,7 +33,7 @@ _KINDS: tuple[tuple[str, type, Callable[[Any], str], Callable[[str], Any]], ...]
 
 @dataclass(frozen=True)
 class SqlPosition:
-    """Last row that a job has read.
+    """Position of a job in a database table: the last row that it has read.
 
     Attributes:
         table: The name of the table.

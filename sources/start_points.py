@@ -9,8 +9,8 @@ KNOWN = f"'{EARLIEST}', '{LATEST}', an ISO 8601 time such as '2026-11-27T09:00:0
 """The supported start points, for error messages."""
 
 
-def time_ms(text: str) -> int | None:
-    """Convert an ISO 8601 time to milliseconds.
+def parse_time_ms(text: str) -> int | None:
+    """Parse an ISO 8601 time as milliseconds since 1970.
 
     The milliseconds count from 1970. A time without a zone is in UTC. Returns None for other text.
     """
@@ -23,4 +23,4 @@ def time_ms(text: str) -> int | None:
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1)
 
 
-__all__ = ["EARLIEST", "KNOWN", "LATEST", "time_ms"]
+__all__ = ["EARLIEST", "KNOWN", "LATEST", "parse_time_ms"]

@@ -25,7 +25,7 @@ from hoodoo.format.names import IS_DELETED, instant_of_ms
 from hoodoo.readers.cursor import Cursor, cursor_of, cursor_of_commit_number, require_same_commit
 from hoodoo.redact import printable
 from hoodoo.sources.source import Limits, Part, Planned, Source, SourceLag
-from hoodoo.sources.start_points import EARLIEST, KNOWN, LATEST, time_ms
+from hoodoo.sources.start_points import EARLIEST, KNOWN, LATEST, parse_time_ms
 from hoodoo.table import Table
 
 _KIND = "table"
@@ -194,7 +194,7 @@ class TableChanges(Source):
         """
         if start.startswith("{"):
             return super().position_at(start)
-        if start not in (EARLIEST, LATEST) and time_ms(start) is None:
+        if start not in (EARLIEST, LATEST) and parse_time_ms(start) is None:
             raise OptionError(
                 f"{printable(start)} is not a valid position in a table. Use {KNOWN}, or a position of an "
                 "earlier batch.",

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from hoodoo.errors import SourceLost
 from hoodoo.redact import printable
-from hoodoo.sources.folders import Listed
+from hoodoo.sources.folders import ListedFile
 
 _KIND = "files"
 
 
-class Entry(NamedTuple):
-    """Record of a file that was read.
+class ReadFile(NamedTuple):
+    """File that a job has read.
 
     Attributes:
         stamp: Stamp of the file when it was read: it differs after the file is rewritten.
@@ -34,8 +34,8 @@ class Entry(NamedTuple):
     gone_ms: int = 0
 
 
-class ReadSoFar(NamedTuple):
-    """Record of a partially read file.
+class PartiallyReadFile(NamedTuple):
+    """File that a job has read partially.
 
     Attributes:
         name: Path of the file, relative to the folder.
@@ -53,7 +53,7 @@ class ReadSoFar(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TakenFiles:
+class ReadFiles:
     """List of the files that a job has read.
 
     Attributes:
@@ -67,13 +67,13 @@ class TakenFiles:
     """
 
     folder: str = ""
-    seen: Mapping[str, Entry] = field(default_factory=dict)
-    partial: ReadSoFar | None = None
+    seen: Mapping[str, ReadFile] = field(default_factory=dict)
+    partial: PartiallyReadFile | None = None
     before_ms: int = 0
     hudi_ms: int = 0
 
     @classmethod
-    def of(cls, position: str, folder: str = "") -> TakenFiles:
+    def of(cls, position: str, folder: str = "") -> ReadFiles:
         """Parse the list of read files.
 
         Args:
@@ -96,25 +96,27 @@ class TakenFiles:
         return replace(taken, folder=folder) if folder else taken
 
     @classmethod
-    def _parse(cls, position: str) -> TakenFiles:
+    def _parse(cls, position: str) -> ReadFiles:
         try:
             content: dict[str, Any] = json.loads(position)
             if content["source"] == _KIND and "folder" in content:
                 seen = {
-                    str(name): Entry(str(fields[0]), str(fields[1]), int(fields[2]))
+                    str(name): ReadFile(str(fields[0]), str(fields[1]), int(fields[2]))
                     for name, fields in content["seen"].items()
                 }
                 partial = content.get("partial")
                 return cls(
                     str(content["folder"]),
                     seen,
-                    ReadSoFar(str(partial[0]), str(partial[1]), int(partial[2]), int(partial[3]), str(partial[4]))
+                    PartiallyReadFile(
+                        str(partial[0]), str(partial[1]), int(partial[2]), int(partial[3]), str(partial[4])
+                    )
                     if partial
                     else None,
                     hudi_ms=int(content["hudi"]),
                 )
             if content["source"] == _KIND and content["upto"] >= 0:
-                seen = {str(name): Entry(str(stamp)) for name, (_, stamp) in content["seen"].items()}
+                seen = {str(name): ReadFile(str(stamp)) for name, (_, stamp) in content["seen"].items()}
                 return cls("", seen, None, int(content["upto"]), int(content["upto"]))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             pass
@@ -143,10 +145,10 @@ class TakenFiles:
         """
         return str(self.hudi_ms - 1) if self.hudi_ms else ""
 
-    def is_taken(self, file: Listed) -> bool:
+    def is_taken(self, file: ListedFile) -> bool:
         return file.name in self.seen or max(file.time_ms, file.changed_ms) < self.before_ms
 
-    def new(self, listed: Iterable[Listed]) -> list[Listed]:
+    def new(self, listed: Iterable[ListedFile]) -> list[ListedFile]:
         """Select new and rewritten files."""
         return sorted(
             file
@@ -154,12 +156,14 @@ class TakenFiles:
             if (entry.stamp != file.stamp if (entry := self.seen.get(file.name)) else not self.is_taken(file))
         )
 
-    def mark_as_read(self, files: Collection[Listed]) -> TakenFiles:
+    def mark_as_read(self, files: Collection[ListedFile]) -> ReadFiles:
         digests = {file.name: self.seen[file.name].digest for file in files if file.name in self.seen}
-        entries = {file.name: Entry(file.stamp, digests.get(file.name, "")) for file in files}
+        entries = {file.name: ReadFile(file.stamp, digests.get(file.name, "")) for file in files}
         return replace(self, seen={**self.seen, **entries})
 
-    def beside(self, listed: Collection[Listed], unread: Sequence[str], now_ms: int, grace_ms: int) -> TakenFiles:
+    def remove_departed_files(
+        self, listed: Collection[ListedFile], unread: Sequence[str], now_ms: int, grace_ms: int
+    ) -> ReadFiles:
         """Remove files that left the folder long ago.
 
         Args:
@@ -173,7 +177,7 @@ class TakenFiles:
             The updated position. Files that count as read because of `before_ms` are now listed by name.
         """
         there = {file.name for file in listed}
-        seen = dict[str, Entry]()
+        seen = dict[str, ReadFile]()
         for name, entry in self.seen.items():
             if name in there or name.startswith(tuple(unread)):
                 seen[name] = entry._replace(gone_ms=0)
@@ -182,5 +186,5 @@ class TakenFiles:
             elif now_ms - entry.gone_ms <= grace_ms:
                 seen[name] = entry
         if self.before_ms:
-            seen |= {one.name: Entry(one.stamp) for one in listed if one.name not in seen and self.is_taken(one)}
+            seen |= {one.name: ReadFile(one.stamp) for one in listed if one.name not in seen and self.is_taken(one)}
         return replace(self, seen=seen, before_ms=0)

@@ -1,4 +1,4 @@
-"""Filter for unknown columns and incomplete rows."""
+"""Filter that drops unknown columns and incomplete rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hoodoo.sources.bad_messages import BadMessages
 Numbered = tuple[int, bytes]
 
 
-class WantedRows:
-    """Filter for unknown columns and incomplete rows.
+class RowFilter:
+    """Filter that drops unknown columns and incomplete rows.
 
     Attributes:
         columns: The columns of the table.
@@ -27,7 +27,7 @@ class WantedRows:
         self.columns, self.unknown, self.left_out = columns, unknown, set[str]()
         self.needed = [field.name for field in columns if not field.nullable]
 
-    def wanted(self, rows: pa.Table) -> pa.Table:
+    def drop_unknown_columns(self, rows: pa.Table) -> pa.Table:
         """Drop columns that the table does not have.
 
         Struct fields that the table does not have are dropped too. If `unknown` is True, the rows are returned
@@ -78,7 +78,7 @@ class WantedRows:
         """Return a hint for an error message."""
         return ""
 
-    def complete(
+    def yield_complete_rows(
         self, rows: pa.Table, messages: Sequence[Numbered], bad: BadMessages
     ) -> Iterator[tuple[pa.Table, list[int]]]:
         """Yield the rows with all required values.
@@ -103,4 +103,4 @@ class WantedRows:
             )
 
 
-__all__ = ["Numbered", "WantedRows"]
+__all__ = ["Numbered", "RowFilter"]

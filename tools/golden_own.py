@@ -105,7 +105,7 @@ def mor_compacted(path: Path) -> None:
     made, _ = history(path, "merge_on_read")
     made.compact()
     made.upsert(rows(30, 1, 5))
-    plans.schedule(made.handle.context(), plans.plan_groups_with_logs)  # left open
+    plans.commit_compaction_plan(made.handle.context(), plans.plan_groups_with_logs)  # left open
     made.upsert(rows(31, 1, 6))
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import CorruptTable, DataError, TableNotFound, UnsupportedTable
 from hoodoo.format.hashing import hash64
-from hoodoo.format.keys import partition_paths, record_keys
+from hoodoo.format.keys import compute_partition_paths, compute_record_keys
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.format.parquet import base_file, statistics
@@ -81,14 +81,14 @@ class InspectFile:
     def _inspect_base_file(self, file: DataFile, data: bytes) -> InspectedFile:
         config = self.config
         names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.partition_sources]))
-        rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
+        rows = base_file.read_base_file(pa.BufferReader(data), file.path, slices.schema_of(config, names))
         hashes = require_equal_key_encoding(rows, config, file)
         span = pc.min_max(rows[RECORD_KEY])
         ends = span["min"].as_py() or "", span["max"].as_py() or ""
         index = index_of(self.store)
         keys_in_file = index.keys_of_rows()
         keys_in_file.add(rows[RECORD_KEY], hashes)
-        entry = index.entry_for(file.file_id, self._instant, ends, keys_in_file)
+        entry = index.store_entry(file.file_id, self._instant, ends, keys_in_file)
         stats = statistics.statistics_from_footer(
             pq.read_metadata(pa.BufferReader(data)),
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
@@ -156,8 +156,8 @@ def require_equal_key_encoding(rows: pa.Table, config: TableConfig, file: DataFi
     same way. `rows` contains the record keys and the columns from which they are computed. Raises UnsupportedTable.
     """
     try:
-        keys = record_keys(rows, config.key, config.partition_by)
-        paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
+        keys = compute_record_keys(rows, config.key, config.partition_by)
+        paths = compute_partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
     except DataError as problem:
         raise UnsupportedTable(
             f"File {file.path}: {problem.message} hoodoo can read this table, but not write to it.", file=file.path

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.errors import KeyExists, KeyNotFound
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.key_index import NOWHERE, Keys, Located
+from hoodoo.index.key_index import NOWHERE, LookupKeys, LookupResult
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.slices import slices
@@ -128,7 +128,7 @@ class InMemoryBatch:
         self,
         context: Context,
         batch: Batch,
-        located: Located,
+        located: LookupResult,
         view: View,
         config: TableConfig,
         bulk: bool = False,
@@ -151,7 +151,7 @@ class InMemoryBatch:
 
     def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         batch = self.fitted(config)
-        return self._plan_located_rows(context, batch, Located.all_keys_new(len(batch)), view, config, bulk=True)
+        return self._plan_located_rows(context, batch, LookupResult.all_keys_new(len(batch)), view, config, bulk=True)
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
@@ -191,7 +191,9 @@ def _repeat_per_partition(context: Context, view: View, batch: Batch) -> Batch:
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     partitions_per_lookup = max(1, _PAIRS // max(1, len(batch)))
     for first in range(0, len(partitions), partitions_per_lookup):
-        keys = Keys.one_lookup_per_partition(texts, batch.hashes, partitions[first : first + partitions_per_lookup])
+        keys = LookupKeys.one_lookup_per_partition(
+            texts, batch.hashes, partitions[first : first + partitions_per_lookup]
+        )
         matches = np.flatnonzero(context.index.locate(view.partitions, keys).group != NOWHERE)
         rows.append(keys.rows[matches])
         codes.append((keys.codes[matches] + first).astype(np.int32))
@@ -202,7 +204,7 @@ def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]
     return tuple(check for check in checks.load_checks(config) if check not in passed)
 
 
-def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
+def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: LookupResult) -> np.ndarray:
     exists = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         positions = np.flatnonzero((located.group == number) & located.unsure)
@@ -211,7 +213,7 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
     return exists
 
 
-def file_groups_of_keys(located: Located, mask: np.ndarray) -> frozenset[str]:
+def file_groups_of_keys(located: LookupResult, mask: np.ndarray) -> frozenset[str]:
     return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 

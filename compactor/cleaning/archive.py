@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from hoodoo.compactor.cleaning.clean import forget
-from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.cleaning.clean import expire_snapshots
+from hoodoo.compactor.cleaning.sweep import remove_orphan_files
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
@@ -72,7 +72,7 @@ def archive(
     options = config.options
     slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
     hudi_ms = _age_ms(config, 0.0 if hours is None else hours)
-    forget(
+    expire_snapshots(
         timeline,
         config,
         min(slots_ms, hudi_ms) / _HOUR_MS,
@@ -155,7 +155,9 @@ def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: in
         return 0  # such a lease may need files that the view no longer lists
     if not _archivable_instants(timeline, view, last, keep, bound)[0]:
         return 0
-    sweep(timeline, age_ms / _HOUR_MS)  # Hudi would otherwise read the orphan files of dead writers as rows
+    remove_orphan_files(
+        timeline, age_ms / _HOUR_MS
+    )  # Hudi would otherwise read the orphan files of dead writers as rows
     movable, all_instants = _archivable_instants(timeline, view, last, keep, bound)
     if not movable:
         return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, retention
+from hoodoo.compactor.cleaning.retention import Retention, find_oldest_kept_snapshot, retention
 from hoodoo.errors import CommitConflict, SnapshotExpired
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.commits.retry import RetrySettings
@@ -60,7 +60,7 @@ def clean(
     commits: int | None = None,
     versions: int | None = None,
 ) -> CleanResult:
-    """Delete data files beyond retention.
+    """Clean a table: delete data files that no retained snapshot needs.
 
     The files are listed in a commit before they are deleted.
 
@@ -74,8 +74,8 @@ def clean(
     return _clean(timeline, retention(config.options, hours, commits, versions), worth_slots=0)
 
 
-def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """Expire old snapshots of a table.
+def expire_snapshots(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
+    """Expire the old snapshots of a table.
 
     The table is cleaned, and commits of these snapshots can be archived. If no file can be deleted, a slot is written
     only if the oldest readable slot advances by at least `worth_slots`.
@@ -93,7 +93,7 @@ def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanR
 
 def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
     view = timeline.history.head()
-    oldest = oldest_kept(timeline, view, keep)
+    oldest = find_oldest_kept_snapshot(timeline, view, keep)
     deletable = cleanable(view, oldest)
     forgets = bool(worth_slots) and oldest - max(view.min_readable, timeline.history.oldest_slot()) >= worth_slots
     if not deletable and not forgets:
@@ -103,9 +103,9 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
 
         def draft(newest: View) -> SlotDraft | None:
             has_older_consumer = (
-                oldest_kept(timeline, newest, keep) < oldest
+                find_oldest_kept_snapshot(timeline, newest, keep) < oldest
             )  # a consumer has registered in the meantime
-            return None if has_older_consumer else draft_of(newest, oldest, leased, forgets)
+            return None if has_older_consumer else create_clean_commit(newest, oldest, leased, forgets)
 
         slot = attempt.complete(draft)
     if timeline.publisher.has_unpublished(slot.seq):
@@ -114,7 +114,7 @@ def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanRe
     return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
 
 
-def draft_of(view: View, oldest: int, leased: Iterable[int], forgets: bool = False) -> SlotDraft | None:
+def create_clean_commit(view: View, oldest: int, leased: Iterable[int], forgets: bool = False) -> SlotDraft | None:
     """Create the commit of a clean operation.
 
     Files that the slots in `leased` need stay. Returns None if no file can be deleted, unless `forgets` is True and the
@@ -136,4 +136,4 @@ def draft_of(view: View, oldest: int, leased: Iterable[int], forgets: bool = Fal
     )
 
 
-__all__ = ["CleanResult", "clean", "cleanable", "draft_of", "forget"]
+__all__ = ["CleanResult", "clean", "cleanable", "create_clean_commit", "expire_snapshots"]

@@ -6,7 +6,7 @@ drops expired partitions in an ordinary commit, and it removes the orphan files 
 
 from __future__ import annotations
 
-from hoodoo.compactor.service_turn import Service, ServiceState, Turn, Work
+from hoodoo.compactor.service_turn import Service, ServiceCounters, ServiceRun, ServiceState
 
 _HOUR_S = 3600.0  # interval of orphan removal, and of cleaning and archiving of a table without writes
 _EXPIRE_EVERY_S = 600.0
@@ -15,23 +15,23 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 
 # ---- cleaning
-def is_clean_service_due(turn: Turn) -> bool:
+def is_clean_service_due(turn: ServiceRun) -> bool:
     duty = turn.duty
     if duty is None:
         return turn.enough_commits_since(turn.view.cleaned_at_commit)
     return _expires(turn, duty) or duty.is_time(_SWEEP, _HOUR_S) or _cleans(turn, duty)
 
 
-def _expires(turn: Turn, duty: ServiceState) -> bool:
+def _expires(turn: ServiceRun, duty: ServiceState) -> bool:
     return turn.config.options.partition_ttl_hours is not None and duty.is_time(_EXPIRE)
 
 
-def _cleans(turn: Turn, duty: ServiceState) -> bool:
+def _cleans(turn: ServiceRun, duty: ServiceState) -> bool:
     is_time = turn.enough_commits_since(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
     return is_time and duty.changed(turn.view)
 
 
-def run_clean(turn: Turn) -> bool:
+def run_clean(turn: ServiceRun) -> bool:
     """Run the clean service.
 
     Returns True if it deleted files. A writer only deletes files beyond retention. Before that, a worker drops expired
@@ -52,26 +52,26 @@ def run_clean(turn: Turn) -> bool:
     if duty:
         duty.schedule_next_run(_CLEAN, _HOUR_S)
     if result.files:
-        work = Work(1, bytes_deleted=result.bytes, seconds=turn.seconds())
+        work = ServiceCounters(1, bytes_deleted=result.bytes, seconds=turn.seconds())
         turn.tell("cleaned", work, instant=result.instant, files=result.files, bytes=result.bytes)
     return bool(result.files)
 
 
-def _expire(turn: Turn, duty: ServiceState) -> None:
+def _expire(turn: ServiceRun, duty: ServiceState) -> None:
     from hoodoo.compactor.cleaning import retention
 
     hours = turn.config.options.partition_ttl_hours
     assert hours is not None
-    expired, _ = retention.expire(turn.context, hours)
+    expired, _ = retention.drop_expired_partitions(turn.context, hours)
     duty.schedule_next_run(_EXPIRE, _EXPIRE_EVERY_S)
     if expired.instant:
         turn.tell("expired", instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
 
 
-def _sweep(turn: Turn, duty: ServiceState) -> None:
-    from hoodoo.compactor.cleaning.sweep import sweep
+def _sweep(turn: ServiceRun, duty: ServiceState) -> None:
+    from hoodoo.compactor.cleaning.sweep import remove_orphan_files
 
-    swept = sweep(turn.context.timeline, _ORPHAN_HOURS)
+    swept = remove_orphan_files(turn.context.timeline, _ORPHAN_HOURS)
     duty.schedule_next_run(_SWEEP, _HOUR_S)
     if swept.rolled_back or swept.files:
         turn.tell("swept", rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
@@ -80,13 +80,13 @@ def _sweep(turn: Turn, duty: ServiceState) -> None:
 
 
 # ---- archiving, as often as the table is cleaned
-def is_archive_service_due(turn: Turn) -> bool:
+def is_archive_service_due(turn: ServiceRun) -> bool:
     if turn.duty is None:
         return turn.enough_commits_since(turn.view.cleaned_at_commit)
     return turn.enough_commits_since(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
-def run_archive(turn: Turn) -> bool:
+def run_archive(turn: ServiceRun) -> bool:
     from hoodoo.compactor.cleaning.archive import archive
 
     result = archive(turn.context.timeline, turn.config)
@@ -94,7 +94,7 @@ def run_archive(turn: Turn) -> bool:
         turn.duty.done_at_commit = turn.view.commits
         turn.duty.schedule_next_run(_ARCHIVE, _HOUR_S)
     if result.slots or result.instants:
-        turn.tell("archived", Work(1, seconds=turn.seconds()), slots=result.slots, instants=result.instants)
+        turn.tell("archived", ServiceCounters(1, seconds=turn.seconds()), slots=result.slots, instants=result.instants)
     return False
 
 

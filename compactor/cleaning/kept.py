@@ -1,4 +1,4 @@
-"""Reasons why cleaning deleted no files."""
+"""Reasons why cleaning kept files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hoodoo.compactor.cleaning.retention import (
     Retention,
-    consumers_with_kept_files,
-    oldest_kept,
-    oldest_within_retention,
+    find_oldest_kept_snapshot,
+    find_oldest_retained_commit,
+    list_consumers_delaying_cleaning,
 )
 from hoodoo.timeline.holds import leases
 from hoodoo.timeline.timeline import TableTimeline
@@ -20,7 +20,7 @@ def explain_kept_files(timeline: TableTimeline, keep: Retention) -> str:
     if not view.superseded:
         return "no file was replaced since the last cleaning, and files of the newest snapshot always stay"
     replaced = view.superseded
-    beyond = [entry for entry in replaced if entry.dropped <= oldest_kept(timeline, view, keep)]
+    beyond = [entry for entry in replaced if entry.dropped <= find_oldest_kept_snapshot(timeline, view, keep)]
     reasons = (
         _describe_holders(timeline, view, beyond) if beyond else _describe_retention(timeline, view, keep, replaced)
     )
@@ -49,15 +49,15 @@ def _describe_retention(
 ) -> list[str]:
     first = min(entry.dropped for entry in replaced)
     reasons = []
-    if oldest_within_retention(timeline, view, keep.hours, 1) < first:
+    if find_oldest_retained_commit(timeline, view, keep.hours, 1) < first:
         reasons.append(f"retain_hours={keep.hours:g} keeps the snapshots of that time")
-    if oldest_within_retention(timeline, view, 0, keep.commits) < first:
+    if find_oldest_retained_commit(timeline, view, 0, keep.commits) < first:
         reasons.append(
             f"retain_commits={keep.commits} keeps the snapshots of the newest {keep.commits} commits, however old"
         )
     reasons += [
         f"consumer {consumer.name!r} has only read up to slot {consumer.position}"
-        for consumer in consumers_with_kept_files(timeline, view, keep)
+        for consumer in list_consumers_delaying_cleaning(timeline, view, keep)
         if consumer.position < first
     ]
     return reasons

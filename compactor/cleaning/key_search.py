@@ -38,8 +38,8 @@ _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Record keys to search in one partition.
+class WantedKeys:
+    """Wanted record keys of one partition.
 
     The hashes are sorted.
     """
@@ -48,26 +48,26 @@ class Wanted:
     hashes: np.ndarray
 
 
-def wanted(batch: Batch) -> dict[str, Wanted]:
+def group_keys_by_partition(batch: Batch) -> dict[str, WantedKeys]:
     keys_by_partition = {}
     for code in np.unique(batch.codes).tolist():
         positions = np.flatnonzero(batch.codes == code)
         keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
-        keys_by_partition[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[positions]))
+        keys_by_partition[batch.partitions[code]] = WantedKeys(keys, np.unique(batch.hashes[positions]))
     return keys_by_partition
 
 
 @dataclass
 class KeySearch:
-    """Cached search for record keys in data files."""
+    """Search for record keys in data files, with cached results."""
 
     store: Store
     index: KeyIndex
-    keys: dict[str, Wanted]
+    keys: dict[str, WantedKeys]
     config: TableConfig
     _known: dict[str, bool] = field(default_factory=dict)
 
-    def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
+    def find_files_with_keys(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
         """Find the files that contain the keys.
 
         Only keys of the file's partition count, in rows and in deletes. `files` contains the path, partition and index
@@ -81,7 +81,11 @@ class KeySearch:
         ]
         self._known.update({path: False for path, _, _ in searched if path not in self._known})
         self._known.update(
-            zip((path for path, _ in unknown), LocalEngine().map(lambda file: self.reads(*file), unknown), strict=True)
+            zip(
+                (path for path, _ in unknown),
+                LocalEngine().map(lambda file: self.file_contains_keys(*file), unknown),
+                strict=True,
+            )
         )
         return {path for path, _, _ in searched if self._known[path]}
 
@@ -95,7 +99,7 @@ class KeySearch:
         except CorruptTable:
             return True
 
-    def reads(self, path: str, partition: str) -> bool:
+    def file_contains_keys(self, path: str, partition: str) -> bool:
         """Check whether a file contains any of the keys."""
         keys = self.keys[partition].keys
         try:
@@ -108,7 +112,7 @@ class KeySearch:
     def cached_result(self, path: str) -> bool | None:
         return self._known.get(path)
 
-    def rows_of(self, path: str, partition: str) -> Iterator[pa.Table]:
+    def read_rows_with_keys(self, path: str, partition: str) -> Iterator[pa.Table]:
         """Read the rows with the given keys.
 
         Nested columns are left out. Yields no rows for an unreadable file.
@@ -134,11 +138,13 @@ class KeySearch:
         parsed = parse_data_file(path.rpartition("/")[2])
         if not isinstance(parsed, LogFileName):
             with self.store.open_input(path) as source:
-                return list(base_file.decode(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
+                return list(base_file.read_base_file(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
         data = self.store.get(path)
         if parsed.cdc:
             return [
-                chunk for block in change_log_block.decode(data) for chunk in keys_of(block.rows, self.config).chunks
+                chunk
+                for block in change_log_block.decode_changes(data)
+                for chunk in keys_of(block.rows, self.config).chunks
             ]
         chunks: list[pa.Array] = []
         for block in decode_log(data, columns=[RECORD_KEY]):
@@ -151,8 +157,8 @@ class KeySearch:
     def _keys_in_bytes(self, data: bytes) -> pa.Array:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
-    def staged_file_has_wanted_key(self, path: str) -> bool:
-        """Search a temporary file for the keys.
+    def temporary_file_contains_keys(self, path: str) -> bool:
+        """Check whether a temporary file contains any of the keys.
 
         An unfinished file counts as containing a key. A file that is neither Parquet nor Arrow contains a key if its
         bytes contain the key as text. In an Arrow file without partition paths, keys of any partition count.
@@ -160,7 +166,7 @@ class KeySearch:
         try:
             data = self.store.get(path)
             if data.startswith(_PARQUET_MAGIC):
-                rows = base_file.decode(pa.BufferReader(data), path, _KEY_AND_PARTITION)
+                rows = base_file.read_base_file(pa.BufferReader(data), path, _KEY_AND_PARTITION)
                 return self._contains_keys(rows[RECORD_KEY], rows[PARTITION_PATH])
             if not data.startswith(_ARROW_MAGIC):
                 return len(self._keys_in_bytes(data)) > 0
@@ -188,7 +194,7 @@ class KeySearch:
     def _texts(self) -> pa.Array:
         return pa.concat_arrays([wanted_keys.keys for wanted_keys in self.keys.values()])
 
-    def index_entries_with_wanted_keys(self, file_ids: Mapping[str, str]) -> set[str]:
+    def find_index_entries_with_keys(self, file_ids: Mapping[str, str]) -> set[str]:
         """Find index entries that contain the keys.
 
         Keys are compared as text. The same text in another partition is a different key. `file_ids` maps file ids to

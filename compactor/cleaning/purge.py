@@ -2,7 +2,7 @@
 
 Purged rows are also removed from the history, and cannot be recovered. A purge deletes the keys, and rewrites every
 file slice that contains one of them. Then it deletes the superseded files, the files of dead writers, and checkpoints
-with values of the rows. Finally it checks the result with `PurgeProof` and `BoundSearch`.
+with values of the rows. Finally it checks the result with `FinalKeySearch` and `PurgedValueSearch`.
 
 If a savepoint, a reader's lease or a consumer still needs one of the files, the purge raises PurgeBlocked before it
 deletes a row. It never ends a savepoint, a lease or a consumer.
@@ -16,20 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.cleaning.clean import draft_of
-from hoodoo.compactor.cleaning.key_search import KeySearch, wanted
-from hoodoo.compactor.cleaning.purge_bounds import BoundSearch
-from hoodoo.compactor.cleaning.purge_proof import Findings, PurgeProof
-from hoodoo.compactor.cleaning.purge_report import PurgeReport, Removed
-from hoodoo.compactor.cleaning.retention import consumers_with_kept_files, retention
-from hoodoo.compactor.cleaning.sweep import first_instant_to_keep, sweep
+from hoodoo.compactor.cleaning.clean import create_clean_commit
+from hoodoo.compactor.cleaning.final_key_search import FinalKeySearch, KeySearchResult
+from hoodoo.compactor.cleaning.key_search import KeySearch, group_keys_by_partition
+from hoodoo.compactor.cleaning.purge_bounds import PurgedValueSearch
+from hoodoo.compactor.cleaning.purge_report import PurgeProgress, PurgeReport
+from hoodoo.compactor.cleaning.retention import list_consumers_delaying_cleaning, retention
+from hoodoo.compactor.cleaning.sweep import first_instant_to_keep, remove_orphan_files
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import PurgeBlocked
-from hoodoo.exports.overlays import overlay_expiry_test, unused_overlay_files
+from hoodoo.exports.overlays import create_unused_file_test, unused_overlay_files
 from hoodoo.format.names import RECORD_KEY, parse_data_file
-from hoodoo.format.parquet.statistics import bound, has_comparable_bounds
+from hoodoo.format.parquet.statistics import arrow_value_to_json, has_comparable_bounds
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.holds import leases
@@ -73,7 +73,7 @@ def purge(
         run.supersede_change_logs()
     ):  # it blocks no consumer: one that has read past the delete can also read past this commit
         view = context.timeline.history.head()
-    run.require_free(view)
+    run.require_unused_files(view)
     unblocked()
     for _ in range(_ROUNDS):
         context.run_plans(context.timeline.history.head())
@@ -84,9 +84,9 @@ def purge(
         run.delete_overlay_files()
         if is_clean and not run.live_holders(context.timeline.history.head()):
             break
-    proof = PurgeProof(context.timeline, run.search)
+    proof = FinalKeySearch(context.timeline, run.search)
     findings = run.roll_back_dead_writers(proof, older_than_hours)
-    bounds = BoundSearch(context.timeline, state.config, batch, run.search, run.removed)
+    bounds = PurgedValueSearch(context.timeline, state.config, batch, run.search, run.removed)
     run.delete_checkpoints_with_values(bounds)
     return proof.report(len(batch), run.removed, findings, bounds.remaining())
 
@@ -119,19 +119,21 @@ class _NoChanges:
 class _Purge:
     def __init__(self, context: Context, config: TableConfig, batch: Batch) -> None:
         self.context, self.config, self.batch = context, config, batch
-        self.search = KeySearch(context.store, context.index, wanted(batch), config)
-        self.removed = Removed()
+        self.search = KeySearch(context.store, context.index, group_keys_by_partition(batch), config)
+        self.removed = PurgeProgress()
 
     # ---- files that hold keys
     def live_holders(self, view: View) -> set[str]:
         files = [entry.file for group in view.groups(self.search.keys) for entry in group.files()]
-        return self.search.holders((path, file.partition, file.index) for file in files for path in file.paths)
+        return self.search.find_files_with_keys(
+            (path, file.partition, file.index) for file in files for path in file.paths
+        )
 
     def old_holders(self, view: View) -> set[str]:
-        return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
+        return self.search.find_files_with_keys((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
-    def require_free(self, view: View, live: bool = True) -> None:
-        """Check that no savepoint or reader needs a purged file.
+    def require_unused_files(self, view: View, live: bool = True) -> None:
+        """Require that purged files are unused by savepoints and readers.
 
         Raises PurgeBlocked if a savepoint, a lease or a consumer needs one. If `live` is True, files of the newest
         snapshot are checked too, not only superseded files.
@@ -154,7 +156,7 @@ class _Purge:
         oldest = max(last for _, last in needed)  # the oldest slot that can stay readable
         savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
         leased = sorted(seq for seq in leases.list_protected_commits(self.context.store) if held(seq))
-        waiting = consumers_with_kept_files(self.context.timeline, view, retention(self.config.options))
+        waiting = list_consumers_delaying_cleaning(self.context.timeline, view, retention(self.config.options))
         readers = sorted(consumer.name for consumer in waiting if consumer.position < oldest)
         if savepoints or leased or readers:
             raise PurgeBlocked(
@@ -185,8 +187,8 @@ class _Purge:
                 view, [group for group in groups if any(entry.file.path in live for entry in group.files())]
             )
 
-        while plan := plans.schedule(self.context, choose):
-            self.removed.rewritten += plans.run(self.context, plan).groups
+        while plan := plans.commit_compaction_plan(self.context, choose):
+            self.removed.rewritten += plans.run_compaction_plan(self.context, plan).groups
             self._did(plan.instant)
 
     def supersede_change_logs(self) -> bool:
@@ -237,10 +239,10 @@ class _Purge:
                 path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)
             }:
                 return None
-            self.require_free(view, live=False)
+            self.require_unused_files(view, live=False)
             sizes.update({entry.path: entry.size for entry in view.superseded})
             oldest = max(view.min_readable, *(entry.dropped for entry in view.superseded if entry.path in held_files))
-            return draft_of(view, oldest, leases.list_protected_commits(self.context.store))
+            return create_clean_commit(view, oldest, leases.list_protected_commits(self.context.store))
 
         try:
             with timeline.attempt(CLEAN) as attempt:
@@ -261,38 +263,38 @@ class _Purge:
         # Overlay files contain whole rows.
         history, store = self.context.timeline.history, self.context.store
         history.head()
-        for key, size in unused_overlay_files(store, overlay_expiry_test(history)):
+        for key, size in unused_overlay_files(store, create_unused_file_test(history)):
             store.delete(key)
             self.removed.deleted += 1
             self.removed.bytes += size
 
-    def roll_back_dead_writers(self, proof: PurgeProof, older_than_hours: float) -> Findings:
+    def roll_back_dead_writers(self, proof: FinalKeySearch, older_than_hours: float) -> KeySearchResult:
         # An old pending write may still bring a purged key back.
         timeline = self.context.timeline
         running = proof.wait_for_writes()
-        findings = proof.look(timeline.heal().view, running, self.removed)
+        findings = proof.search_all_files(timeline.heal().view, running, self.removed)
         unfinished = [*running, *(file.instant for file in findings.unfinished())]
         before = first_instant_to_keep(timeline, older_than_hours, unfinished)
         if not any(instant < before for instant in unfinished):
             return findings
-        sweep(timeline, older_than_hours)
-        remaining_findings = proof.look(timeline.heal().view, proof.still(running), self.removed)
+        remove_orphan_files(timeline, older_than_hours)
+        remaining_findings = proof.search_all_files(timeline.heal().view, proof.still(running), self.removed)
         remaining = {file.path for file in remaining_findings.holders}
         deleted = [file for file in findings.holders if file.path not in remaining]
         self.removed.deleted += len(deleted)
         self.removed.bytes += sum(file.size for file in deleted)
         return remaining_findings
 
-    def delete_checkpoints_with_values(self, bounds: BoundSearch) -> None:
+    def delete_checkpoints_with_values(self, bounds: PurgedValueSearch) -> None:
         # Slots can replace a checkpoint.
-        for key in bounds.checkpoints():
+        for key in bounds.find_checkpoints():
             self.context.store.delete(key)
 
     def _remember_values(self, path: str, partition: str) -> None:
-        for rows in self.search.rows_of(path, partition):
+        for rows in self.search.read_rows_with_keys(path, partition):
             for field in rows.schema:
                 if has_comparable_bounds(field.type):
-                    values = {bound(value) for value in rows[field.name].unique()}
+                    values = {arrow_value_to_json(value) for value in rows[field.name].unique()}
                     self.removed.values.setdefault((partition, field.name), set()).update(values - {None})
 
     def _did(self, instant: str) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.cleaning.key_search import KeySearch
-from hoodoo.compactor.cleaning.purge_report import Removed
+from hoodoo.compactor.cleaning.purge_report import PurgeProgress
 from hoodoo.errors import CorruptTable
-from hoodoo.exports.described_files import described_files
+from hoodoo.exports.described_files import find_described_files
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.parquet.statistics import bound_to_json
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CHECKPOINTS, slot_key
 from hoodoo.timeline.properties.config import TableConfig
@@ -32,8 +32,8 @@ _Values = dict[tuple[str, str], set[Any]]  # values, encoded like bounds, by par
 
 
 @dataclass(frozen=True)
-class RemainingBounds:
-    """Files with column statistics of purged rows.
+class FilesWithPurgedValues:
+    """Files whose column statistics contain purged values.
 
     Attributes:
         keys: The paths of slots, and of the checkpoint in the archiving watermark.
@@ -46,7 +46,7 @@ class RemainingBounds:
     exports: tuple[str, ...]
 
 
-class BoundSearch:
+class PurgedValueSearch:
     """Search for purged values in column statistics.
 
     If the purge could not read the rows of a file before the file was deleted, every bound of the file counts, unless a
@@ -54,7 +54,7 @@ class BoundSearch:
     """
 
     def __init__(
-        self, timeline: TableTimeline, config: TableConfig, batch: Batch, search: KeySearch, removed: Removed
+        self, timeline: TableTimeline, config: TableConfig, batch: Batch, search: KeySearch, removed: PurgeProgress
     ) -> None:
         self.timeline, self.store, self.config = timeline, timeline.store, config
         self.search, self.removed = search, removed
@@ -68,7 +68,7 @@ class BoundSearch:
                 for column, stats in entry.file.stats.items():
                     self._live.setdefault((entry.file.partition, column), set()).update(stats[:2])
 
-    def checkpoints(self) -> Iterator[str]:
+    def find_checkpoints(self) -> Iterator[str]:
         """Find the checkpoints that contain a purged value.
 
         The checkpoint in the archiving watermark is left out.
@@ -77,7 +77,7 @@ class BoundSearch:
             if self._checkpoint_has_purged_value(key):
                 yield key
 
-    def remaining(self) -> RemainingBounds:
+    def remaining(self) -> FilesWithPurgedValues:
         history = self.timeline.history
         paths, last, leaking, harmless = [], 0, set[str](), set[str]()
         for seq in range(history.oldest_slot(), self.view.seq + 1):
@@ -97,7 +97,7 @@ class BoundSearch:
         if mark and self._checkpoint_has_purged_value(watermark.archive_checkpoint_path(mark)):
             paths.append(watermark.archive_checkpoint_path(mark))
             last = max(last, self.view.completed_at)
-        return RemainingBounds(
+        return FilesWithPurgedValues(
             tuple(paths),
             self._earliest_archive_time(last) if paths else None,
             self._exports_with_purged_values(self._there | harmless),
@@ -116,7 +116,7 @@ class BoundSearch:
             folder = path.rpartition("/")[0]
             return folder in self.search.keys and path not in clear and self.search.cached_result(path) is not False
 
-        described = described_files(self.store)
+        described = find_described_files(self.store)
         return tuple(sorted(key for key, paths in described if paths is None or any(map(leaks, paths))))
 
     def _may_contain_purged_value(self, file: DataFile) -> bool:
@@ -168,9 +168,9 @@ def _key_values(batch: Batch, config: TableConfig) -> _Values:
     for code in np.unique(batch.codes).tolist():
         rows = batch.rows.filter(pa.array(batch.codes == code))
         for column in (RECORD_KEY, *config.key):
-            values = {to_json(value) for value in rows[column].to_pylist()} - {None}
+            values = {bound_to_json(value) for value in rows[column].to_pylist()} - {None}
             values_by_column[batch.partitions[code], column] = values
     return values_by_column
 
 
-__all__ = ["BoundSearch", "RemainingBounds"]
+__all__ = ["PurgedValueSearch", "FilesWithPurgedValues"]

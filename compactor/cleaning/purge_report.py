@@ -95,8 +95,8 @@ class PurgeReport:
 
 
 @dataclass
-class Removed:
-    """Counters of a running purge.
+class PurgeProgress:
+    """Progress of a purge: number of deleted rows, files and bytes.
 
     Attributes:
         rows: Number of live rows that were deleted.
@@ -117,4 +117,4 @@ class Removed:
     file_ids: dict[str, str] = field(default_factory=dict)
 
 
-__all__ = ["PurgeReport", "Removed"]
+__all__ = ["PurgeReport", "PurgeProgress"]

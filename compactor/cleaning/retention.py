@@ -56,21 +56,21 @@ def retention(
     )
 
 
-def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
+def find_oldest_kept_snapshot(timeline: TableTimeline, view: View, keep: Retention) -> int:
     """Find the oldest snapshot that cleaning keeps.
 
     Returns its commit number. The slot follows from the retained hours and commits. It is newer if a file group would
     need too many versions, and older if a consumer still has to read from an older slot.
     """
     oldest = max(
-        oldest_within_retention(timeline, view, keep.hours, keep.commits),
-        oldest_within_version_limit(view, keep.versions),
+        find_oldest_retained_commit(timeline, view, keep.hours, keep.commits),
+        find_oldest_commit_within_limit(view, keep.versions),
     )
-    waiting = [consumer.position for consumer in consumers_with_kept_files(timeline, view, keep)]
+    waiting = [consumer.position for consumer in list_consumers_delaying_cleaning(timeline, view, keep)]
     return max(view.min_readable, min([oldest, *waiting]))
 
 
-def oldest_within_retention(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
+def find_oldest_retained_commit(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
     """Find the oldest commit within the retention.
 
     If `hours` is 0, only `commits` counts. The clock is not used then, because the time of a slot may be a millisecond
@@ -94,8 +94,8 @@ def _oldest_since(timeline: TableTimeline, hours: float) -> int:
     return history.find_last_completed_by(since) if history.slot(first).completed_at <= since else first
 
 
-def oldest_within_version_limit(view: View, versions: int | None) -> int:
-    """Find the oldest commit within the version limit.
+def find_oldest_commit_within_limit(view: View, versions: int | None) -> int:
+    """Find the oldest commit within the limit of versions to keep.
 
     A version is a base file with its logs. The files of a file group that one slot superseded count as one version.
     """
@@ -114,7 +114,9 @@ def oldest_within_version_limit(view: View, versions: int | None) -> int:
     return oldest
 
 
-def consumers_with_kept_files(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
+def list_consumers_delaying_cleaning(
+    timeline: TableTimeline, view: View, keep: Retention
+) -> list[consumers.StoredConsumer]:
     """List the consumers that delay cleaning.
 
     Cleaning keeps files that these consumers have not read. These consumers have read at least one slot, and lag by no
@@ -151,7 +153,7 @@ class Expired:
     instant: str = ""
 
 
-def check(options: Options, partition_by: Sequence[str]) -> Options:
+def check_partition_ttl(options: Options, partition_by: Sequence[str]) -> Options:
     """Check the option partition_ttl_hours.
 
     Returns `options` unchanged.
@@ -174,7 +176,7 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     return options
 
 
-def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
+def drop_expired_partitions(context: Context, hours: float) -> tuple[Expired, Committed]:
     """Drop partitions without recent rows.
 
     A partition expires if it received no rows for `hours`. One commit drops all of them. Rows that a table service
@@ -204,7 +206,7 @@ def find_expired_partitions(timeline: TableTimeline, view: View, hours: float) -
         partition
         for partition, groups in sorted(view.partitions.items())
         if not any(
-            newest_row_time_ms(timeline.history, entry, since) > since
+            estimate_newest_row_time_ms(timeline.history, entry, since) > since
             for group in groups.values()
             for entry in group.files()
             if _may_contain_rows(entry.file)
@@ -235,7 +237,7 @@ def _partitions_of_late_commits(history: History, view: View, since: int) -> set
     return late
 
 
-def newest_row_time_ms(history: History, entry: AddedFile, enough: int) -> int:
+def estimate_newest_row_time_ms(history: History, entry: AddedFile, enough: int) -> int:
     """Estimate the write time of a file's newest row.
 
     The time is in milliseconds since 1970. For rows that the commit of the file wrote, this is the completion time of

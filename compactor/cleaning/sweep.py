@@ -69,7 +69,7 @@ class SweepResult:
     external: list[str] = field(default_factory=list)
 
 
-def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
+def remove_orphan_files(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     """Remove old unfinished writes and orphan files."""
     store = timeline.store
     timeline.prepare_for_write()  # import the commits of other engines, so that their files do not count as orphans
@@ -98,7 +98,7 @@ def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
 
 
 def first_instant_to_keep(timeline: TableTimeline, hours: float, begun: Iterable[str]) -> str:
-    """Return a time after all old writes.
+    """Return the first instant to keep, which is later than all old writes.
 
     All old writes began before this instant. If `hours` is 0, it is also after every instant in `begun`. Writes in
     quick succession get instants ahead of the clock, and a sweep without a minimum age must include them.

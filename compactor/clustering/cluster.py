@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from hoodoo.arguments import check_allowed_value
 from hoodoo.compactor.clustering import curve
-from hoodoo.compactor.clustering.cluster_tasks import ClusteredFiles, ClusterTask, run_task
-from hoodoo.compactor.clustering.log_rebase import LogRebaser
-from hoodoo.compactor.clustering.units import Unit, plan_packing, sorting
-from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.compactor.clustering.cluster_tasks import ClusteredFiles, ClusterTask, run_clustering_task
+from hoodoo.compactor.clustering.log_rebase import ConcurrentChangeCopier
+from hoodoo.compactor.clustering.units import ClusteringUnit, plan_packing, plan_sorting
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits, ServiceStopped, never
 from hoodoo.errors import CorruptTable, Fenced
 from hoodoo.timeline.commits.draft import Conflict
 from hoodoo.timeline.commits.transaction import Transaction
@@ -32,7 +32,7 @@ from hoodoo.writers.routing.route import generate_file_id
 from hoodoo.writers.routing.sorting import sort_columns
 
 log = logging.getLogger("hoodoo.compactor")
-NO_LIMITS = Limits()
+NO_LIMITS = ServiceLimits()
 
 
 @dataclass
@@ -62,16 +62,16 @@ class ClusterResult:
     more: bool = False  # True if units are left because of the limit
 
 
-def cluster(
+def cluster_files(
     context: Context,
     by: str | Sequence[str] | None = (),
     order: str = curve.LINEAR,
     partitions: Sequence[str] | None = None,
-    limits: Limits = NO_LIMITS,
+    limits: ServiceLimits = NO_LIMITS,
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Rewrite files to sort rows or pack small files.
+    """Cluster files: sort their rows, or pack small files.
 
     Returns when the files that existed at the start are done, when `units` units are done, or when `stopped` returns
     True. A unit is a set of files that are rewritten together.
@@ -100,8 +100,8 @@ def cluster(
     return service.run(units)
 
 
-def pack(
-    context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
+def pack_small_files(
+    context: Context, limits: ServiceLimits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
 ) -> ClusterResult:
     """Pack small files into larger files.
 
@@ -112,7 +112,7 @@ def pack(
     state = context.timeline.look()
     if not plan_packing(state.view, state.config.options.target_file_bytes):
         return ClusterResult()
-    return cluster(context, limits=limits, stopped=stopped, units=units)
+    return cluster_files(context, limits=limits, stopped=stopped, units=units)
 
 
 class _ClusterCall:
@@ -124,7 +124,7 @@ class _ClusterCall:
         order: str,
         partitions: frozenset[str] | None,
         start: View,
-        limits: Limits,
+        limits: ServiceLimits,
         stopped: Callable[[], bool],
     ) -> None:
         self._context, self._config, self._by, self._order, self._partitions = context, config, by, order, partitions
@@ -145,7 +145,7 @@ class _ClusterCall:
             remaining = None if remaining is None else remaining - len(wave)
             try:
                 self._wave(wave)
-            except Stopped:
+            except ServiceStopped:
                 break
         if self._damaged:
             raise self._damaged[0]
@@ -158,17 +158,17 @@ class _ClusterCall:
     def _chosen(self, view: View) -> list[str]:
         return [partition for partition in view.partitions if self._partitions is None or partition in self._partitions]
 
-    def _units(self, view: View) -> list[Unit]:
+    def _units(self, view: View) -> list[ClusteringUnit]:
         target = self._config.options.target_file_bytes
         chosen = self._chosen(view)
         config = self._config.with_schemas(view.schemas)
         by = [config.columns.by_id[number].name for number in self._ids if number in config.columns.by_id]
         if len(by) < len(self._by):
             return []  # a column to sort by was dropped
-        units = sorting(view, config, by, self._order, chosen) if by else plan_packing(view, target, chosen)
+        units = plan_sorting(view, config, by, self._order, chosen) if by else plan_packing(view, target, chosen)
         return [unit for unit in units if not unit.ids & self._tried and self._is_due(unit)]
 
-    def _is_due(self, unit: Unit) -> bool:
+    def _is_due(self, unit: ClusteringUnit) -> bool:
         # File groups that writers add after the start mostly wait for the next call. Otherwise a call might never end
         # on a busy table.
         included = [
@@ -179,15 +179,15 @@ class _ClusterCall:
         return len(included) == len(unit.groups) or (len(included) > 1 and not self._by)
 
     # ---- several units at a time, each in its own transaction
-    def _wave(self, units: Sequence[Unit]) -> None:
+    def _wave(self, units: Sequence[ClusteringUnit]) -> None:
         self._tried |= {file_id for unit in units for file_id in unit.ids}
         memory = self._limits.memory_bytes if self._context.engine.remote else self._limits.memory_bytes // len(units)
-        pace = Pace(self._limits.bytes_per_second, self._stopped, shares=len(units))
+        pace = RateLimiter(self._limits.bytes_per_second, self._stopped, shares=len(units))
         completed = 0
         with ExitStack() as transactions:
             attempts = [_UnitAttempt(self._context, unit) for unit in units]
             begun = [attempt for attempt in attempts if attempt.begin(transactions)]
-            results = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
+            results = self._context.engine.map(run_clustering_task, [attempt.task(memory, pace) for attempt in begun])
             for attempt, result in zip(begun, results, strict=True):
                 if isinstance(result, CorruptTable):
                     if attempt.inputs_unchanged():  # otherwise a writer replaced the files, and cleaning deleted them
@@ -207,7 +207,7 @@ class _ClusterCall:
         result.instants = (*result.instants, slot.instant)
 
 
-def _unchanged(view: View, unit: Unit) -> bool:
+def _unchanged(view: View, unit: ClusteringUnit) -> bool:
     current = [view.group(group.partition, group.file_id) for group in unit.groups]
     return all(
         current_group is not None and current_group.base == group.base
@@ -218,7 +218,7 @@ def _unchanged(view: View, unit: Unit) -> bool:
 class _UnitAttempt:
     _transaction: Transaction  # set by `begin`
 
-    def __init__(self, context: Context, unit: Unit) -> None:
+    def __init__(self, context: Context, unit: ClusteringUnit) -> None:
         self._context, self._unit = context, unit
         self.file_ids = tuple(generate_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
 
@@ -240,11 +240,11 @@ class _UnitAttempt:
         groups = tuple(
             group for planned in self._unit.groups if (group := base.group(planned.partition, planned.file_id))
         )
-        self._unit = Unit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
+        self._unit = ClusteringUnit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
         rows = sum(group.base.file.rows for group in groups if group.base)
         return commit_metadata.encode_inflight_file(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
 
-    def task(self, memory: int, pace: Pace) -> ClusterTask:
+    def task(self, memory: int, pace: RateLimiter) -> ClusterTask:
         attempt = self._transaction
         task = ClusterTask(
             self._context.store, attempt.config, attempt.instant, self._unit, self.file_ids, memory, pace
@@ -263,9 +263,9 @@ class _UnitAttempt:
         )
 
     def complete(self, done: ClusteredFiles) -> Slot | None:
-        carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
+        carrier = ConcurrentChangeCopier(self._transaction, self._unit, done.files, self._context.index)
         try:
-            return self._transaction.complete(carrier.draft)
+            return self._transaction.complete(carrier.create_clustering_commit)
         except (Conflict, Fenced) as problem:
             log.info("clustering instant %s yields: %s", self._transaction.instant, problem)
             return None
@@ -275,4 +275,4 @@ class _UnitAttempt:
             return None  # cleaning deleted a replaced input file, or a rollback deleted the unit's new files
 
 
-__all__ = ["ClusterResult", "cluster", "pack"]
+__all__ = ["ClusterResult", "cluster_files", "pack_small_files"]

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.clustering import curve
-from hoodoo.compactor.clustering.units import Unit
+from hoodoo.compactor.clustering.units import ClusteringUnit
 from hoodoo.compactor.compaction.merge_group import MergeTask
-from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet import raw_copy as parquet_copy
-from hoodoo.format.parquet.hudi_bloom import FooterEntries
-from hoodoo.format.rows import take
+from hoodoo.format.parquet.hudi_bloom import FooterEntriesBuilder
+from hoodoo.format.rows import take_rows
 from hoodoo.index import index_of
-from hoodoo.index.key_index import KeysOfRows, base_entry_path
+from hoodoo.index.key_index import KeyCollector, base_entry_path
 from hoodoo.readers.slices import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
@@ -85,10 +85,10 @@ class ClusterTask:
     store: Store
     config: TableConfig
     instant: str
-    unit: Unit
+    unit: ClusteringUnit
     file_ids: tuple[str, ...]
-    memory_bytes: int = Limits.memory_bytes
-    pace: Pace = field(default_factory=Pace)
+    memory_bytes: int = ServiceLimits.memory_bytes
+    pace: RateLimiter = field(default_factory=RateLimiter)
 
     @property
     def leftovers(self) -> list[str]:
@@ -115,7 +115,7 @@ class ClusterTask:
         (file_id,) = self.file_ids
         try:
             file, copied = self._copy_row_groups(file_id)
-        except parquet_copy.CannotCopy:
+        except parquet_copy.CannotCopyFile:
             file, copied = self._written(file_id, self._current_rows(), self._max_row_count()), 0
         return (file,), copied
 
@@ -139,14 +139,14 @@ class ClusterTask:
             else:
                 sources.append((group, source))
         if not sources:
-            raise parquet_copy.CannotCopy("No row group is large enough to be copied")
+            raise parquet_copy.CannotCopyFile("No row group is large enough to be copied")
         name = base_file_name(file_id, self.instant)
-        footer, spool = FooterEntries(self._max_row_count()), self._spool()
-        copier = parquet_copy.Copier(spool, name, self.config.options.compression)
+        footer, spool = FooterEntriesBuilder(self._max_row_count()), self._spool()
+        copier = parquet_copy.RowGroupCopier(spool, name, self.config.options.compression)
         in_rows = index_of(self.store, shared=True).keys_of_rows()
         keys_of_encoded = in_rows.apart()
         encoded = self._encode_rows(decoded, name, footer, keys_of_encoded)
-        parquet_copy.require_fit([source for _, source in sources] + ([encoded] if encoded else []))
+        parquet_copy.require_compatible_files([source for _, source in sources] + ([encoded] if encoded else []))
         copied = 0
         for group, source in sources:
             assert group.base is not None
@@ -167,7 +167,7 @@ class ClusterTask:
         file = group.base.file
         if group.logs or not file.digest or file.schema != self.config.schema_id:
             return None
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         source = parquet_copy.CopySource.of(
             slices.read_verified_file(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
         )
@@ -176,10 +176,10 @@ class ClusterTask:
         return source if rows_enough or file.size >= count * _COPY_BYTES else None
 
     def _encode_rows(
-        self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
+        self, groups: list[FileGroup], name: str, footer: FooterEntriesBuilder, in_rows: KeyCollector
     ) -> parquet_copy.CopySource | None:
         spool, options = self._spool(), self.config.options
-        writer = base_file.Writer(
+        writer = base_file.BaseFileWriter(
             pa.PythonFile(spool, "w"),
             options.compression,
             options.row_group_rows,
@@ -199,19 +199,24 @@ class ClusterTask:
 
     def _keys(self, file: DataFile, data: pa.Buffer) -> Iterator[pa.ChunkedArray]:
         schema = slices.schema_of(self.config, [RECORD_KEY])
-        for part in base_file.decode_batches(
+        for part in base_file.read_in_batches(
             pa.BufferReader(data), file.path, schema, self.config.options.row_group_rows
         ):
             yield part[RECORD_KEY]
 
     def _stored(
-        self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], in_rows: KeysOfRows, spool: Spool
+        self,
+        file_id: str,
+        copier: parquet_copy.RowGroupCopier,
+        footer: dict[str, str],
+        in_rows: KeyCollector,
+        spool: Spool,
     ) -> DataFile:
         target = FileTarget(self.unit.partition, file_id, self.instant)
         entry = store_entry(index_of(self.store, shared=True), target, footer, in_rows)
         stats = copier.close(record_row_order(footer, entry))
         file = store_base_file(self.store, self.config, target, BaseFileContent(spool, copier.rows, stats), entry)
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         return file
 
     # ---- rows
@@ -227,7 +232,7 @@ class ClusterTask:
         for part in rows:
             sink.write(part)
         file = replace(sink.finish(), sorted=self.unit.mark)
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         return file
 
     # ---- sorting
@@ -236,7 +241,9 @@ class ClusterTask:
             arrival = _UnsortedRows(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
             for part in self._current_rows():
                 arrival.add(part)
-            ranks = _stable_ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
+            ranks = _stable_ranks(
+                curve.compute_sort_values(arrival.columns(self.config.stored_schema), self.unit.order)
+            )
             ordered = arrival.in_order(ranks)
             files = []
             count = min(len(self.file_ids), max(1, len(ranks)))  # do not write empty files, even if rows are large
@@ -300,7 +307,7 @@ class _UnsortedRows:
 
     def _from_memory(self, ranks: np.ndarray) -> Iterator[pa.Table]:
         if self._held:
-            yield take(pa.concat_tables(self._held).unify_dictionaries(), np.argsort(ranks))
+            yield take_rows(pa.concat_tables(self._held).unify_dictionaries(), np.argsort(ranks))
 
     def _from_file(self, ranks: np.ndarray) -> Iterator[pa.Table]:
         # The rows are distributed to bucket files by rank. Then one bucket after the other is sorted.
@@ -326,7 +333,7 @@ class _UnsortedRows:
         for number in sorted(writers):
             path = self._folder / str(number)
             bucket_ranks = ranks[bucket_of == number]  # the rows of a bucket are in their original order
-            yield take(pa.concat_tables(_stream(path)).unify_dictionaries(), np.argsort(bucket_ranks))
+            yield take_rows(pa.concat_tables(_stream(path)).unify_dictionaries(), np.argsort(bucket_ranks))
             path.unlink()
 
 
@@ -336,7 +343,7 @@ def _stream(path: Path) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
+def run_clustering_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
     """Run a clustering task.
 
     A CorruptTable error is returned instead of raised. The other tasks can then still be completed.

@@ -5,34 +5,34 @@ Each turn packs only a few units, because logs may grow during the turn, and a w
 
 from __future__ import annotations
 
-from hoodoo.compactor.service_turn import Service, Turn, Work
+from hoodoo.compactor.service_turn import Service, ServiceCounters, ServiceRun
 
 _UNITS = 8
 
 
-def due(turn: Turn) -> bool:
+def due(turn: ServiceRun) -> bool:
     if turn.duty:
         return turn.duty.changed(turn.view)
     every = turn.config.options.clean_every
     return bool(every) and turn.view.commits % (every or 1) == 0 and not turn.has_live_worker()
 
 
-def run(turn: Turn) -> bool:
+def pack_some_small_files(turn: ServiceRun) -> bool:
     """Pack some small files.
 
     Returns True if more may be left.
     """
-    from hoodoo.compactor.clustering.cluster import pack
+    from hoodoo.compactor.clustering.cluster import pack_small_files
 
     if turn.duty:
         turn.duty.looked(turn.view)
-    result = pack(turn.context, turn.limits, turn.stopped, units=_UNITS)
+    result = pack_small_files(turn.context, turn.limits, turn.stopped, units=_UNITS)
     if not result.units:
         return False
     seconds = turn.seconds()
     turn.tell(
         "clustered",
-        Work(1, result.units, result.bytes_read, result.bytes_written, seconds=seconds),
+        ServiceCounters(1, result.units, result.bytes_read, result.bytes_written, seconds=seconds),
         units=result.units,
         yielded=result.yielded,
         files_before=result.files_before,
@@ -44,4 +44,4 @@ def run(turn: Turn) -> bool:
     return True
 
 
-CLUSTER = Service("cluster", due, run)
+CLUSTER = Service("cluster", due, pack_some_small_files)

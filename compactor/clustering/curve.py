@@ -15,7 +15,7 @@ ORDERS = (LINEAR, ZORDER, HILBERT)
 _BITS_MAX = 31  # a rank of at most 2^31 rows can be scaled without exceeding 64 bits
 
 
-def positions(columns: pa.Table, order: str) -> np.ndarray:
+def compute_sort_values(columns: pa.Table, order: str) -> np.ndarray:
     """Compute a sort value for each row.
 
     A stable sort by this value gives the requested order.

@@ -1,4 +1,4 @@
-"""Copying of changes made during clustering.
+"""Copying of log changes that writers made during a clustering.
 
 Log rebase copies changes that writers log during a clustering to the new file groups. Clustering can therefore finish
 on a busy table without blocking writers. Records that were appended to the logs of the input groups are written, by
@@ -17,10 +17,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.clustering.units import Unit
+from hoodoo.compactor.clustering.units import ClusteringUnit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deletes_entry_path
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
@@ -33,16 +33,18 @@ from hoodoo.writers.files.log_file import add_row_positions, write_log_file
 _BYTES_MAX = 64 << 20  # maximum log bytes of a file group in one round; a busier table should be compacted first
 
 
-class LogRebaser:
-    """Copier of changes made during clustering."""
+class ConcurrentChangeCopier:
+    """Copier of concurrent changes that writers made during a clustering."""
 
-    def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
+    def __init__(
+        self, attempt: Transaction, unit: ClusteringUnit, outputs: Sequence[DataFile], index: KeyIndex
+    ) -> None:
         self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
         self._seen = attempt.base.seq
         self._version = 0
         self.logs: list[DataFile] = []
 
-    def draft(self, view: View) -> SlotDraft:
+    def create_clustering_commit(self, view: View) -> SlotDraft:
         """Create the commit of a clustering.
 
         Newly logged changes are first written to new logs. Raises Conflict if an input file group was rewritten, the
@@ -76,7 +78,7 @@ class LogRebaser:
             )
             if new_logs.logs:
                 changes.append(self._read(new_logs))
-        return concat(changes) if changes else None
+        return concat_changes(changes) if changes else None
 
     def _read(self, group: FileGroup) -> KeyedChanges:
         if sum(log.file.size for log in group.logs) > _BYTES_MAX:
@@ -90,7 +92,7 @@ class LogRebaser:
         ]
         if config.merge_policy.order_by and any(part.columns is not None for part in parts):
             raise Conflict(f"Another write logged a partial update to file group {group.file_id}")
-        return config.merge_policy.collapse(concat(parts))
+        return config.merge_policy.collapse(concat_changes(parts))
 
     # ---- new logs
     def _write(self, changes: KeyedChanges) -> None:

@@ -22,7 +22,7 @@ _FEW = 4  # at least this many small groups are packed even if they do not fill 
 
 
 @dataclass(frozen=True)
-class Unit:
+class ClusteringUnit:
     """Set of files that clustering rewrites together.
 
     The file groups are in one partition, and one transaction rewrites them. The rows are sorted by the columns `by`, if
@@ -55,13 +55,13 @@ def _clusterable_groups(view: View, partition: str) -> list[FileGroup]:
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]
 
 
-def plan_packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[Unit]:
+def plan_packing(view: View, target: int, partitions: Iterable[str] | None = None) -> list[ClusteringUnit]:
     units = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).estimate_small_files(-(-target // 2))[1] < 2:
             continue  # skip partitions with fewer than two small files
         small = [group for group in _clusterable_groups(view, partition) if group.base_bytes * 2 < target]
-        units += [Unit(partition, tuple(bin_)) for bin_ in _divide_into_bins(small, target)]
+        units += [ClusteringUnit(partition, tuple(bin_)) for bin_ in _divide_into_bins(small, target)]
     return units
 
 
@@ -104,13 +104,13 @@ def _choose_smallest_groups(groups: list[FileGroup]) -> list[FileGroup]:
     return ordered[:count]
 
 
-def sorting(
+def plan_sorting(
     view: View,
     config: TableConfig,
     by: Sequence[str],
     order: str,
     partitions: Iterable[str] | None = None,
-) -> list[Unit]:
+) -> list[ClusteringUnit]:
     """Plan the sorting of partitions.
 
     Only partitions with many unsorted bytes are sorted. A partition that fits into one unit is sorted as a whole. In a
@@ -129,7 +129,7 @@ def sorting(
             groups = [group for group in groups if group.file_id in unsorted or group.base_bytes * 2 < target]
         for part in _divide_by_column_minimum(groups, config, by[0], max_bytes):
             outputs = max(1, math.ceil(_total_base_bytes(part) / (target * _OVERSHOOT)))
-            units.append(Unit(partition, tuple(part), outputs, tuple(by), order))
+            units.append(ClusteringUnit(partition, tuple(part), outputs, tuple(by), order))
     return units
 
 
@@ -150,7 +150,7 @@ def _divide_by_column_minimum(
 def _minimum_sort_key(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
     # File groups with an unknown minimum come last.
     file = group.base.file if group.base else None
-    bounds = config.resolution(file).stats(file.stats, file.rows).get(column) if file else None
+    bounds = config.resolution(file).convert_statistics(file.stats, file.rows).get(column) if file else None
     low = bounds[0] if bounds else None
     if isinstance(low, str) and low.lstrip("-").replace(".", "", 1).isdigit():
         low = None  # decimals are stored as strings with a different order, so sort by file id

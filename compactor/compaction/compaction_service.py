@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hoodoo.compactor.service_log import failure
-from hoodoo.compactor.service_turn import Backoff, Service, ServiceState, Turn, Work
+from hoodoo.compactor.service_log import log_failure
+from hoodoo.compactor.service_turn import Backoff, Service, ServiceCounters, ServiceRun, ServiceState
 from hoodoo.timeline.views.view import FileGroup, PendingCompaction, View
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 
 
-def due(turn: Turn) -> bool:
+def due(turn: ServiceRun) -> bool:
     duty, limit = turn.duty, turn.config.options.compact_after_logs
     if duty:
         return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
     return bool(limit and _overdue(turn.view, limit)) and not turn.has_live_worker()
 
 
-def run(turn: Turn) -> bool:
+def run(turn: ServiceRun) -> bool:
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
@@ -47,18 +47,18 @@ def _overdue(view: View, limit: int) -> set[str]:
     return {group.file_id for group in view.groups_behind(limit)}
 
 
-def _compact_overdue(turn: Turn, limit: int) -> bool:
+def _compact_overdue(turn: ServiceRun, limit: int) -> bool:
     # Open plans that contain overdue file groups run first, unless a worker is running them.
     from hoodoo.compactor.compaction import plans
-    from hoodoo.compactor.heartbeats import held
+    from hoodoo.compactor.heartbeats import is_plan_running
 
     context, overdue = turn.context, _overdue(turn.view, limit)
     for plan in _in_order(turn.view):  # the plan of a dead worker would otherwise block its groups forever
-        is_held = held(context.store, plan.instant, turn.now_ms)
+        is_held = is_plan_running(context.store, plan.instant, turn.now_ms)
         if overdue & {group.file_id for group in plan.groups} and not is_held:
-            plans.run(context, plan)
-    if new_plan := plans.schedule(context, lambda view: plans.plan_groups_with_logs(view, limit)):
-        plans.run(context, new_plan)
+            plans.run_compaction_plan(context, plan)
+    if new_plan := plans.commit_compaction_plan(context, lambda view: plans.plan_groups_with_logs(view, limit)):
+        plans.run_compaction_plan(context, new_plan)
     return False
 
 
@@ -67,7 +67,7 @@ def _in_order(view: View) -> list[PendingCompaction]:
 
 
 # ---- of a worker: plans
-def _run_open(turn: Turn, duty: ServiceState) -> bool:
+def _run_open(turn: ServiceRun, duty: ServiceState) -> bool:
     for instant in set(postponed(duty)) - set(turn.view.plans):
         duty.succeeded(_PLAN + instant)
     for plan in _in_order(turn.view):
@@ -78,20 +78,20 @@ def _run_open(turn: Turn, duty: ServiceState) -> bool:
     return False
 
 
-def _run_plan(turn: Turn, duty: ServiceState, plan: PendingCompaction) -> bool:
+def _run_plan(turn: ServiceRun, duty: ServiceState, plan: PendingCompaction) -> bool:
     # Skips a plan that another worker is running. Returns False if the plan was skipped or failed.
     from hoodoo.compactor.compaction import plans
     from hoodoo.compactor.heartbeats import running_plan_hint_path
 
     start = turn.seconds()
-    with turn.holding(running_plan_hint_path(plan.instant)) as is_ours:
+    with turn.claim_work(running_plan_hint_path(plan.instant)) as is_ours:
         if not is_ours:
             return False
         try:
-            result = plans.run(turn.context, plan, turn.stopped, turn.limits)
+            result = plans.run_compaction_plan(turn.context, plan, turn.stopped, turn.limits)
         except Exception as problem:
             wait = duty.failed(problem, turn.now_ms, _PLAN + plan.instant)
-            failure("plan_failed", problem, table=turn.table, instant=plan.instant, retry_seconds=wait)
+            log_failure("plan_failed", problem, table=turn.table, instant=plan.instant, retry_seconds=wait)
             return False
     duty.succeeded(_PLAN + plan.instant)
     seconds = round(turn.seconds() - start, 3)
@@ -101,7 +101,7 @@ def _run_plan(turn: Turn, duty: ServiceState, plan: PendingCompaction) -> bool:
         return True
     turn.tell(
         "compacted",
-        Work(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),
+        ServiceCounters(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),
         instant=plan.instant,
         seconds=seconds,
         groups=result.groups,
@@ -112,24 +112,24 @@ def _run_plan(turn: Turn, duty: ServiceState, plan: PendingCompaction) -> bool:
 
 
 # ---- of a worker: file groups that are due
-def _compact_due(turn: Turn, duty: ServiceState) -> bool:
+def _compact_due(turn: ServiceRun, duty: ServiceState) -> bool:
     from hoodoo.compactor.compaction import log_compaction, plans
-    from hoodoo.compactor.compaction.triggers import Triggers
-    from hoodoo.compactor.compaction.triggers import due as due_groups
+    from hoodoo.compactor.compaction.triggers import CompactionTriggers
+    from hoodoo.compactor.compaction.triggers import find_files_to_compact as due_groups
 
     if turn.stopped() or not duty.changed(turn.view):
         return False
     duty.looked(turn.view)
-    context, triggers = turn.context, Triggers.of(turn.config.options, duty.worker.logs_min)
+    context, triggers = turn.context, CompactionTriggers.from_table_options(turn.config.options, duty.worker.logs_min)
 
     def split(newest: View) -> tuple[list[FileGroup], list[FileGroup]]:
-        return log_compaction.split(due_groups(context.timeline, newest, triggers), turn.limits)
+        return log_compaction.choose_compaction_type(due_groups(context.timeline, newest, triggers), turn.limits)
 
     def heavy(newest: View) -> CompactionPlan:
         return plans.BY_LOG_SIZE.plan(newest, split(newest)[1])
 
     merged, problem = _merge_logs_only(turn, duty, lambda newest: split(newest)[0])
-    plan = plans.schedule(context, heavy)
+    plan = plans.commit_compaction_plan(context, heavy)
     if plan:
         turn.tell("planned", instant=plan.instant, groups=len(plan.groups))
         duty.require_table_check()  # more groups may be due than one plan takes
@@ -140,7 +140,7 @@ def _compact_due(turn: Turn, duty: ServiceState) -> bool:
 
 
 def _merge_logs_only(
-    turn: Turn, duty: ServiceState, light: Callable[[View], list[FileGroup]]
+    turn: ServiceRun, duty: ServiceState, light: Callable[[View], list[FileGroup]]
 ) -> tuple[bool, Exception | None]:
     # Returns whether it merged any logs, and the error instead of raising it, so that the remaining work still runs.
     history = turn.context.timeline.history
@@ -159,7 +159,7 @@ def _merge_logs_only(
         return False, problem
 
 
-def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
+def _merge_logs(turn: ServiceRun, choose: Callable[[View], list[FileGroup]]) -> bool:
     # Merging logs is cheaper than a full compaction, which would rewrite a large base file for few changes.
     from hoodoo.compactor.compaction import log_compaction
 
@@ -170,7 +170,7 @@ def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
     seconds = round(turn.seconds() - start, 3)
     turn.tell(
         "logs_merged",
-        Work(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),
+        ServiceCounters(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),
         instant=result.instant,
         groups=result.groups,
         logs=result.logs,

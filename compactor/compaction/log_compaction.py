@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.compaction.triggers import is_base_rewrite_costly, log_bytes
-from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits, ServiceStopped, never
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
 from hoodoo.index import index_of
 from hoodoo.index.key_index import deletes_entry_path
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -39,7 +39,7 @@ from hoodoo.writers.files.log_file import add_row_positions, count_data_blocks, 
 
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # logs may take a sixth of the memory budget; a merge takes about four times their size
-NO_LIMITS = Limits()
+NO_LIMITS = ServiceLimits()
 
 
 @dataclass
@@ -61,8 +61,10 @@ class LogCompactionResult:
     instant: str = ""
 
 
-def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
-    """Choose the type of compaction for each file."""
+def choose_compaction_type(
+    due: Iterable[FileGroup], limits: ServiceLimits = NO_LIMITS
+) -> tuple[list[FileGroup], list[FileGroup]]:
+    """Choose the compaction type of each file: of its logs only, or into a base file."""
     light: list[FileGroup] = []
     heavy: list[FileGroup] = []
     for group in due:
@@ -70,7 +72,7 @@ def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[Fi
     return light, heavy
 
 
-def _pays(group: FileGroup, limits: Limits) -> bool:
+def _pays(group: FileGroup, limits: ServiceLimits) -> bool:
     return (
         _has_only_own_logs(group)
         and is_base_rewrite_costly(group)
@@ -92,7 +94,7 @@ class MergeLogsTask:
     config: TableConfig
     instant: str
     group: FileGroup
-    pace: Pace = field(default_factory=Pace)
+    pace: RateLimiter = field(default_factory=RateLimiter)
 
     def __call__(self) -> DataFile:
         schema = pa.schema(
@@ -100,20 +102,20 @@ class MergeLogsTask:
         )
         parts = []
         for file in slices.sort_logs_by_instant(self.group):
-            self.pace.spend(file.size)
+            self.pace.count_bytes(file.size)
             parts += list(slices.read_log(self.store, self.config, file, schema))
         base = self.group.base.file if self.group.base else None
         index = index_of(self.store, shared=True)
         changes = [add_row_positions(index, base, part) for part in self._merged(parts)]
         target = FileTarget(self.group.partition, self.group.file_id, self.instant)
         file = write_log_file(self.store, self.config, target, changes, base)
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         return file
 
     def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
         # A merged set needs a block for each set of columns that its rows set. If there would be more blocks than
         # `parts`, the parts are returned without rows that a later part replaces.
-        merged = self.config.merge_policy.collapse(concat(parts))
+        merged = self.config.merge_policy.collapse(concat_changes(parts))
         if count_data_blocks(self.config, merged) <= len(parts):
             return [merged]
         deleted_keys = merged.rows[RECORD_KEY].filter(pa.array(merged.delete)).combine_chunks()
@@ -136,7 +138,7 @@ def compact_logs(
     context: Context,
     choose: Callable[[View], Sequence[FileGroup]],
     stopped: Callable[[], bool] = never,
-    limits: Limits = NO_LIMITS,
+    limits: ServiceLimits = NO_LIMITS,
 ) -> LogCompactionResult:
     """Merge small log files in one commit.
 
@@ -185,7 +187,7 @@ def compact_logs(
                 )
 
             slot = attempt.complete(draft) if kept else None
-    except (Conflict, Stopped):
+    except (Conflict, ServiceStopped):
         return LogCompactionResult()
     view = context.timeline.history.head()
     if damaged and all(view.group(was.partition, was.file_id) == was for was in groups if was.file_id not in kept):
@@ -207,10 +209,10 @@ def _merged(
     attempt: Transaction,
     groups: Sequence[FileGroup],
     stopped: Callable[[], bool],
-    limits: Limits,
+    limits: ServiceLimits,
 ) -> list[DataFile | CorruptTable]:
     # The result for a group with a damaged log is a CorruptTable. Raises Stopped.
-    pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
+    pace = RateLimiter(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
     at_once = min(
         limits.groups_at_once or len(groups),
         max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))),

@@ -23,14 +23,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
-from hoodoo.format.parquet.raw_copy import CannotCopy
+from hoodoo.format.parquet.raw_copy import CannotCopyFile
 from hoodoo.index import index_of
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -65,32 +65,32 @@ class MergeTask:
     config: TableConfig
     instant: str
     group: FileGroup
-    memory_bytes: int = Limits.memory_bytes
-    pace: Pace = field(default_factory=Pace)
+    memory_bytes: int = ServiceLimits.memory_bytes
+    pace: RateLimiter = field(default_factory=RateLimiter)
 
     def __call__(self) -> DataFile:
-        merging = GroupMerge(self)
+        merging = BaseFileMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._replace_rows_in_place(merging) or self._write_decoded_rows(merging, old)
-        self.pace.spend(file.size)
+        self.pace.count_bytes(file.size)
         file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
         return in_order(self.config, old, file) if old else file
 
-    def _replace_rows_in_place(self, merging: GroupMerge) -> DataFile | None:
+    def _replace_rows_in_place(self, merging: BaseFileMerge) -> DataFile | None:
         # Unchanged row groups are copied. Returns None if this is not possible.
         if self.group.base is None or not self.group.logs or _may_mix_commits(self.group):
             return None
-        changes = merging.changes_in_memory()
+        changes = merging.load_log_changes()
         if changes is None:
             return None
         base, max_bytes = self.group.base.file, self.memory_bytes // _SHARE
-        index, step = index_of(self.store, shared=True), partial(self.pace.spend, 0)
-        with suppress(CannotCopy):
+        index, step = index_of(self.store, shared=True), partial(self.pace.count_bytes, 0)
+        with suppress(CannotCopyFile):
             rewriter = BaseFileRewriter(self.store, self.config, index, max_bytes, step)
             return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
 
-    def _write_decoded_rows(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
+    def _write_decoded_rows(self, merging: BaseFileMerge, old: DataFile | None) -> DataFile:
         is_own_log_only = not any(
             log.file.origin for log in self.group.logs
         )  # logs of hoodoo only update keys of the base file, and only their delete blocks remove keys
@@ -102,9 +102,9 @@ class MergeTask:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
-        return GroupMerge(self).rows()
+        return BaseFileMerge(self).rows()
 
-    def _write(self, merging: GroupMerge, grown: RewrittenKeys | None) -> DataFile:
+    def _write(self, merging: BaseFileMerge, grown: RewrittenKeys | None) -> DataFile:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
         row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
@@ -127,7 +127,7 @@ def _may_mix_commits(group: FileGroup) -> bool:
     return any(log.file.blocks for log in group.logs)
 
 
-class GroupMerge:
+class BaseFileMerge:
     """Merge of a base file with its logs.
 
     The base file is fetched and verified once, even if it is read several times.
@@ -138,7 +138,7 @@ class GroupMerge:
         self._share = task.memory_bytes / _SHARE
         self.stored: bytes | pa.Buffer = b""
         if self.group.base:
-            self.pace.spend(self.group.base.file.size)
+            self.pace.count_bytes(self.group.base.file.size)
             self.stored = slices.read_verified_file(self.store, self.group.base.file)
         self._held: KeyedChanges | None = None
 
@@ -167,8 +167,8 @@ class GroupMerge:
     def _has_partial_updates(self) -> bool:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
-    def changes_in_memory(self) -> KeyedChanges | None:
-        """Load the changes of all logs.
+    def load_log_changes(self) -> KeyedChanges | None:
+        """Load the changes of all log files into memory.
 
         The result has one change per key. Returns None if the logs are empty, do not fit into memory, or come from
         another engine.
@@ -183,7 +183,7 @@ class GroupMerge:
     def _with_held_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
         parts = list(self._log_parts(wide)) if self._held is None else [self._held]
-        merge = self.config.merge_policy.apply_streaming(parts) if parts else None
+        merge = self.config.merge_policy.start_streaming_merge(parts) if parts else None
         is_complete = merge is None or not merge.changes.unset
         for batch in self._base_rows(wide):
             if merge is None or is_complete:
@@ -204,10 +204,10 @@ class GroupMerge:
                 positions = np.flatnonzero(slices.among(part.rows[RECORD_KEY], keys))
                 matched[offset + positions] = True
                 batch_changes.append(part.take(positions))
-            yield policy.apply_streaming(batch_changes).applied(batch)
+            yield policy.start_streaming_merge(batch_changes).applied(batch)
         parts = _with_number_of_earlier_changes(self._log_parts(wide))
         unmatched = policy.collapse(
-            concat([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
+            concat_changes([part.take(np.flatnonzero(~matched[offset : offset + len(part)])) for part, offset in parts])
         )
         yield unmatched.rows.filter(pa.array(~unmatched.delete & ~unmatched.partial))
 
@@ -235,7 +235,7 @@ class GroupMerge:
                 _select_key_range(part, offset, number, count)
                 for part, offset in _with_number_of_earlier_changes(self._log_parts(narrow))
             ]
-            merge = self.config.merge_policy.apply_streaming(part_changes)
+            merge = self.config.merge_policy.start_streaming_merge(part_changes)
             offset = 0
             for batch in self._base_rows(narrow):
                 is_kept[offset : offset + len(batch)] &= merge.mask_of_kept_rows(batch)
@@ -250,7 +250,7 @@ class GroupMerge:
     def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[KeyedChanges]:
         # With `by_row`, changes have base row positions (slices.read_log).
         for file in slices.sort_logs_by_instant(self.group):
-            self.pace.spend(file.size)
+            self.pace.count_bytes(file.size)
             yield from slices.read_log(self.store, self.config, file, schema, by_row)
 
     def _base_rows(self, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -262,13 +262,13 @@ class GroupMerge:
             return
         rows = int(min(_BATCH_MAX, max(_BATCH_MIN, self._share * len(first) / max(1, first.nbytes))))
         for batch in self._batches(schema, rows):
-            self.pace.spend(0)
+            self.pace.count_bytes(0)
             yield batch
 
     def _batches(self, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         assert self.group.base is not None
         file = self.group.base.file
-        return base_file.decode_batches(
+        return base_file.read_in_batches(
             pa.BufferReader(pa.py_buffer(self.stored)),
             file.path,
             schema,

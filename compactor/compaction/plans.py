@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hoodoo.compactor.compaction.merge_group import MergeTask, run_task
-from hoodoo.compactor.compaction.strategies import CompactionPlan, Strategy
+from hoodoo.compactor.compaction.strategies import CompactionPlan, CompactionStrategy
 from hoodoo.compactor.compaction.triggers import behind
-from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits, ServiceStopped, never
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.commits.retry import HOUSEKEEPING
@@ -23,8 +23,8 @@ from hoodoo.timeline.slots.slot import PLANNED, DataFile, PlannedGroup
 from hoodoo.timeline.views.view import FileGroup, PendingCompaction, View
 from hoodoo.writers.context import Context
 
-NO_LIMITS = Limits()
-BY_LOG_SIZE = Strategy()
+NO_LIMITS = ServiceLimits()
+BY_LOG_SIZE = CompactionStrategy()
 
 
 @dataclass
@@ -48,7 +48,7 @@ def plan_groups_with_logs(view: View, logs_min: int = 1) -> CompactionPlan:
     return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
-def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> PendingCompaction | None:
+def commit_compaction_plan(context: Context, choose: Callable[[View], CompactionPlan]) -> PendingCompaction | None:
     """Commit a compaction plan.
 
     `choose` returns the plan for the newest state of the table.
@@ -73,8 +73,8 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Pend
         return None  # writers conflict; a later call schedules the plan
 
 
-def run(
-    context: Context, plan: PendingCompaction, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+def run_compaction_plan(
+    context: Context, plan: PendingCompaction, stopped: Callable[[], bool] = never, limits: ServiceLimits = NO_LIMITS
 ) -> CompactionResult:
     """Run a compaction plan.
 
@@ -94,7 +94,7 @@ def run(
         tasks = merge_tasks(context, config, plan.instant, groups, stopped, limits)
         try:
             results = context.engine.map(run_task, tasks, limits.groups_at_once)
-        except Stopped:
+        except ServiceStopped:
             return CompactionResult()  # the next run of the plan reuses the files that were written
         damaged = [file for file in results if isinstance(file, CorruptTable)]
         files = {group.file_id: file for group, file in zip(groups, results, strict=True) if isinstance(file, DataFile)}
@@ -118,7 +118,7 @@ def run(
         try:
             slot = attempt.complete(draft)
         except Conflict:
-            _delete_strays(context, files.values())
+            _delete_unneeded_files(context, files.values())
             return CompactionResult()
         except CorruptTable:
             if plan.instant in context.timeline.history.head().plans:
@@ -130,7 +130,7 @@ def run(
     return CompactionResult(len(slot.files), read, sum(file.size for file in slot.files), (plan.instant,))
 
 
-def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
+def _delete_unneeded_files(context: Context, files: Iterable[DataFile]) -> None:
     """Delete unneeded files of a finished plan.
 
     Another worker completed the plan first. Cleaning or a purge may have deleted the other worker's files before this
@@ -154,11 +154,11 @@ def merge_tasks(
     instant: str,
     groups: Sequence[FileGroup],
     stopped: Callable[[], bool],
-    limits: Limits,
+    limits: ServiceLimits,
 ) -> list[MergeTask]:
     at_once = limits.at_once(context.engine.threads)
     memory = limits.memory_bytes if context.engine.remote else limits.memory_bytes // max(1, min(at_once, len(groups)))
-    pace = Pace(limits.bytes_per_second, stopped, shares=max(1, min(at_once, len(groups))))
+    pace = RateLimiter(limits.bytes_per_second, stopped, shares=max(1, min(at_once, len(groups))))
     return [MergeTask(context.store, config, instant, group, memory, pace) for group in groups]
 
 
@@ -172,18 +172,18 @@ def _file_group_of_plan(view: View, plan: PendingCompaction, planned: PlannedGro
 
 
 def run_open_plans(
-    context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+    context: Context, view: View, stopped: Callable[[], bool] = never, limits: ServiceLimits = NO_LIMITS
 ) -> CompactionResult:
     results = [
-        run(context, plan, stopped, limits)
+        run_compaction_plan(context, plan, stopped, limits)
         for plan in sorted(view.plans.values(), key=lambda plan: plan.seq)
         if not stopped()
     ]
     return _sum(results)
 
 
-def compact(
-    context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
+def compact_files(
+    context: Context, logs_min: int = 1, strategy: CompactionStrategy = BY_LOG_SIZE, limits: ServiceLimits = NO_LIMITS
 ) -> CompactionResult:
     """Compact files with many log files.
 
@@ -198,9 +198,9 @@ def compact(
         return strategy.plan(view, [group for group in behind(view, logs_min) if group.file_id in remaining_ids])
 
     while remaining_ids and (
-        plan := schedule(context, choose)
+        plan := commit_compaction_plan(context, choose)
     ):  # logs that writers add meanwhile wait for the next call
-        results.append(run(context, plan, limits=limits))
+        results.append(run_compaction_plan(context, plan, limits=limits))
         remaining_ids -= {group.file_id for group in plan.groups}
     return _sum(results)
 

@@ -69,7 +69,7 @@ STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = 
 
 
 @dataclass(frozen=True)
-class Strategy:
+class CompactionStrategy:
     """Strategy for choosing files to compact.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Conditions for compacting files.
+"""Conditions that trigger the compaction of a file.
 
 A worker compacts a file group if one of four conditions is true. The functions depend only on a view and the timeline.
 They do not compact anything.
@@ -22,8 +22,8 @@ _BYTES_MIN = 1 << 20
 
 
 @dataclass(frozen=True)
-class Triggers:
-    """Conditions for compacting files.
+class CompactionTriggers:
+    """Conditions that trigger the compaction of a file.
 
     One true condition is enough. None disables a condition.
 
@@ -49,7 +49,7 @@ class Triggers:
             )
 
     @staticmethod
-    def of(options: Options, logs_min: int | None = None) -> Triggers:
+    def from_table_options(options: Options, logs_min: int | None = None) -> CompactionTriggers:
         """Create compaction conditions from table options.
 
         Without `logs_min`, a file group is due at half of `compact_after_logs`, so that a worker compacts it before a
@@ -57,7 +57,7 @@ class Triggers:
         """
         default = Options.compact_after_logs or 1
         half = max(1, (default if options.compact_after_logs is None else options.compact_after_logs) // 2)
-        return Triggers(
+        return CompactionTriggers(
             logs_min or half, options.compact_age_seconds, options.compact_log_ratio, options.compact_read_amplification
         )
 
@@ -80,7 +80,7 @@ def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
-def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
+def find_files_to_compact(timeline: TableTimeline, view: View, triggers: CompactionTriggers) -> list[FileGroup]:
     """Find the files that a worker should compact."""
     waiting = behind(view)
     old, very_old = (
@@ -97,7 +97,7 @@ def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGro
     return [group for group in waiting if group.file_id in due_ids]
 
 
-def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
+def _is_due(group: FileGroup, triggers: CompactionTriggers, old_seq: int) -> bool:
     has_many = triggers.logs is not None and len(group.logs) >= triggers.logs
     is_heavy = triggers.log_ratio is not None and log_bytes(group) > max(
         group.base_bytes * triggers.log_ratio, _BYTES_MIN

@@ -1,4 +1,4 @@
-"""Report on a table's services."""
+"""Advice on a table's services, such as compaction that lags."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
-from hoodoo.compactor.cleaning.retention import Retention, consumers_with_kept_files, oldest_kept, retention
+from hoodoo.compactor.cleaning.retention import (
+    Retention,
+    find_oldest_kept_snapshot,
+    list_consumers_delaying_cleaning,
+    retention,
+)
 from hoodoo.compactor.cleaning.sweep import pending_writes_before
 from hoodoo.compactor.clustering.units import plan_packing
-from hoodoo.compactor.compaction.triggers import Triggers
+from hoodoo.compactor.compaction.triggers import CompactionTriggers
 from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, ServiceProblem, running_plan_hint_path
-from hoodoo.compactor.status.figures import Figures, measure
+from hoodoo.compactor.status.figures import TableFigures, compute_figures
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
@@ -47,7 +52,7 @@ class Services:
             and files that a savepoint, a pinned slot or a consumer keeps.
     """
 
-    figures: Figures
+    figures: TableFigures
     workers: dict[str, float]
     plans: dict[str, float | None]
     held: dict[str, int]
@@ -68,7 +73,7 @@ class _StateOfServices:
         self.timeline, self.config, self.view, self.path = timeline, config, view, path
         self.now = timeline.environment.now_ms()
         self.keep: Retention = retention(config.options)
-        self.figures = measure(timeline, self.view, config)
+        self.figures = compute_figures(timeline, self.view, config)
         self.leased = self._leased()
 
     @property
@@ -79,7 +84,7 @@ class _StateOfServices:
         workers = {key[len(HEARTBEATS + WORKER) :]: self._age(key) for key, _ in self.store.list(HEARTBEATS + WORKER)}
         seen_workers = {name: age for name, age in workers.items() if age is not None}
         plans = {instant: self._age(running_plan_hint_path(instant)) for instant in self.view.plans}
-        owners = {instant: heartbeats.holder(self.store, instant) for instant in plans}
+        owners = {instant: heartbeats.find_plan_worker(self.store, instant) for instant in plans}
         ages = {instant: max(0.0, (self.now - plan.planned_at) / 1000) for instant, plan in self.view.plans.items()}
         dead = tuple(name for name, age in seen_workers.items() if age >= self.config.options.worker_timeout_seconds)
         problems = tuple(heartbeats.problems(self.store))
@@ -142,7 +147,7 @@ class _StateOfServices:
     # ---- compaction
     def _about_compaction(self, workers: dict[str, float]) -> Iterator[str]:
         figures, options = self.figures, self.config.options
-        triggers = Triggers.of(options)
+        triggers = CompactionTriggers.from_table_options(options)
         has_many = triggers.logs is not None and figures.logs_max >= triggers.logs * _PATIENCE
         is_old = triggers.age_seconds is not None and figures.lag_seconds > triggers.age_seconds * _PATIENCE
         alive = [age for age in workers.values() if age < options.worker_timeout_seconds]
@@ -197,9 +202,12 @@ class _StateOfServices:
     # ---- cleaning
     def _bytes_kept_by_holder(self) -> dict[str, int]:
         # Keys are savepoints, pinned slots and consumers.
-        beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
+        beyond = find_oldest_kept_snapshot(self.timeline, self.view, replace(self.keep, consumer_hours=None))
         cleanable_paths = {
-            entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
+            entry.path
+            for entry in cleanable(
+                self.view, find_oldest_kept_snapshot(self.timeline, self.view, self.keep), self.leased
+            )
         }
         kept_files = [
             entry for entry in self.view.superseded if entry.dropped <= beyond and entry.path not in cleanable_paths
@@ -209,7 +217,7 @@ class _StateOfServices:
         bytes_by_holder = {
             name: sum(entry.size for entry in kept_files if entry.is_needed_at(seq)) for name, seq in holders.items()
         }
-        for awaited_consumer in consumers_with_kept_files(self.timeline, self.view, self.keep):
+        for awaited_consumer in list_consumers_delaying_cleaning(self.timeline, self.view, self.keep):
             bytes_by_holder[f"consumer {awaited_consumer.name}"] = sum(
                 entry.size for entry in kept_files if entry.dropped > awaited_consumer.position
             )
@@ -247,7 +255,8 @@ class _StateOfServices:
     # ---- consumers and layout
     def _about_consumers(self) -> Iterator[str]:
         awaited_names = {
-            awaited_consumer.name for awaited_consumer in consumers_with_kept_files(self.timeline, self.view, self.keep)
+            awaited_consumer.name
+            for awaited_consumer in list_consumers_delaying_cleaning(self.timeline, self.view, self.keep)
         }
         for awaited_consumer in consumers.all_of(self.store):
             behind = self.view.seq - awaited_consumer.position

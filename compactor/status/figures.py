@@ -1,4 +1,4 @@
-"""Figures about a table and its services.
+"""Sizes and counts of a table's files, and delays of its services.
 
 The figures come from a view, so no data files have to be listed. Metrics and the command line show the figures.
 """
@@ -11,7 +11,7 @@ from statistics import median
 
 from hoodoo.compactor import export_service, heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
-from hoodoo.compactor.cleaning.retention import oldest_kept, retention
+from hoodoo.compactor.cleaning.retention import find_oldest_kept_snapshot, retention
 from hoodoo.compactor.compaction.triggers import read_amplification
 from hoodoo.compactor.status import lag
 from hoodoo.exports.results import ExportLag
@@ -23,8 +23,8 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Figures about a table and its services.
+class TableFigures:
+    """Sizes and counts of a table's files, and delays of its services.
 
     Attributes:
         head: The number of the newest slot.
@@ -75,7 +75,9 @@ class Figures:
         return sum(1 for count in self.logs if count)
 
 
-def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
+def compute_figures(
+    timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()
+) -> TableFigures:
     """Compute the figures about a table.
 
     Args:
@@ -97,9 +99,9 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
     first = max(oldest, timeline.history.oldest_slot())
     states = dict.fromkeys((OPEN, RUNNING, POSTPONED), 0)
     for instant in view.plans:
-        is_held = heartbeats.held(timeline.store, instant, timeline.environment.now_ms())
+        is_held = heartbeats.is_plan_running(timeline.store, instant, timeline.environment.now_ms())
         states[RUNNING if is_held else POSTPONED if instant in postponed else OPEN] += 1
-    return Figures(
+    return TableFigures(
         head=view.seq,
         commits=view.commits,
         groups=totals.groups,
@@ -113,7 +115,9 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed:
         lag_seconds=pending.oldest_delta_seconds,
         plans=states,
         oldest_plan_seconds=pending.oldest_plan_seconds,
-        cleanable_bytes=sum(entry.size for entry in cleanable(view, oldest_kept(timeline, view, retention(options)))),
+        cleanable_bytes=sum(
+            entry.size for entry in cleanable(view, find_oldest_kept_snapshot(timeline, view, retention(options)))
+        ),
         min_readable=view.min_readable,
         backpressure=options.slow_after_logs is not None and max(logs, default=0) >= options.slow_after_logs,
         exports={name: _export_lag(timeline, view, name) for name in export_service.formats(config)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.clean import cleanable
-from hoodoo.compactor.cleaning.retention import oldest_kept, retention
+from hoodoo.compactor.cleaning.retention import find_oldest_kept_snapshot, retention
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
@@ -42,7 +42,7 @@ def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
     totals = view.totals
     now = timeline.environment.now_ms()
     oldest = max(oldest_log_commit_number(view), timeline.history.oldest_slot()) if totals.behind else 0
-    retained = oldest_kept(timeline, view, retention(config.options))
+    retained = find_oldest_kept_snapshot(timeline, view, retention(config.options))
     return Lag(
         log_files_max=totals.logs_max,
         log_bytes=totals.log_bytes,

@@ -17,15 +17,15 @@ from prometheus_client.registry import Collector
 from hoodoo.arguments import LOOPBACK
 from hoodoo.compactor.compaction.compaction_service import postponed
 from hoodoo.compactor.service_loop import ServiceLoop
-from hoodoo.compactor.service_turn import Work
-from hoodoo.compactor.status.figures import Figures, measure
+from hoodoo.compactor.service_turn import ServiceCounters
+from hoodoo.compactor.status.figures import TableFigures, compute_figures
 from hoodoo.errors import HoodooError, OptionError
 from hoodoo.exports.results import ExportLag
 from hoodoo.redact import redact
 
 _LOGS = (0, 1, 2, 5, 10, 20, 50, 100)
 
-GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
+GAUGES: dict[str, tuple[str, Callable[[TableFigures], float]]] = {
     "hoodoo_head_slot": ("Newest slot of the commit sequence", lambda f: f.head),
     "hoodoo_min_readable_slot": ("Oldest snapshot that can be read", lambda f: f.min_readable),
     "hoodoo_file_groups": ("File groups of the newest snapshot", lambda f: f.groups),
@@ -49,7 +49,7 @@ EXPORT_GAUGES: dict[str, tuple[str, Callable[[ExportLag], float]]] = {
     "hoodoo_export_lag_slots": ("Slots that readers of an exported format do not see", lambda lag: lag.slots),
     "hoodoo_export_lag_seconds": ("Age of the oldest of these slots", lambda lag: lag.seconds),
 }
-COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
+COUNTERS: dict[str, tuple[str, Callable[[ServiceCounters], float]]] = {
     "hoodoo_service_runs": ("Runs of a service that did something", lambda w: w.runs),
     "hoodoo_service_file_groups": ("File groups a service rewrote", lambda w: w.groups),
     "hoodoo_service_read_bytes": ("Bytes a service read", lambda w: w.bytes_read),
@@ -69,7 +69,7 @@ class TableCollector(Collector):
 
     def __init__(self, loops: Sequence[ServiceLoop]) -> None:
         self._loops = loops
-        self._last: dict[str, Figures] = {}
+        self._last: dict[str, TableFigures] = {}
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
@@ -107,19 +107,19 @@ class TableCollector(Collector):
                     counter.add_metric([loop.table.path, service], amount(work))
             yield counter
 
-    def _measured(self, loop: ServiceLoop) -> tuple[Figures | None, bool]:
+    def _measured(self, loop: ServiceLoop) -> tuple[TableFigures | None, bool]:
         path, seen = loop.table.path, loop.seen
         if seen is None:
             return None, False
         context, config = seen
         try:
             postponed_plans = postponed(loop.duties.get("compact"))
-            self._last[path] = measure(
+            self._last[path] = compute_figures(
                 context.timeline, context.timeline.history.known_head(), config, set(postponed_plans)
             )
         except (HoodooError, OSError):
             return self._last.get(path), False
-        return self._last[path], not loop.failing
+        return self._last[path], not loop.has_failing_work
 
 
 class PrometheusEndpoint:

@@ -73,8 +73,8 @@ def _hive_type(path: str, kind: pa.DataType) -> str:
     return _OF_HIVE[kind]
 
 
-def spark_entry_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
-    """Create the metastore parameters for Spark.
+def create_spark_parameters(schema: pa.Schema, partition_by: Iterable[str]) -> dict[str, str]:
+    """Create the parameters with which Spark reads a metastore entry.
 
     `schema` contains the meta columns, then the table's columns, with the partition columns last.
     """

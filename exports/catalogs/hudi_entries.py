@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.exports.catalogs.hive_schema import hive_types_by_column, spark_entry_parameters
-from hoodoo.format.keys import partition_texts
+from hoodoo.exports.catalogs.hive_schema import create_spark_parameters, hive_types_by_column
+from hoodoo.format.keys import split_partition_path
 from hoodoo.format.names import instant_of_ms
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
@@ -53,7 +53,7 @@ class WantedEntry:
     parameters: Mapping[str, str]
 
 
-def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEntry]:
+def create_metastore_entries(config: TableConfig, view: View, location: str) -> list[WantedEntry]:
     """Create the metastore entries of a table.
 
     Raises:
@@ -73,7 +73,7 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
     columns, keys = all_columns[: len(inner)], all_columns[len(inner) :]
     parameters = {
         "EXTERNAL": "TRUE",
-        **spark_entry_parameters(pa.schema([*inner, *outer]), config.partition_by),
+        **create_spark_parameters(pa.schema([*inner, *outer]), config.partition_by),
         REQUESTED: view.told or view.instant,
         COMPLETED: instant_of_ms(view.completed_at),
     }
@@ -97,7 +97,7 @@ def entries_of(config: TableConfig, view: View, location: str) -> list[WantedEnt
 
 def partitions_of(config: TableConfig, view: View, location: str) -> dict[tuple[str, ...], str]:
     return {
-        partition_texts(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
+        split_partition_path(path, config.partition_by, config.hive_style, config.url_encode): f"{location}/{path}"
         for path in view.partitions
         if config.partition_by
     }

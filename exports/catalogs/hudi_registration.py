@@ -21,12 +21,12 @@ from hoodoo.exports.catalogs.hudi_entries import (
     REQUESTED,
     SPARKS,
     WantedEntry,
-    entries_of,
+    create_metastore_entries,
     partitions_of,
 )
 from hoodoo.exports.catalogs.in_glue import GlueMetastore
 from hoodoo.exports.catalogs.in_hive import HiveEntries
-from hoodoo.exports.catalogs.metastore import FoundEntry, Metastore
+from hoodoo.exports.catalogs.metastore import Metastore, StoredEntry
 from hoodoo.exports.catalogs.opening import require_dotted_identifier, require_existing_namespace
 from hoodoo.exports.iceberg.manifest_files import table_location_uri
 from hoodoo.exports.results import RegisteredEntry, RegisterResult
@@ -81,7 +81,7 @@ class HudiRegistration:
     identifier: str
     catalog: Any
 
-    def run(self, store: Store, look: Look) -> RegisterResult:
+    def update_entries(self, store: Store, look: Look) -> RegisterResult:
         """Create or update the metastore entries of the table.
 
         Args:
@@ -113,7 +113,7 @@ class HudiRegistration:
 
     def _run(self, metastore: Metastore, location: str, look: Look) -> RegisterResult:
         config, view = look()
-        wanted_entries = entries_of(config, view, location)
+        wanted_entries = create_metastore_entries(config, view, location)
         for entry in wanted_entries:  # check all entries before the first one is written
             existing = metastore.find(self._name(entry.suffix))
             if existing:
@@ -137,7 +137,7 @@ class HudiRegistration:
             config, view = seen
             existing = metastore.find(name)
             if not existing:
-                if metastore.create(name, _without_newest_commit(_entry(config, view, location, suffix))):
+                if metastore.create_entry(name, _without_newest_commit(_entry(config, view, location, suffix))):
                     change = "registered"
                 existing = metastore.find(name)
             if existing:
@@ -148,7 +148,7 @@ class HudiRegistration:
                 if not changed_partitions and existing.parameters.get(COMPLETED, "") >= entry.parameters[COMPLETED]:
                     return RegisteredEntry(identifier, "kept", count, added, dropped)
                 partitions = partitions_of(config, view, entry_location)
-                known_partitions = metastore.partitions(name) if entry.keys else set()
+                known_partitions = metastore.list_partitions(name) if entry.keys else set()
                 new = {
                     values: partition_location
                     for values, partition_location in partitions.items()
@@ -156,10 +156,10 @@ class HudiRegistration:
                 }
                 obsolete = sorted(known_partitions - partitions.keys())
                 changed_partitions |= bool(new or obsolete)
-                metastore.add(name, entry, new)
-                metastore.drop(name, obsolete)
+                metastore.add_partitions(name, entry, new)
+                metastore.drop_partitions(name, obsolete)
                 added, dropped = added + len(new), dropped + len(obsolete)
-                if metastore.change(name, existing, entry, _merge_parameters(existing, entry)):
+                if metastore.update_entry(name, existing, entry, _merge_parameters(existing, entry)):
                     return RegisteredEntry(identifier, change, count, added, dropped)
             seen = look()
         raise TryAgainError(
@@ -167,7 +167,7 @@ class HudiRegistration:
             identifier=identifier,
         )
 
-    def _require_own_entry(self, existing: FoundEntry, entry: WantedEntry) -> None:
+    def _require_own_entry(self, existing: StoredEntry, entry: WantedEntry) -> None:
         identifier = f"{self.identifier}{entry.suffix}"
         if existing.parameters.get("table_type", "").upper() == "ICEBERG":
             raise CatalogRefused(
@@ -204,10 +204,10 @@ class HudiRegistration:
 
 
 def _entry(config: TableConfig, view: View, location: str, suffix: str) -> WantedEntry:
-    return next(entry for entry in entries_of(config, view, location) if entry.suffix == suffix)
+    return next(entry for entry in create_metastore_entries(config, view, location) if entry.suffix == suffix)
 
 
-def _with_existing_scheme(location: str, existing: FoundEntry) -> str:
+def _with_existing_scheme(location: str, existing: StoredEntry) -> str:
     # Readers may support only the S3 scheme of the existing entry.
     return existing.location if existing.location.startswith(("s3a://", "s3n://")) else location
 
@@ -225,7 +225,7 @@ def _without_newest_commit(entry: WantedEntry) -> WantedEntry:
     )
 
 
-def _merge_parameters(existing: FoundEntry, entry: WantedEntry) -> dict[str, str]:
+def _merge_parameters(existing: StoredEntry, entry: WantedEntry) -> dict[str, str]:
     # Old parameters for Spark are removed.
     kept = {name: value for name, value in existing.parameters.items() if not name.startswith(SPARKS)}
     return {**kept, **entry.parameters}

@@ -7,7 +7,7 @@ from typing import Any
 
 from hoodoo.errors import CatalogRefused
 from hoodoo.exports.catalogs.hudi_entries import OUTPUT_FORMAT, SERDE, Columns, WantedEntry
-from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
+from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, StoredEntry, Values, chunks, owner
 
 _CREATED, _UPDATED, _DELETED = 100, 100, 25
 # Maximum number of partitions per request to Glue.
@@ -19,13 +19,13 @@ class GlueMetastore:
     def __init__(self, catalog: Any, namespace: str) -> None:
         self._glue, self._namespace = catalog.glue, namespace
 
-    def find(self, name: str) -> FoundEntry | None:
+    def find(self, name: str) -> StoredEntry | None:
         try:
             table = self._glue.get_table(DatabaseName=self._namespace, Name=name)["Table"]
         except self._glue.exceptions.EntityNotFoundException:
             return None
         descriptor = table.get("StorageDescriptor", {})
-        return FoundEntry(
+        return StoredEntry(
             descriptor.get("Location", ""),
             descriptor.get("InputFormat", ""),
             _glue_columns(descriptor.get("Columns", ())),
@@ -34,7 +34,7 @@ class GlueMetastore:
             table,
         )
 
-    def create(self, name: str, entry: WantedEntry) -> bool:
+    def create_entry(self, name: str, entry: WantedEntry) -> bool:
         try:
             self._glue.create_table(
                 DatabaseName=self._namespace,
@@ -44,7 +44,7 @@ class GlueMetastore:
             return False
         return True
 
-    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def update_entry(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         if entry.columns != found.columns and entry.keys:
             # before the entry, so that the next attempt completes a partial update
             self._set_partition_columns(name, entry)
@@ -81,10 +81,10 @@ class GlueMetastore:
         for page in pages.paginate(DatabaseName=self._namespace, TableName=name, ExcludeColumnSchema=True):
             yield from page["Partitions"]
 
-    def partitions(self, name: str) -> set[Values]:
+    def list_partitions(self, name: str) -> set[Values]:
         return {tuple(partition["Values"]) for partition in self._pages(name)}
 
-    def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
+    def add_partitions(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
         for chunk in chunks(list(partitions.items()), _CREATED):
             response = self._glue.batch_create_partition(
                 DatabaseName=self._namespace,
@@ -93,7 +93,7 @@ class GlueMetastore:
             )
             self._require_no_errors(name, response, "AlreadyExistsException")
 
-    def drop(self, name: str, partitions: Sequence[Values]) -> None:
+    def drop_partitions(self, name: str, partitions: Sequence[Values]) -> None:
         for chunk in chunks(partitions, _DELETED):
             response = self._glue.batch_delete_partition(
                 DatabaseName=self._namespace,

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from hoodoo.errors import CatalogRefused
 from hoodoo.exports.catalogs.hudi_entries import COMPLETED, OUTPUT_FORMAT, REQUESTED, SERDE, Columns, WantedEntry
-from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, FoundEntry, Values, chunks, owner
+from hoodoo.exports.catalogs.metastore import ENTRY_TYPE, StoredEntry, Values, chunks, owner
 
 _NO = object()
 _AT_ONCE = 1_000
@@ -45,7 +45,7 @@ class HiveEntries:
             f"The Hive metastore did not {action} {identifier}: {message.rstrip('. ')}.{advice}", identifier=identifier
         )
 
-    def find(self, name: str) -> FoundEntry | None:
+    def find(self, name: str) -> StoredEntry | None:
         from hive_metastore.ttypes import NoSuchObjectException
 
         table = self._send_request(
@@ -57,7 +57,7 @@ class HiveEntries:
         if table is _NO:
             return None
         descriptor = table.sd
-        return FoundEntry(
+        return StoredEntry(
             (descriptor and descriptor.location) or "",
             (descriptor and descriptor.inputFormat) or "",
             _columns(descriptor.cols if descriptor else ()),
@@ -66,7 +66,7 @@ class HiveEntries:
             table,
         )
 
-    def create(self, name: str, entry: WantedEntry) -> bool:
+    def create_entry(self, name: str, entry: WantedEntry) -> bool:
         from hive_metastore.ttypes import AlreadyExistsException, Table
 
         table = Table(
@@ -83,7 +83,7 @@ class HiveEntries:
         )
         return response is not _NO
 
-    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def update_entry(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         from hive_metastore.ttypes import EnvironmentContext, MetaException
 
         table = found.raw
@@ -114,7 +114,7 @@ class HiveEntries:
 
         return bool(self._send_request(name, "change", asked))
 
-    def partitions(self, name: str) -> set[Values]:
+    def list_partitions(self, name: str) -> set[Values]:
         names = self._send_request(
             name,
             "list the partitions of",
@@ -124,7 +124,7 @@ class HiveEntries:
             tuple(unquote(part.partition("=")[2]) for part in partition_name.split("/")) for partition_name in names
         }
 
-    def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
+    def add_partitions(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
         from hive_metastore.ttypes import AddPartitionsRequest, Partition
 
         for chunk in chunks(list(partitions.items()), _AT_ONCE):
@@ -147,7 +147,7 @@ class HiveEntries:
                 lambda client, request=request: client.add_partitions_req(request),  # type: ignore[misc]
             )
 
-    def drop(self, name: str, partitions: Sequence[Values]) -> None:
+    def drop_partitions(self, name: str, partitions: Sequence[Values]) -> None:
         from hive_metastore.ttypes import NoSuchObjectException
 
         for values in partitions:

@@ -17,7 +17,7 @@ ENTRY_TYPE = "EXTERNAL_TABLE"
 
 
 @dataclass(frozen=True)
-class FoundEntry:
+class StoredEntry:
     """Stored metastore entry of a table.
 
     `location` and `input_format` are '' if the entry does not have them. `raw` is the object that the client of the
@@ -38,30 +38,30 @@ class Metastore(Protocol):
     The entries are in one namespace. Each method raises CatalogRefused if the catalog rejects the request.
     """
 
-    def find(self, name: str) -> FoundEntry | None: ...
+    def find(self, name: str) -> StoredEntry | None: ...
 
-    def create(self, name: str, entry: WantedEntry) -> bool:
+    def create_entry(self, name: str, entry: WantedEntry) -> bool:
         """Create an entry without partitions.
 
         Returns False if an entry of this name already exists.
         """
 
-    def change(self, name: str, found: FoundEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
+    def update_entry(self, name: str, found: StoredEntry, entry: WantedEntry, parameters: Mapping[str, str]) -> bool:
         """Update an existing entry and its partitions.
 
         Returns False if the entry was changed since it was read.
         """
 
-    def partitions(self, name: str) -> set[Values]:
+    def list_partitions(self, name: str) -> set[Values]:
         """List the partitions of an entry."""
 
-    def add(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
+    def add_partitions(self, name: str, entry: WantedEntry, partitions: Mapping[Values, str]) -> None:
         """Add partitions to an entry.
 
-        Existing partitions are not changed. `partitions` maps values to locations.
+        Existing partitions are not changed. `list_partitions` maps values to locations.
         """
 
-    def drop(self, name: str, partitions: Sequence[Values]) -> None:
+    def drop_partitions(self, name: str, partitions: Sequence[Values]) -> None:
         """Remove existing partitions from an entry."""
 
 

@@ -23,7 +23,7 @@ def require_dotted_identifier(option: str, identifier: object) -> str:
     return identifier
 
 
-def opener(catalog: object, properties: object) -> Callable[[], Any]:
+def create_catalog_opener(catalog: object, properties: object) -> Callable[[], Any]:
     """Create a function that opens a pyiceberg catalog.
 
     The arguments are checked at once.

@@ -1,4 +1,4 @@
-"""Atomic updates of a metadata location in a catalog.
+"""Atomic updates of a catalog's pointer to the metadata file.
 
 The location is changed only if nobody changed it since it was read. A mover receives the catalog, the entry as
 pyiceberg loaded it, hoodoo's newest metadata, and the location of this metadata. It returns the new location of the
@@ -78,7 +78,7 @@ _OF_GLUE = ("Name", "Description", "Owner", "Retention", "StorageDescriptor", "P
 # Fields of a Glue table that an update sends back to Glue unchanged.
 
 
-def _move_in_hive(catalog: Any, entry: Any, ours: Json, location: str) -> str:
+def _update_hive_location(catalog: Any, entry: Any, ours: Json, location: str) -> str:
     """Update the metadata location in a Hive metastore.
 
     The condition of the update is that the metastore still has the old location. Metastores before 2.3.10, 3.1.4 and
@@ -200,7 +200,7 @@ def _names(catalog: Any, entry: Any) -> tuple[str, str]:
 _MOVERS: dict[str, Mover] = {
     "SqlCatalog": _move_in_sql,
     "GlueCatalog": _move_in_glue,
-    "HiveCatalog": _move_in_hive,
+    "HiveCatalog": _update_hive_location,
     "RestCatalog": _move_in_rest,
 }
 # The keys are the names of pyiceberg's catalog classes.

@@ -1,4 +1,4 @@
-"""Registration of an exported Iceberg table.
+"""Registration of an exported Iceberg table in a catalog.
 
 A catalog entry points to one metadata file. The pointer is moved only by a conditional update. It is never dropped and
 registered again, because readers would find no table in between, and grants would be lost. If another exporter moved
@@ -25,8 +25,8 @@ _ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
-class Registration:
-    """Registration of an exported Iceberg table.
+class IcebergRegistration:
+    """Registration of an exported Iceberg table in a catalog.
 
     Attributes:
         identifier: The name of the table in the catalog, `namespace.table`.

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from hoodoo.exports.base_files import AS_OF_COMPACTION
-from hoodoo.exports.delta.delta_schema import Json, has_timestamps_without_zone, partition_texts, schema_text
-from hoodoo.exports.partition_values import bounds_of, partition_columns
+from hoodoo.exports.delta.delta_schema import Json, format_partition_values, has_timestamps_without_zone, schema_text
+from hoodoo.exports.partition_values import column_statistics_of_file, partition_columns
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
 
@@ -39,8 +39,8 @@ def _json_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
-    """Create the Delta action `protocol`.
+def create_protocol_action(config: TableConfig, merges: bool, feed: bool) -> Json:
+    """Create the Delta action `protocol`, with the required reader features.
 
     It lists required features. `merges` is True if files have deletion vectors, and `feed` if the change data feed is
     enabled.
@@ -55,8 +55,8 @@ def protocol(config: TableConfig, merges: bool, feed: bool) -> Json:
     return {"protocol": versions | {"readerFeatures": reader_features, "writerFeatures": writer_features}}
 
 
-def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, feed: bool) -> Json:
-    """Create the Delta action `metaData`.
+def create_metadata_action(config: TableConfig, table: str, partitioned: bool, merges: bool, feed: bool) -> Json:
+    """Create the Delta action `metaData`, with columns and properties.
 
     It contains the schema of the table. `table` is the table's id. `merges` is True if files have deletion vectors, and
     `feed` if the change data feed is enabled.
@@ -83,8 +83,8 @@ def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool, f
     }
 
 
-def commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Json:
-    """Create the Delta action `commitInfo`.
+def create_commit_info(operation: str, at_ms: int, is_append: bool, fields: Json) -> Json:
+    """Create the Delta action `commitInfo`, which describes a commit.
 
     It is the first action of a version. `at_ms` is the in-commit timestamp, and `fields` contains hoodoo's own fields.
     """
@@ -113,7 +113,7 @@ def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, chan
             "size": file.size,
             "modificationTime": at_ms,
             "dataChange": changes_rows,
-            "stats": delta_statistics_json(config, file, partition_columns(config) if partitioned else ()),
+            "stats": format_delta_statistics(config, file, partition_columns(config) if partitioned else ()),
         }
     }
 
@@ -141,7 +141,7 @@ def add_deletion_vector(added: Json, vector: Json) -> Json:
     return {"add": {**add_action, "stats": stats, "deletionVector": vector}}
 
 
-def removal(added: Json, at_ms: int) -> Json:
+def create_remove_action(added: Json, at_ms: int) -> Json:
     """Create the Delta action that removes a file.
 
     A file with another deletion vector is another file in a Delta log.
@@ -169,10 +169,10 @@ def encode_delta_path(path: str) -> str:
 
 
 def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[str, str | None]:
-    return (partition_texts(config, file) or {}) if partitioned else {}
+    return (format_partition_values(config, file) or {}) if partitioned else {}
 
 
-def delta_statistics_json(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
+def format_delta_statistics(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
     """Format file statistics as JSON for Delta.
 
     Columns in `without` are left out. Decimals are JSON numbers with all digits.
@@ -180,7 +180,7 @@ def delta_statistics_json(config: TableConfig, file: DataFile, without: Collecti
     lower_bounds: list[str] = []
     upper_bounds: list[str] = []
     nulls: list[str] = []
-    for name, (low, high, missing) in bounds_of(config, file).items():
+    for name, (low, high, missing) in column_statistics_of_file(config, file).items():
         if name in without:
             continue
         kind, key = config.columns.by_name[name].arrow, _json_text(name)

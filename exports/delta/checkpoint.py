@@ -83,14 +83,14 @@ _SCHEMA = pa.schema(
 )
 
 
-class Checkpoint(NamedTuple):
-    """Content of a Delta checkpoint file."""
+class DeltaCheckpoint(NamedTuple):
+    """Delta checkpoint: the content of its Parquet file."""
 
     data: bytes
     files: int
 
 
-def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
+def create_delta_checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
     """Create a Delta checkpoint.
 
     `heads` are the actions `protocol`, `metaData` and `txn`. `adds` are the `add` actions of all files.
@@ -98,9 +98,9 @@ def checkpoint(heads: Sequence[Json], adds: Sequence[Json]) -> bytes:
     return _bytes(_rows([*heads, *adds]))
 
 
-def extend_checkpoint(
+def update_delta_checkpoint(
     before: bytes | None, heads: Sequence[Json], changed: Mapping[tuple[str, str], Json | None]
-) -> Checkpoint:
+) -> DeltaCheckpoint:
     """Update a Delta checkpoint with newer changes.
 
     Args:
@@ -128,7 +128,7 @@ def extend_checkpoint(
         [files.filter(pc.invert(is_changed)), changed_rows.filter(pa.array(is_kept, pa.bool_())), _rows(added)]
     )
     kept = kept.take(pc.sort_indices(pc.struct_field(kept["add"], "path")))
-    return Checkpoint(_bytes(pa.concat_tables([_rows(heads), kept])), len(kept))
+    return DeltaCheckpoint(_bytes(pa.concat_tables([_rows(heads), kept])), len(kept))
 
 
 def _rows(actions: Sequence[Json]) -> pa.Table:

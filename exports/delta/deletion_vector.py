@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hoodoo.exports.deletion_vectors import vector_bytes
+from hoodoo.exports.deletion_vectors import encode_deletion_vector
 from hoodoo.timeline.layout import VECTORS
 
 _Z85 = bytes.maketrans(
@@ -26,15 +26,14 @@ _LENGTH_BYTES, _SUM_BYTES = 4, 4
 
 
 def file_of(positions: np.ndarray) -> bytes:
-    return _VERSION + vector_bytes(positions)
+    return _VERSION + encode_deletion_vector(positions)
 
 
 def key_of(number: uuid.UUID) -> str:
     return f"{VECTORS}{number}.bin"
 
 
-def descriptor(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
-    """Describe a deletion vector file for Delta."""
+def describe_deletion_vector(number: uuid.UUID, size: int, cardinality: int) -> dict[str, Any]:
     return {
         "storageType": "u",
         "pathOrInlineDv": VECTORS.partition("/")[0] + base64.b85encode(number.bytes).translate(_Z85).decode(),

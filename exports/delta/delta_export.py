@@ -15,41 +15,57 @@ from dataclasses import replace
 import pyarrow as pa
 
 from hoodoo.errors import ForeignExport, OptionError, SchemaError, SnapshotExpired
-from hoodoo.exports.attempts import attempted
+from hoodoo.exports.attempts import export_with_retries
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
-    BaseChanges,
-    Step,
+    BaseFileChanges,
+    CommitChanges,
     can_continue_export,
     first_commit_to_export,
     live,
     require_no_partition_at,
-    steps,
     unchanged,
+    yield_commit_changes,
 )
 from hoodoo.exports.delta import actions
-from hoodoo.exports.delta.checkpoint import Checkpoint, checkpoint, extend_checkpoint, last_checkpoint_content
-from hoodoo.exports.delta.delta_schema import Json, may_declare_partitions, partition_texts, require_holdable
+from hoodoo.exports.delta.checkpoint import (
+    DeltaCheckpoint,
+    create_delta_checkpoint,
+    last_checkpoint_content,
+    update_delta_checkpoint,
+)
+from hoodoo.exports.delta.delta_schema import (
+    Json,
+    format_partition_values,
+    require_supported_columns,
+    supports_partition_values,
+)
 from hoodoo.exports.delta.log import (
     FOLDER,
     NEWEST_CHECKPOINT,
+    DeltaLogState,
     Identity,
-    LogState,
-    changed_files,
     checkpoint_key,
     complete_checkpoint_files,
     delta_commit_file_path,
     delta_versions_in_files,
     identity,
-    live_files,
+    list_changed_files,
+    list_live_files,
     newest,
     state_of,
 )
-from hoodoo.exports.delta.overlaid import overlaid_adds
-from hoodoo.exports.overlays import Overlays, covered, delete_old_unused_overlays, digest_of, overlay_expiry_test
-from hoodoo.exports.request import Request
+from hoodoo.exports.delta.overlaid import create_file_actions
+from hoodoo.exports.overlays import (
+    LogFileChangesCache,
+    covered,
+    create_unused_file_test,
+    delete_old_unused_overlays,
+    digest_of,
+)
+from hoodoo.exports.request import ExportRequest
 from hoodoo.exports.results import DeltaExport
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.table_options import DELTA
@@ -70,11 +86,11 @@ _WHOLE = "EXPORT"
 
 
 def require_exportable(config: TableConfig, view: View) -> None:
-    require_holdable(config.columns)
+    require_supported_columns(config.columns)
     require_no_partition_at(view, FOLDER.rstrip("/"))
 
 
-def export(request: Request) -> tuple[DeltaExport, int]:
+def export_to_delta(request: ExportRequest) -> tuple[DeltaExport, int]:
     """Export the table to its Delta log.
 
     Only missing versions are written. If logs are merged, one version covers all slots since the last export. Returns
@@ -82,12 +98,12 @@ def export(request: Request) -> tuple[DeltaExport, int]:
     log, or if the log belongs to another table.
     """
     remedy = f"Delete the folder {FOLDER} of the table and export again; the folder contains no rows."
-    return attempted(request, DELTA, FOLDER, remedy, _Exporter(request).run)
+    return export_with_retries(request, DELTA, FOLDER, remedy, _Exporter(request).run)
 
 
 class _Exporter:
-    def __init__(self, request: Request) -> None:
-        self.writing, self.store = Writing(request.store), request.store
+    def __init__(self, request: ExportRequest) -> None:
+        self.writing, self.store = MetadataFileWriter(request.store), request.store
         self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays, self.versions = request.now_ms, request.rebuild, request.overlays, 0
         self.change_feed = request.change_feed
@@ -119,11 +135,11 @@ class _Exporter:
         if self.change_feed and not state.feed:
             state = self._enable_change_feed(state, self.history.state(state.slot))
         if state.slot < until and not self.overlays:
-            for step in steps(self.history, state.slot, until):
+            for step in yield_commit_changes(self.history, state.slot, until):
                 state = self._write_slot(state, step)
         if head.min_readable > 1:
             self._delete_old_versions(head.min_readable)
-            delete_old_unused_overlays(self.store, overlay_expiry_test(self.history), self.now_ms)
+            delete_old_unused_overlays(self.store, create_unused_file_test(self.history), self.now_ms)
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes), until
 
     def _first_slot_to_export(self, until: int) -> int:
@@ -140,37 +156,39 @@ class _Exporter:
         return self.config.with_schemas(view.schemas)
 
     # ---- versions
-    def _enable_change_feed(self, existing: LogState, view: View) -> LogState:
+    def _enable_change_feed(self, existing: DeltaLogState, view: View) -> DeltaLogState:
         # The version changes no files. Later versions have the change data feed.
         state = replace(existing, version=existing.version + 1, at_ms=existing.at_ms + 1, feed=True)
-        info = actions.commit_info(_ENABLE_FEED, state.at_ms, False, state.said())
+        info = actions.create_commit_info(_ENABLE_FEED, state.at_ms, False, state.said())
         self._commit(state, [info, *self._head_actions(state, self._config(view), view)])
         return self._write_due_checkpoint(state, view)
 
-    def _write_whole_table(self, existing: LogState, view: View) -> LogState:
+    def _write_whole_table(self, existing: DeltaLogState, view: View) -> DeltaLogState:
         config, files = self._config(view), live(view)
-        partitioned = may_declare_partitions(config) and _can_represent_partitions(config, files.values())
+        partitioned = supports_partition_values(config) and _can_represent_partitions(config, files.values())
         partitioned &= (
             existing.partitioned or not existing.feed or existing.version < 0
         )  # Spark's feed would lose partition values
         state = self._next_state(existing, config, view, partitioned)
         wanted = _adds(config, partitioned, state.at_ms, sorted(files.items()), True)
-        log_files = live_files(self.store, existing.version) if existing.version >= 0 else {}
+        log_files = list_live_files(self.store, existing.version) if existing.version >= 0 else {}
         self._commit(state, self._actions_to_reach(state, config, view, log_files, wanted))
         return self._write_due_checkpoint(state, view, at_once=existing.version >= 0)
 
-    def _write_merged_table(self, overlays: Overlays, existing: LogState, view: View, goes_on: bool) -> LogState:
+    def _write_merged_table(
+        self, overlays: LogFileChangesCache, existing: DeltaLogState, view: View, goes_on: bool
+    ) -> DeltaLogState:
         # File groups with logs get overlays. Returns `existing` if the Delta log already has these contents.
         config, groups = self._config(view), covered(view)
         digest = digest_of(config, groups)
         if goes_on and (existing.slot, existing.overlays) == (view.seq, digest):
             return existing
         state = replace(self._next_state(existing, config, view, partitioned=False), overlays=digest)
-        log_files = live_files(self.store, existing.version) if existing.version >= 0 else {}
+        log_files = list_live_files(self.store, existing.version) if existing.version >= 0 else {}
         is_comparable = (
             goes_on and bool(existing.overlays) and not existing.partitioned and existing.schema == state.schema
         )
-        wanted = overlaid_adds(
+        wanted = create_file_actions(
             self.writing, overlays, config, view, groups, log_files if is_comparable else {}, state.at_ms
         )
         is_unchanged = (
@@ -185,7 +203,7 @@ class _Exporter:
 
     def _actions_to_reach(
         self,
-        state: LogState,
+        state: DeltaLogState,
         config: TableConfig,
         view: View,
         log_files: Mapping[Identity, Json],
@@ -197,10 +215,10 @@ class _Exporter:
         kept = {identity(action["add"]) for action in wanted} & log_files.keys()
         heads = self._head_actions(state, config, view)
         return [
-            actions.commit_info(_WHOLE, state.at_ms, False, state.said()),
+            actions.create_commit_info(_WHOLE, state.at_ms, False, state.said()),
             *(heads if rewrites_all else heads[-1:]),
             *(
-                actions.removal(action, state.at_ms)
+                actions.create_remove_action(action, state.at_ms)
                 for log_identity, action in sorted(log_files.items())
                 if log_identity not in kept
             ),
@@ -212,15 +230,15 @@ class _Exporter:
         ]
 
     @staticmethod
-    def _head_actions(state: LogState, config: TableConfig, view: View) -> list[Json]:
+    def _head_actions(state: DeltaLogState, config: TableConfig, view: View) -> list[Json]:
         merges = bool(state.overlays)
         return [
-            actions.protocol(config, merges, state.feed),
-            actions.metadata(config, view.table, state.partitioned, merges, state.feed),
+            actions.create_protocol_action(config, merges, state.feed),
+            actions.create_metadata_action(config, view.table, state.partitioned, merges, state.feed),
             actions.transaction(state.slot, state.at_ms),
         ]
 
-    def _write_slot(self, existing: LogState, step: Step) -> LogState:
+    def _write_slot(self, existing: DeltaLogState, step: CommitChanges) -> DeltaLogState:
         # Returns `existing` if the slot changed nothing for Delta readers.
         view, changes = step.view, step.changes
         config = self._config(view)
@@ -231,7 +249,7 @@ class _Exporter:
         state = self._next_state(existing, config, view, partitioned)
         at_ms, slot = state.at_ms, step.slot
         version_actions = [
-            actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())
+            actions.create_commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())
         ]
         heads = self._head_actions(state, config, view)
         version_actions += heads if reshaped or partitioned != existing.partitioned else heads[-1:]
@@ -243,7 +261,7 @@ class _Exporter:
         self._commit(state, version_actions)
         return self._write_due_checkpoint(state, view)
 
-    def _files(self, config: TableConfig, state: LogState, changes: BaseChanges) -> list[Json]:
+    def _files(self, config: TableConfig, state: DeltaLogState, changes: BaseFileChanges) -> list[Json]:
         removed = sorted(changes.removed.items())
         at_ms, rows = state.at_ms, changes.changes_rows
         return [
@@ -251,9 +269,9 @@ class _Exporter:
             *_adds(config, state.partitioned, at_ms, sorted(changes.added.items()), rows),
         ]
 
-    def _next_state(self, existing: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
+    def _next_state(self, existing: DeltaLogState, config: TableConfig, view: View, partitioned: bool) -> DeltaLogState:
         # Its in-commit timestamp is greater than the previous one.
-        return LogState(
+        return DeltaLogState(
             existing.version + 1,
             max(view.completed_at, existing.at_ms + 1),
             view.table,
@@ -265,12 +283,12 @@ class _Exporter:
             checkpoint=existing.checkpoint,
         )
 
-    def _commit(self, state: LogState, version_actions: Sequence[Json]) -> None:
-        self.writing.once(delta_commit_file_path(state.version), actions.encode(version_actions))
+    def _commit(self, state: DeltaLogState, version_actions: Sequence[Json]) -> None:
+        self.writing.create_once(delta_commit_file_path(state.version), actions.encode(version_actions))
         self.versions += 1
 
     # ---- checkpoints, and deletion of old versions
-    def _write_due_checkpoint(self, state: LogState, view: View, at_once: bool = False) -> LogState:
+    def _write_due_checkpoint(self, state: DeltaLogState, view: View, at_once: bool = False) -> DeltaLogState:
         # A checkpoint replaces earlier versions for readers.
         since = state.version - max(state.checkpoint, 0)
         if not at_once and since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
@@ -278,7 +296,7 @@ class _Exporter:
         self._write_checkpoint(state, view, is_newest=True, from_log=not at_once)
         return replace(state, checkpoint=state.version)
 
-    def _write_checkpoint(self, state: LogState, view: View, is_newest: bool, from_log: bool) -> None:
+    def _write_checkpoint(self, state: DeltaLogState, view: View, is_newest: bool, from_log: bool) -> None:
         """Write a Delta checkpoint.
 
         If `from_log` is True, it is built from the previous checkpoint and the versions since then. This takes a tenth
@@ -293,29 +311,29 @@ class _Exporter:
         if is_newest:
             self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint_content(state.version, content.files, len(heads)))
 
-    def _checkpoint_from_log(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint | None:
+    def _checkpoint_from_log(self, state: DeltaLogState, view: View, heads: Sequence[Json]) -> DeltaCheckpoint | None:
         # Returns None if the previous checkpoint or a later version is missing or has unexpected contents.
         with suppress(FileNotFoundError, pa.ArrowException, OSError):
             before = self.store.get(checkpoint_key(state.checkpoint)) if state.checkpoint >= 0 else None
-            changed = changed_files(self.store, state.checkpoint + 1, state.version + 1)
-            content = extend_checkpoint(before, heads, changed)
+            changed = list_changed_files(self.store, state.checkpoint + 1, state.version + 1)
+            content = update_delta_checkpoint(before, heads, changed)
             return content if state.overlays or content.files == len(live(view)) else None
         return None
 
-    def _from_view(self, state: LogState, view: View, heads: Sequence[Json]) -> Checkpoint:
+    def _from_view(self, state: DeltaLogState, view: View, heads: Sequence[Json]) -> DeltaCheckpoint:
         if state.overlays:
-            files = live_files(self.store, state.version)
+            files = list_live_files(self.store, state.version)
             adds = [{"add": {**add_action, "dataChange": False}} for _, add_action in sorted(files.items())]
         else:
             adds = _adds(self._config(view), state.partitioned, view.completed_at, sorted(live(view).items()), False)
-        return Checkpoint(checkpoint(heads, adds), len(adds))
+        return DeltaCheckpoint(create_delta_checkpoint(heads, adds), len(adds))
 
     def _delete_old_versions(self, readable: int) -> None:
         # The oldest remaining version is the one that shows slot `readable`, or else the first later version. It gets a
         # checkpoint first.
         names = self.store.names(FOLDER)
         versions, checkpoints = delta_versions_in_files(names), complete_checkpoint_files(names)
-        kept: LogState | None = None
+        kept: DeltaLogState | None = None
         for version in versions:
             try:
                 state = state_of(self.store, version)
@@ -359,17 +377,17 @@ def _adds(
 
 def _holds(columns: TableSchema) -> bool:
     try:
-        require_holdable(columns)
+        require_supported_columns(columns)
     except SchemaError:
         return False
     return True
 
 
 def _can_represent_partitions(config: TableConfig, files: Iterable[AddedFile]) -> bool:
-    return all(partition_texts(config, file) is not None for _, file in files)
+    return all(format_partition_values(config, file) is not None for _, file in files)
 
 
-def _require_ours(state: LogState, table: str) -> None:
+def _require_ours(state: DeltaLogState, table: str) -> None:
     if state.external:
         raise ForeignExport(
             f"Version {state.version} of the Delta log was written by another writer, so its rows may differ from "

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.exports.holdable import require_types
-from hoodoo.exports.partition_values import partition_columns, values_of
+from hoodoo.exports.partition_values import partition_columns, partition_values_of_file
+from hoodoo.exports.supported_types import require_supported_types
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
@@ -22,18 +22,18 @@ Json = dict[str, Any]
 
 
 def schema_text(columns: TableSchema) -> str:
-    require_holdable(columns)
+    require_supported_columns(columns)
     return json.dumps(
         {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")
     )
 
 
-def require_holdable(columns: TableSchema) -> None:
-    """Check that Delta supports the columns.
+def require_supported_columns(columns: TableSchema) -> None:
+    """Require that Delta supports all columns of a table.
 
     Raises SchemaError for an unsupported type or name. The error names the columns.
     """
-    require_types(
+    require_supported_types(
         columns,
         lambda kind: not pa.types.is_time(kind),
         "Delta",
@@ -56,8 +56,8 @@ def has_timestamps_without_zone(columns: TableSchema) -> bool:
     return any(pa.types.is_timestamp(kind) and kind.tz is None for kind in kinds)
 
 
-def may_declare_partitions(config: TableConfig) -> bool:
-    """Check whether Delta readers understand the partition values.
+def supports_partition_values(config: TableConfig) -> bool:
+    """Check whether Delta supports the types of the partition values.
 
     Some readers misread negative decimals, timestamps and binary values.
     """
@@ -67,13 +67,13 @@ def may_declare_partitions(config: TableConfig) -> bool:
     return bool(kinds) and all(any(is_kind(kind) for is_kind in supported) for kind in kinds)
 
 
-def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
-    """Return a file's partition values as text.
+def format_partition_values(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
+    """Format a file's partition values as text.
 
     Returns None if Delta cannot represent them. Delta treats an empty string as null, so an empty string cannot be
     represented.
     """
-    values = values_of(config, file)
+    values = partition_values_of_file(config, file)
     if values is None or "" in values.values():
         return None
     return {name: _text(value) for name, value in values.items()}

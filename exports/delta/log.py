@@ -42,8 +42,8 @@ def is_delta_log_file_name(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class LogState:
-    """State of the newest Delta version.
+class DeltaLogState:
+    """State of a Delta log at its newest version.
 
     The next export continues from it.
 
@@ -80,7 +80,7 @@ class LogState:
         return {f"hoodoo{name.capitalize()}": value for name, value in said.items() if value or name not in _OPTIONAL}
 
 
-def newest(store: Store) -> LogState:
+def newest(store: Store) -> DeltaLogState:
     hint = _hinted(store)
     names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
     checkpoints = complete_checkpoint_files(names)
@@ -92,7 +92,7 @@ def newest(store: Store) -> LogState:
     checkpoint = max(
         (checkpoint_version for checkpoint_version in checkpoints if checkpoint_version <= version), default=-1
     )
-    return replace(state_of(store, version, checkpoint), misled=misled) if version >= 0 else LogState()
+    return replace(state_of(store, version, checkpoint), misled=misled) if version >= 0 else DeltaLogState()
 
 
 def _hinted(store: Store) -> int:
@@ -115,18 +115,18 @@ def complete_checkpoint_files(names: Sequence[str]) -> dict[int, list[str]]:
     return {version: file_names for version, file_names in files.items() if len(file_names) >= parts[version]}
 
 
-def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
+def state_of(store: Store, version: int, checkpoint: int = -1) -> DeltaLogState:
     actions = _read_commit_actions(store, version)
     info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
     info = info if isinstance(info, dict) else {}
     at_ms = _whole(info.get("inCommitTimestamp", info.get("timestamp")))
     is_own = any(_said(action, "txn").get("appId") == APPLICATION for action in actions)
     fields = {name: info.get(f"hoodoo{name.capitalize()}") for name in _COLUMNS}
-    fields |= {name: getattr(LogState(), name) for name in _OPTIONAL if fields[name] is None}
-    kinds = {name: type(getattr(LogState(), name)) for name in _COLUMNS}
+    fields |= {name: getattr(DeltaLogState(), name) for name in _OPTIONAL if fields[name] is None}
+    kinds = {name: type(getattr(DeltaLogState(), name)) for name in _COLUMNS}
     if not is_own or any(type(value) is not kinds[name] for name, value in fields.items()):
-        return LogState(version, at_ms, checkpoint=checkpoint, external=True)
-    return LogState(version, at_ms, checkpoint=checkpoint, **fields)  # type: ignore[arg-type]
+        return DeltaLogState(version, at_ms, checkpoint=checkpoint, external=True)
+    return DeltaLogState(version, at_ms, checkpoint=checkpoint, **fields)  # type: ignore[arg-type]
 
 
 def _whole(value: object) -> int:
@@ -149,7 +149,7 @@ Identity = tuple[str, str]
 """Identity of a file in a Delta log: its encoded path, and its deletion vector or ''."""
 
 
-def live_files(store: Store, version: int) -> dict[Identity, Json]:
+def list_live_files(store: Store, version: int) -> dict[Identity, Json]:
     """List the files of a Delta version.
 
     The values are their `add` actions. Raises ForeignExport if the Delta log cannot be read, and FileNotFoundError if
@@ -174,14 +174,14 @@ def live_files(store: Store, version: int) -> dict[Identity, Json]:
             format="delta",
             version=version,
         ) from None
-    for known, add_action in changed_files(store, start + 1, version + 1).items():
+    for known, add_action in list_changed_files(store, start + 1, version + 1).items():
         files.pop(known, None)
         if add_action is not None:
             files[known] = add_action
     return files
 
 
-def changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
+def list_changed_files(store: Store, first: int, end: int) -> dict[Identity, Json | None]:
     """List the files that Delta versions changed.
 
     The values are their last `add` actions. The value is None for a removed file. The range starts with `first` and
@@ -220,12 +220,12 @@ __all__ = [
     "FOLDER",
     "NEWEST_CHECKPOINT",
     "Identity",
-    "LogState",
-    "changed_files",
+    "DeltaLogState",
+    "list_changed_files",
     "checkpoint_key",
     "complete_checkpoint_files",
     "identity",
-    "live_files",
+    "list_live_files",
     "deletion_vector_identity",
     "newest",
     "state_of",

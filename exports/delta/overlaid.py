@@ -1,4 +1,4 @@
-"""Changes of log files in a Delta log.
+"""Delta actions for base files overlaid with log files.
 
 They are additional data files and deletion vectors. A deletion vector is stored next to the rows of its overlay. The
 UUID of its file equals the name of the overlay.
@@ -14,23 +14,23 @@ from hoodoo.exports.delta import actions
 from hoodoo.exports.delta import deletion_vector as vectors
 from hoodoo.exports.delta.delta_schema import Json
 from hoodoo.exports.delta.log import Identity, deletion_vector_identity, identity
-from hoodoo.exports.overlays import Overlays, name_of
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.overlays import LogFileChangesCache, derive_changes_name
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.timeline.layout import OVERLAYS
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 
 
-def overlaid_adds(
-    writing: Writing,
-    overlays: Overlays,
+def create_file_actions(
+    writing: MetadataFileWriter,
+    overlays: LogFileChangesCache,
     config: TableConfig,
     view: View,
     groups: Sequence[FileGroup],
     log_files: Mapping[Identity, Json],
     at_ms: int,
 ) -> list[Json]:
-    """Create Delta actions for base files and log files.
+    """Create the Delta actions that add base files and log files.
 
     `log_files` are the files in the Delta log, if they have the same columns. Actions of unchanged files are reused.
     """
@@ -45,7 +45,7 @@ def overlaid_adds(
         if not _can_all_readers_find_vector(group):
             del adds[group.base_path]
             overlay_action = by_path.get(overlays.merged_rows_path(config, group))
-            written = None if overlay_action else overlays.whole(writing, config, group)
+            written = None if overlay_action else overlays.write_merged_rows(writing, config, group)
             rows += (
                 [{"add": overlay_action}]
                 if overlay_action
@@ -54,7 +54,7 @@ def overlaid_adds(
                 else []
             )
             continue
-        name = name_of(config, group)
+        name = derive_changes_name(config, group)
         base, overlay_action = (
             by_path.get(actions.encode_delta_path(group.base_path)),
             by_path.get(f"{OVERLAYS}{name}.parquet"),
@@ -66,14 +66,14 @@ def overlaid_adds(
             adds[group.base_path] = {"add": base}
         if overlay_action is not None:
             rows.append({"add": overlay_action})
-    for overlay in overlays.of(writing, config, missing_overlays):
+    for overlay in overlays.compute_changes(writing, config, missing_overlays):
         if overlay.rows:
             rows.append(actions.add(config, overlay.rows.file, False, at_ms, True))
         if overlay.base and len(overlay.dead):
             number = uuid.UUID(hex=overlay.name)
             data = vectors.file_of(overlay.dead)
-            writing.first(vectors.key_of(number), data)
-            vector = vectors.descriptor(number, len(data), len(overlay.dead))
+            writing.create_and_measure(vectors.key_of(number), data)
+            vector = vectors.describe_deletion_vector(number, len(data), len(overlay.dead))
             path = overlay.base.file.path
             adds[path] = actions.add_deletion_vector(adds[path], vector)
     return [*adds.values(), *rows]
@@ -86,4 +86,4 @@ def _can_all_readers_find_vector(group: FileGroup) -> bool:
 
 
 def _deletion_vector_id(overlay: str) -> str:
-    return deletion_vector_identity(vectors.descriptor(uuid.UUID(hex=overlay), 0, 0))
+    return deletion_vector_identity(vectors.describe_deletion_vector(uuid.UUID(hex=overlay), 0, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hoodoo.exports.base_files import BaseChanges
+from hoodoo.exports.base_files import BaseFileChanges
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, file_path_of_entry
@@ -13,7 +13,7 @@ _SMALL_MANIFESTS = 20
 # Manifests that are less than half full are merged if there are more than this number.
 
 
-def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
+def write_base_manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseFileChanges) -> list[Json]:
     """Write the manifests of a new Iceberg snapshot.
 
     Returns all manifests of the snapshot. `before` are the manifests of the previous snapshot. Manifests without
@@ -34,16 +34,16 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChang
 
 
 def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], removed_paths: set[str]) -> Json:
-    alive = avro.entries_of_live_files(entries, manifest)
+    alive = avro.select_live_entries(entries, manifest)
     marked = [writer.deleted(entry) if file_path_of_entry(entry) in removed_paths else entry for entry in alive]
     return writer.write(manifest["partition_spec_id"], marked, manifest["range"][:2])
 
 
-def _write_added_manifests(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
+def _write_added_manifests(writer: ManifestWriter, changes: BaseFileChanges) -> list[Json]:
     # The files are sorted by path, so that each manifest covers a narrow range of paths.
     by_spec: dict[int, list[tuple[int, Json]]] = {}
     for _, added in sorted(changes.added.items()):
-        spec, data_file = writer.files.data_file(added.file)
+        spec, data_file = writer.files.describe_base_file(added.file)
         by_spec.setdefault(spec, []).append((added.seq, writer.added(data_file)))
     written = []
     for spec, pairs in sorted(by_spec.items()):
@@ -76,7 +76,7 @@ def _together(writer: ManifestWriter, spec: int, small: Sequence[Json]) -> list[
     for manifest in small:
         read = writer.files.read(manifest)
         is_new = manifest["added_snapshot_id"] == writer.number  # files that this snapshot adds keep their status
-        entries += read if is_new else avro.entries_of_live_files(read, manifest)
+        entries += read if is_new else avro.select_live_entries(read, manifest)
     entries.sort(key=file_path_of_entry)
     slots = [min(manifest["range"][0] for manifest in small), max(manifest["range"][1] for manifest in small)]
     return [

@@ -15,28 +15,28 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hoodoo.errors import ForeignExport, OptionError, SchemaError
-from hoodoo.exports.attempts import attempted
+from hoodoo.exports.attempts import export_with_retries
 from hoodoo.exports.base_files import (
     IDLE_SLOTS,
     NOTHING,
-    BaseChanges,
+    BaseFileChanges,
     can_continue_export,
     first_commit_to_export,
     live,
     require_no_partition_at,
-    steps,
     unchanged,
+    yield_commit_changes,
 )
 from hoodoo.exports.iceberg import base_manifests, overlay_manifests
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
-from hoodoo.exports.iceberg.iceberg_schema import Json, require_holdable, require_promotable
+from hoodoo.exports.iceberg.iceberg_schema import Json, require_supported_columns, require_supported_type_changes
 from hoodoo.exports.iceberg.manifest_files import ManifestReader, ManifestWriter, short, table_location_uri
-from hoodoo.exports.overlays import covered, delete_old_unused_overlays, digest_of, overlay_expiry_test
-from hoodoo.exports.request import ICEBERG_VERSIONS, Request
+from hoodoo.exports.overlays import covered, create_unused_file_test, delete_old_unused_overlays, digest_of
+from hoodoo.exports.request import ICEBERG_VERSIONS, ExportRequest
 from hoodoo.exports.results import IcebergExport
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.table_options import ICEBERG
@@ -53,23 +53,23 @@ def require_exportable(config: TableConfig, view: View) -> None:
 
 
 def _require_types(config: TableConfig, view: View) -> None:
-    require_holdable(config.columns)
+    require_supported_columns(config.columns)
     for number in {file.schema: file for _, file in live(view).values()}.values() if config.schemas else ():
-        require_promotable(config.columns_of(number), config.columns)
+        require_supported_type_changes(config.columns_of(number), config.columns)
 
 
-def require_version(store: Store, version: int | None, rebuild: bool) -> None:
-    """Check the requested Iceberg version.
+def require_iceberg_version(store: Store, version: int | None, rebuild: bool) -> None:
+    """Require a supported Iceberg version.
 
     Raises OptionError if the existing export has a newer version. `version` is the requested version, or None to keep
     the existing one.
     """
     if version is not None:
-        _format_version_to_write(version, files.newest(store)[1], rebuild)
+        _format_version_to_write(version, files.find_newest_metadata(store)[1], rebuild)
 
 
 def _format_version_to_write(version: int | None, metadata: Json | None, rebuild: bool) -> int:
-    # Raises OptionError as `require_version` does.
+    # Raises OptionError as `require_iceberg_version` does.
     found_version = (metadata or {}).get("format-version")
     existing = found_version if found_version in ICEBERG_VERSIONS else documents.OLDEST_VERSION
     if version is not None and version < existing and not rebuild:
@@ -82,20 +82,20 @@ def _format_version_to_write(version: int | None, metadata: Json | None, rebuild
     return version or existing
 
 
-def export(request: Request) -> tuple[IcebergExport, int]:
+def export_to_iceberg(request: ExportRequest) -> tuple[IcebergExport, int]:
     """Export the table to Iceberg.
 
     The export ends at the requested commit. Returns the export result, and the slot that readers now see. Raises
     ForeignExport if another writer committed to the Iceberg table, or if the metadata belongs to another table. Raises
-    OptionError as `require_version` does.
+    OptionError as `require_iceberg_version` does.
     """
     remedy = "Export with rebuild=True (hoodoo export PATH --iceberg --rebuild) to recreate them."
-    return attempted(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
+    return export_with_retries(request, ICEBERG, files.FOLDER, remedy, _Exporter(request).run)
 
 
 class _Exporter:
-    def __init__(self, request: Request) -> None:
-        self.writing, self.store = Writing(request.store), request.store
+    def __init__(self, request: ExportRequest) -> None:
+        self.writing, self.store = MetadataFileWriter(request.store), request.store
         self.history, self.config = request.history, request.config
         self.now_ms, self.rebuild, self.overlays = request.now_ms, request.rebuild, request.overlays
         self.each_slot, self.location = request.each_slot, table_location_uri(self.store)
@@ -103,7 +103,7 @@ class _Exporter:
         self.manifests = ManifestReader(self.writing, self.config)
 
     def run(self, until: int) -> tuple[IcebergExport, int]:
-        version, existing = files.newest(self.store)
+        version, existing = files.find_newest_metadata(self.store)
         format_version = _format_version_to_write(self.asked_version, existing, self.rebuild)
         previous: Json | None = None  # the metadata that the export continues from
         if version and not self.rebuild:
@@ -126,11 +126,11 @@ class _Exporter:
             return self._finish_export(version, previous, 0), until
         before = previous or self._create_metadata(existing, view.table)
         row_ids_from = _integer_or_zero((existing or {}).get("next-row-id"))
-        metadata = documents.with_version(before, format_version, row_ids_from)
+        metadata = documents.set_format_version(before, format_version, row_ids_from)
         number, written = version, 0
         for shown, changes in self._views_to_export(previous, view):
             self.config = self.config.with_schemas(shown.schemas)
-            metadata = documents.with_columns(metadata, self.config, merges=self.overlays is not None)
+            metadata = documents.set_current_schema(metadata, self.config, merges=self.overlays is not None)
             if changes or not overlaid or not metadata["snapshots"]:
                 metadata = self._with_snapshot(metadata, shown, changes, groups, overlay_digest)
                 overlaid, written = True, written + 1
@@ -139,7 +139,7 @@ class _Exporter:
                     self._write_metadata(number, metadata, shown, overlay_digest, view.min_readable),
                     number + 1,
                 )
-        kept = documents.without_expired(metadata, view.min_readable, self._shows_same_rows)
+        kept = documents.remove_expired_snapshots(metadata, view.min_readable, self._shows_same_rows)
         if previous is not None and kept == previous and until - self._at(previous) < IDLE_SLOTS:
             return self._finish_export(version, previous, 0), until
         metadata, number = self._write_metadata(number, metadata, view, overlay_digest, view.min_readable), number + 1
@@ -148,10 +148,10 @@ class _Exporter:
 
     def _write_metadata(self, number: int, metadata: Json, view: View, overlaid: str, readable: int) -> Json:
         previous = self._path_of(files.metadata_key(number)) if number else ""
-        kept = documents.without_expired(metadata, readable, self._shows_same_rows)
-        document = documents.at_slot(kept, view, number + 1, previous, overlaid)
+        kept = documents.remove_expired_snapshots(metadata, readable, self._shows_same_rows)
+        document = documents.record_exported_commit(kept, view, number + 1, previous, overlaid)
         data = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
-        self.writing.once(files.metadata_key(number + 1), data)
+        self.writing.create_once(files.metadata_key(number + 1), data)
         return document
 
     def _shows_same_rows(self, after: int, until: int) -> bool:
@@ -185,7 +185,7 @@ class _Exporter:
 
     def _require_own_metadata(self, version: int, existing: Any) -> Json:
         # Raises ForeignExport if an export of another table wrote the metadata.
-        if not documents.is_ours(existing, version):
+        if not documents.is_written_by_hoodoo(existing, version):
             raise ForeignExport(
                 f"{files.metadata_key(version)} was written by another writer, so its rows may differ from those of "
                 "this table. Remove the write permission of other writers, and export with rebuild=True (hoodoo export "
@@ -205,17 +205,19 @@ class _Exporter:
 
     def _create_metadata(self, existing: Json | None, table: str) -> Json:
         # Sequence numbers continue from the old metadata, because they must never decrease.
-        return documents.first(self.location, table, _integer_or_zero((existing or {}).get("last-sequence-number")))
+        return documents.create_empty_metadata(
+            self.location, table, _integer_or_zero((existing or {}).get("last-sequence-number"))
+        )
 
     # ---- slots to show
-    def _views_to_export(self, previous: Json | None, view: View) -> Iterator[tuple[View, BaseChanges]]:
+    def _views_to_export(self, previous: Json | None, view: View) -> Iterator[tuple[View, BaseFileChanges]]:
         # `previous` is the metadata that the export continues from. Slots that are no longer readable, or that Iceberg
         # cannot represent, are skipped.
         if previous is None:
             first = self._first_view(view)
-            yield first, BaseChanges(live(first), {}, True)
+            yield first, BaseFileChanges(live(first), {}, True)
         after, changes = self._at(previous) if previous is not None else first.seq, NOTHING
-        for step in steps(self.history, after, view.seq):
+        for step in yield_commit_changes(self.history, after, view.seq):
             changes = changes.then(step.changes)
             is_last = step.slot.seq == view.seq
             if is_last or changes and self.each_slot and step.slot.seq >= view.min_readable and self._holds(step.view):
@@ -239,7 +241,7 @@ class _Exporter:
 
     # ---- a snapshot
     def _with_snapshot(
-        self, metadata: Json, view: View, changes: BaseChanges, groups: Sequence[FileGroup], overlaid: str
+        self, metadata: Json, view: View, changes: BaseFileChanges, groups: Sequence[FileGroup], overlaid: str
     ) -> Json:
         sequence = metadata["last-sequence-number"] + 1
         number = self._new_snapshot_id(metadata, view, overlaid)
@@ -248,10 +250,10 @@ class _Exporter:
         before = files_of.read_manifest_list(metadata["snapshots"][-1]) if metadata["snapshots"] else []
         of_overlays = [manifest for manifest in before if overlay_manifests.is_overlay_manifest(manifest)]
         manifests = [
-            *base_manifests.manifests(
+            *base_manifests.write_base_manifests(
                 writer, [manifest for manifest in before if manifest not in of_overlays], changes
             ),
-            *overlay_manifests.manifests(writer, of_overlays, self.overlays, groups),
+            *overlay_manifests.write_log_change_manifests(writer, of_overlays, self.overlays, groups),
         ]
         lineage: Json = {}
         if writer.version >= avro.ROW_LINEAGE:
@@ -259,9 +261,9 @@ class _Exporter:
             manifests, unused = avro.with_row_ids(manifests, first)
             lineage = {"first-row-id": first, "added-rows": unused - first}
         parent = metadata["current-snapshot-id"] if metadata["snapshots"] else None
-        data = avro.encode_list(manifests, number, parent, sequence, writer.version)
+        data = avro.encode_manifest_list(manifests, number, parent, sequence, writer.version)
         key = f"{files.FOLDER}snap-{view.seq}-{number}-{short(data)}.avro"
-        self.writing.once(key, data)
+        self.writing.create_once(key, data)
         snapshot = {
             "snapshot-id": number,
             "sequence-number": sequence,
@@ -292,8 +294,8 @@ class _Exporter:
                 reader.key(snapshot["manifest-list"]),
                 *(reader.key(manifest["manifest_path"]) for manifest in manifests),
             }
-        passed = overlay_expiry_test(self.history)
-        files.sweep(self.store, version, documents.METADATA_KEPT, needed_keys, passed, self.now_ms)
+        passed = create_unused_file_test(self.history)
+        files.delete_unused_metadata(self.store, version, documents.METADATA_KEPT, needed_keys, passed, self.now_ms)
         delete_old_unused_overlays(self.store, passed, self.now_ms)
 
 
@@ -325,9 +327,9 @@ def _snapshot_summary(view: View, manifests: Sequence[Json], number: int, change
         "added-delete-files": count(deletes, "added_files_count"),
         "removed-delete-files": count(deletes, "deleted_files_count"),
         "total-data-files": sum(avro.files_in(one) for one in data),
-        "total-records": sum(map(avro.rows_in, data)),
+        "total-records": sum(map(avro.count_manifest_rows, data)),
         "total-delete-files": sum(avro.files_in(one) for one in deletes),
-        "total-position-deletes": sum(map(avro.rows_in, deletes)),
+        "total-position-deletes": sum(map(avro.count_manifest_rows, deletes)),
     }
     texts = {
         name: str(value) for name, value in figures.items() if value or "delete-files" not in name or "total" in name

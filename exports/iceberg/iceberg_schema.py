@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.exports.holdable import require_types
+from hoodoo.exports.supported_types import require_supported_types
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.table_schema import FIRST_META_ID, Column, TableSchema
 
@@ -20,12 +20,12 @@ Json = dict[str, Any]
 
 
 def schema_of(columns: TableSchema) -> Json:
-    require_holdable(columns)
+    require_supported_columns(columns)
     return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
 
 
-def require_holdable(columns: TableSchema) -> None:
-    require_types(
+def require_supported_columns(columns: TableSchema) -> None:
+    require_supported_types(
         columns,
         lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
         "Iceberg",
@@ -33,8 +33,8 @@ def require_holdable(columns: TableSchema) -> None:
     )
 
 
-def require_promotable(file: TableSchema, now: TableSchema) -> None:
-    """Check that Iceberg supports the type changes.
+def require_supported_type_changes(file: TableSchema, now: TableSchema) -> None:
+    """Require that Iceberg supports the type changes of columns.
 
     Raises SchemaError if Iceberg cannot read the old type of a column as its new type. `file` is the schema of the
     files, and `now` is the current schema.
@@ -63,7 +63,7 @@ def _is_promotable(was: pa.DataType, now: pa.DataType) -> bool:
     return decimals and was.scale == now.scale and was.precision <= now.precision
 
 
-def name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
+def create_name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
     """Create Iceberg's name mapping.
 
     It gives readers the column ids for files without ids. `schemas` are the schemas of the base files, newest first. If

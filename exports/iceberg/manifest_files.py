@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.metadata_files import FOLDER
-from hoodoo.exports.iceberg.single_values import bound_bytes, partition_value_to_avro
+from hoodoo.exports.iceberg.single_values import encode_bound, partition_value_to_avro
 from hoodoo.exports.iceberg.table_metadata import BY_COLUMNS, UNPARTITIONED
-from hoodoo.exports.partition_values import bounds_of, partition_columns, values_of
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.partition_values import column_statistics_of_file, partition_columns, partition_values_of_file
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import DataFile
@@ -33,7 +33,7 @@ def table_location_uri(store: Store) -> str:
 class ManifestReader:
     """Cached reader of Iceberg manifests."""
 
-    def __init__(self, writing: Writing, config: TableConfig) -> None:
+    def __init__(self, writing: MetadataFileWriter, config: TableConfig) -> None:
         self.writing, self.store, self.config = writing, writing.store, config
         self.location = table_location_uri(self.store)
         self.columns = [(name, config.columns.by_name[name].arrow) for name in partition_columns(config)]
@@ -64,19 +64,18 @@ class ManifestReader:
     def read_manifest_list(self, snapshot: Json) -> list[Json]:
         return avro.decode_manifest_list(self.store.get(self.key(snapshot["manifest-list"])))
 
-    def data_file(self, file: DataFile) -> tuple[int, Json]:
-        """Describe a base file for a manifest."""
+    def describe_base_file(self, file: DataFile) -> tuple[int, Json]:
         spec, partition = self.partition(file)
         counts: list[Json] = []
         nulls: list[Json] = []
         lower: list[Json] = []
         upper: list[Json] = []
-        for name, (low, high, missing) in bounds_of(self.config, file).items():
+        for name, (low, high, missing) in column_statistics_of_file(self.config, file).items():
             column = self.config.columns.by_name[name]
             counts.append({"key": column.id, "value": file.rows})
             nulls.append({"key": column.id, "value": missing})
             for bounds, value in ((lower, low), (upper, high)):
-                if (data := bound_bytes(value, column.arrow)) is not None:
+                if (data := encode_bound(value, column.arrow)) is not None:
                     bounds.append({"key": column.id, "value": data})
         return spec, {
             "content": avro.DATA,
@@ -93,7 +92,7 @@ class ManifestReader:
         }
 
     def partition(self, file: DataFile) -> tuple[int, Json]:
-        values = values_of(self.config, file)
+        values = partition_values_of_file(self.config, file)
         spec = UNPARTITIONED if values is None else BY_COLUMNS
         return spec, {name: partition_value_to_avro(value) for name, value in (values or {}).items()}
 
@@ -129,7 +128,7 @@ class ManifestWriter:
         }
 
     def deleted(self, live_entry: Json) -> Json:
-        """Create the manifest entry of a removed file.
+        """Create the manifest entry of a deleted file.
 
         Bounds are dropped, because no reader prunes by them, and they may contain keys that were purged.
         """
@@ -156,12 +155,14 @@ class ManifestWriter:
         entries = sorted(entries, key=lambda entry: bool(entry["status"] == avro.DELETED))
         data = avro.encode_manifest(entries, self.schema, self.specs[spec], columns, content, self.version)
         key = f"{FOLDER}{kind}-{self.slot}-{short(data)}.avro"
-        files.writing.once(key, data)
+        files.writing.create_once(key, data)
         path = files.path_of(key)
         files.remember(path, entries)
         alive = [files.key(file_path_of_entry(entry)) for entry in entries if entry["status"] != avro.DELETED]
         span = [*slots, min(alive, default=""), max(alive, default="")]
-        return avro.listed(path, len(data), entries, spec, columns, self.number, self.sequence, span, content)
+        return avro.create_list_entry(
+            path, len(data), entries, spec, columns, self.number, self.sequence, span, content
+        )
 
 
 def file_path_of_entry(entry: Json) -> str:

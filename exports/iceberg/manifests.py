@@ -15,7 +15,7 @@ import fastavro
 import pyarrow as pa
 
 from hoodoo.exports.iceberg.iceberg_schema import Json
-from hoodoo.exports.iceberg.single_values import encode_partition_bound, partition_type
+from hoodoo.exports.iceberg.single_values import avro_type_of_partition, encode_partition_bound
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, POSITION_DELETES = 0, 1
@@ -30,7 +30,7 @@ It shows which manifests may contain a file, so that other manifests need not be
 """
 
 
-def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, version: int) -> Json:
+def create_manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, version: int) -> Json:
     """Create the Avro schema of an Iceberg manifest.
 
     `columns` are the partition columns. `content` is DATA or POSITION_DELETES, and `version` is the format version of
@@ -41,7 +41,7 @@ def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int, ve
     if lineage and deletes:
         deletes += [_optional("content_offset", "long", 144), _optional("content_size_in_bytes", "long", 145)]
     partition = [
-        _optional(name, partition_type(kind, FIRST_PARTITION_ID + index), FIRST_PARTITION_ID + index)
+        _optional(name, avro_type_of_partition(kind, FIRST_PARTITION_ID + index), FIRST_PARTITION_ID + index)
         for index, (name, kind) in enumerate(columns)
     ]
     data_file = {
@@ -153,14 +153,16 @@ def encode_manifest(
         "format-version": str(version),
         "content": "deletes" if content == POSITION_DELETES else "data",
     }
-    return _encode_avro_file(manifest_schema(columns, content, version), entries, header)
+    return _encode_avro_file(create_manifest_schema(columns, content, version), entries, header)
 
 
-def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int, version: int) -> bytes:
+def encode_manifest_list(
+    manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int, version: int
+) -> bytes:
     """Encode an Iceberg manifest list.
 
     Args:
-        manifests: The manifests, as results of `listed`.
+        manifests: The manifests, as results of `create_list_entry`.
         snapshot: The id of the snapshot.
         parent: The id of the previous snapshot, or None if there is none.
         sequence: The sequence number of the snapshot.
@@ -199,7 +201,7 @@ def decode_manifest_list(data: bytes) -> list[Json]:
     return [{**manifest, "range": span} for manifest, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
 
 
-def entries_of_live_files(entries: Iterable[Json], manifest: Json) -> list[Json]:
+def select_live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
     """Select the manifest entries of live files.
 
     Inherited sequence numbers and row ids are filled in.
@@ -228,7 +230,7 @@ def with_row_ids(manifests: Iterable[Json], next_row_id: int) -> tuple[list[Json
     for manifest in manifests:
         if manifest["content"] == DATA and manifest.get("first_row_id") is None:
             numbered.append({**manifest, "first_row_id": next_row_id})
-            next_row_id += rows_in(manifest)
+            next_row_id += count_manifest_rows(manifest)
         else:
             numbered.append(manifest)
     return numbered, next_row_id
@@ -238,7 +240,7 @@ def _first(number: int | None, inherited: int) -> int:
     return inherited if number is None else number
 
 
-def listed(
+def create_list_entry(
     path: str,
     size: int,
     entries: Sequence[Json],
@@ -292,7 +294,7 @@ def files_in(manifest: Json) -> int:
     return count
 
 
-def rows_in(manifest: Json) -> int:
+def count_manifest_rows(manifest: Json) -> int:
     """Count the rows of an Iceberg manifest.
 
     Rows of removed files do not count. For position deletes, this is the number of deleted rows.

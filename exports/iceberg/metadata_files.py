@@ -29,7 +29,7 @@ def is_iceberg_metadata_name(name: str) -> bool:
     return FOLDER + name == HINT or any(pattern.fullmatch(name) for pattern in (_METADATA, _AVRO, _DELETES))
 
 
-def newest(store: Store) -> tuple[int, Json | None]:
+def find_newest_metadata(store: Store) -> tuple[int, Json | None]:
     """Find the newest Iceberg metadata file.
 
     Returns its number and its contents. The contents are None if the file is not valid JSON. As in Iceberg, the search
@@ -55,10 +55,10 @@ def hinted(store: Store) -> int:
     return 0
 
 
-def sweep(
+def delete_unused_metadata(
     store: Store, version: int, kept: int, named: Iterable[str], passed: Callable[[str], bool], now_ms: int
 ) -> None:
-    """Delete unused Iceberg metadata files.
+    """Delete Iceberg metadata files that no snapshot uses.
 
     Files of other writers and files younger than a day stay. Iceberg's own maintenance is disabled, because it would
     also delete base files.

@@ -19,8 +19,8 @@ from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, file_path_of_entry, short
 from hoodoo.exports.iceberg.metadata_files import FOLDER
-from hoodoo.exports.iceberg.puffin import puffin_file
-from hoodoo.exports.overlays import Overlay, Overlays, name_of
+from hoodoo.exports.iceberg.puffin import encode_puffin_file
+from hoodoo.exports.overlays import LogFileChanges, LogFileChangesCache, derive_changes_name
 from hoodoo.timeline.views.view import FileGroup
 
 KIND = "overlay"
@@ -40,8 +40,8 @@ def is_overlay_manifest(manifest: Json) -> bool:
     return bool(manifest["manifest_path"].rpartition("/")[2].startswith(KIND + "-"))
 
 
-def manifests(
-    writer: ManifestWriter, before: Sequence[Json], overlays: Overlays | None, groups: Sequence[FileGroup]
+def write_log_change_manifests(
+    writer: ManifestWriter, before: Sequence[Json], overlays: LogFileChangesCache | None, groups: Sequence[FileGroup]
 ) -> list[Json]:
     """Write the Iceberg manifests of log file changes.
 
@@ -52,9 +52,9 @@ def manifests(
     files = writer.files
     entries_by_overlay: dict[str, list[tuple[int, Json]]] = {}
     for manifest in before:
-        for entry in avro.entries_of_live_files(files.read(manifest), manifest):
+        for entry in avro.select_live_entries(files.read(manifest), manifest):
             entries_by_overlay.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
-    groups_by_overlay = {name_of(files.config, group): group for group in groups} if overlays else {}
+    groups_by_overlay = {derive_changes_name(files.config, group): group for group in groups} if overlays else {}
     usable = {
         file_path_of_entry(entry)
         for name in groups_by_overlay.keys() & entries_by_overlay.keys()
@@ -68,7 +68,7 @@ def manifests(
         if name not in entries_by_overlay
         or any(file_path_of_entry(entry) not in usable for _, entry in entries_by_overlay[name])
     ]
-    built = overlays.of(files.writing, files.config, rebuilt) if overlays else []
+    built = overlays.compute_changes(files.writing, files.config, rebuilt) if overlays else []
     new_files = [
         described_file
         for overlay in built
@@ -101,19 +101,19 @@ def _overlay_of(entry: Json) -> str:
     return match[1]
 
 
-def _describe_overlay_files(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
+def _describe_overlay_files(writer: ManifestWriter, overlay: LogFileChanges) -> Iterator[tuple[int, Json]]:
     if overlay.rows:
-        yield writer.files.data_file(overlay.rows.file)
+        yield writer.files.describe_base_file(overlay.rows.file)
     if overlay.base and len(overlay.dead):
         path = writer.files.path_of(overlay.base.file.path)
         data, vector_location = (
-            puffin_file(path, overlay.dead)
+            encode_puffin_file(path, overlay.dead)
             if writer.version >= avro.ROW_LINEAGE
             else (_position_deletes(path, overlay.dead, writer.files.config.options.compression), {})
         )
         kind = _delete_file_format(writer)
         key = f"{FOLDER}deletes-{overlay.name}-{short(data)}.{kind.lower()}"
-        writer.files.writing.once(key, data)
+        writer.files.writing.create_once(key, data)
         spec, partition = writer.files.partition(overlay.base.file)
         bound = [{"key": _PATH_ID, "value": path.encode()}]
         yield (

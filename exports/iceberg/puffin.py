@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 
-from hoodoo.exports.deletion_vectors import vector_bytes
+from hoodoo.exports.deletion_vectors import encode_deletion_vector
 from hoodoo.exports.iceberg.iceberg_schema import Json
 
 _MAGIC = b"PFA1"
@@ -20,7 +20,7 @@ _POSITION_ID = 2147483545
 # The id of the metadata column `_pos`, to which a deletion vector refers.
 
 
-def puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:
+def encode_puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:
     """Encode a deletion vector as a Puffin file.
 
     Args:
@@ -30,7 +30,7 @@ def puffin_file(path: str, positions: np.ndarray) -> tuple[bytes, Json]:
     Returns:
         The bytes of the file, and the fields of a manifest entry with the location of the vector in the file.
     """
-    vector = vector_bytes(positions)
+    vector = encode_deletion_vector(positions)
     blob = {
         "type": "deletion-vector-v1",
         "fields": [_POSITION_ID],

@@ -18,7 +18,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
-def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
+def encode_bound(value: Any, kind: pa.DataType) -> bytes | None:
     """Encode a minimum or maximum for Iceberg.
 
     Returns None without a bound. `value` comes from a slot's statistics, where times are numbers and decimals are text.
@@ -43,10 +43,10 @@ def encode_partition_bound(value: Any, kind: pa.DataType) -> bytes | None:
     if isinstance(value, bytes):
         return value
     if isinstance(value, dt.datetime):
-        return bound_bytes((value - _EPOCH) // _MICROSECOND, kind)
+        return encode_bound((value - _EPOCH) // _MICROSECOND, kind)
     if isinstance(value, dt.date):
-        return bound_bytes((value - _EPOCH.date()).days, kind)
-    return bound_bytes(value, kind)
+        return encode_bound((value - _EPOCH.date()).days, kind)
+    return encode_bound(value, kind)
 
 
 def partition_value_to_avro(value: Any) -> Any:
@@ -55,7 +55,7 @@ def partition_value_to_avro(value: Any) -> Any:
     return value
 
 
-def partition_type(kind: pa.DataType, number: int) -> Any:
+def avro_type_of_partition(kind: pa.DataType, number: int) -> Any:
     """Return the Avro type of a partition column.
 
     `number` is the id of the field, which is part of the name of a named type.

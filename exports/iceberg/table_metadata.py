@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hoodoo.exports.base_files import AS_OF_COMPACTION
-from hoodoo.exports.iceberg.iceberg_schema import Json, name_mapping, schema_of
+from hoodoo.exports.iceberg.iceberg_schema import Json, create_name_mapping, schema_of
 from hoodoo.exports.iceberg.manifests import FIRST_PARTITION_ID, ROW_LINEAGE
 from hoodoo.exports.partition_values import partition_columns
 from hoodoo.format.table_schema import LAST_META_ID
@@ -39,8 +39,8 @@ _GUARD = "none: hoodoo writes this table"
 # Value of properties that only writers use. Other writers fail and show this value, and readers ignore it.
 
 
-def first(location: str, table: str, sequence: int = 0) -> Json:
-    """Create empty Iceberg table metadata.
+def create_empty_metadata(location: str, table: str, sequence: int = 0) -> Json:
+    """Create Iceberg table metadata without snapshots.
 
     It has no schema and no snapshot. `sequence` is the last sequence number of the metadata that this metadata
     replaces.
@@ -69,8 +69,8 @@ def first(location: str, table: str, sequence: int = 0) -> Json:
     }
 
 
-def with_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
-    """Set the format version of Iceberg metadata.
+def set_format_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
+    """Set the format version in Iceberg table metadata.
 
     `next_row_id` is the first unused row id, if version 3 metadata does not contain it yet.
     """
@@ -78,8 +78,8 @@ def with_version(metadata: Json, version: int, next_row_id: int = 0) -> Json:
     return {**metadata, "format-version": version, **lineage}
 
 
-def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
-    """Set the current schema of Iceberg metadata.
+def set_current_schema(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
+    """Set the current schema in Iceberg table metadata.
 
     `merges` is True if readers see the contents of logs.
     """
@@ -87,7 +87,7 @@ def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> J
     other_schemas = [existing for existing in metadata["schemas"] if existing["schema-id"] != schema["schema-id"]]
     names = partition_columns(config)
     all_schemas = [*config.schemas.newest_first(), config.created]
-    mapping = name_mapping(
+    mapping = create_name_mapping(
         [config.columns, *(existing for existing in all_schemas if existing.id != config.columns.id)]
     )
     properties = {
@@ -145,7 +145,7 @@ def add_current_snapshot(metadata: Json, snapshot: Json) -> Json:
     }
 
 
-def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
+def record_exported_commit(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
     """Record an exported commit in Iceberg metadata.
 
     Args:
@@ -173,7 +173,7 @@ def merged_logs_digest(metadata: Json) -> str:
     return str(metadata["properties"].get(OVERLAYS, ""))
 
 
-def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
+def remove_expired_snapshots(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
     """Remove expired snapshots from Iceberg metadata.
 
     Cleaning may have deleted the files of these snapshots. The oldest snapshots beyond `SNAPSHOTS_MAX` are removed too.
@@ -199,7 +199,7 @@ def slot_of(snapshot: Json) -> int:
     return int(snapshot["summary"][SLOT])
 
 
-def is_ours(metadata: Any, version: int) -> bool:
+def is_written_by_hoodoo(metadata: Any, version: int) -> bool:
     """Check whether hoodoo wrote an Iceberg metadata file.
 
     Other writers copy the properties, but with the old version number.

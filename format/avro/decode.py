@@ -21,9 +21,17 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable
 from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.nested import read_nested
-from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions, fixed_width, require_all_true, symbols
-from hoodoo.format.avro.varint import LENGTH_MAX, decode_zigzag, decoded
-from hoodoo.format.buffers import overlapping_words
+from hoodoo.format.avro.values import (
+    MARGIN,
+    UnreadableField,
+    create_fixed_width_array,
+    decode_decimals,
+    number_present_rows,
+    require_all_true,
+    symbols,
+)
+from hoodoo.format.avro.varint import LENGTH_MAX, decode_varints, decode_zigzag
+from hoodoo.format.buffers import view_overlapping_values
 
 _ROWS = 1 << 15
 # Maximum number of records decoded at a time, so that the arrays of the cursor stay in the CPU cache.
@@ -140,7 +148,7 @@ class _FieldCursor:
     def __init__(self, records: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
         margin = np.zeros(MARGIN, np.uint8)
         self.data = np.concatenate([margin, records, margin])
-        self.words = overlapping_words(self.data, "<u8")
+        self.words = view_overlapping_values(self.data, "<u8")
         self.at, self.ends = starts + MARGIN, ends + MARGIN
 
     def inner(self, at: np.ndarray, ends: np.ndarray) -> _FieldCursor:
@@ -155,14 +163,14 @@ class _FieldCursor:
             values, widths = _READERS[field.kind](self, at, ends, field, wanted)
             self._advance(present, at, ends, widths)
             if wanted and values is not None:
-                return values if present is None else values.take(dense_positions(present))
+                return values if present is None else values.take(number_present_rows(present))
             return None
         except pa.ArrowInvalid as e:
             raise CorruptTable(
                 f"Field {name!r} of a log block has a value that is invalid for type {field.arrow}: {e}. Restore the "
                 "file from a backup."
             ) from e
-        except Damaged as e:
+        except UnreadableField as e:
             raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}. Restore the file from a backup.") from e
 
     def _read_union_branches(self, field: AvroType) -> np.ndarray | None:
@@ -182,7 +190,7 @@ class _FieldCursor:
             self.at[present] = at + widths
 
     def varints(self, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        coded, lengths = decoded(self.words, self.data, at)
+        coded, lengths = decode_varints(self.words, self.data, at)
         require_all_true((lengths <= LENGTH_MAX) & (lengths <= ends - at), "an integer does not end")
         return decode_zigzag(coded), lengths
 
@@ -221,12 +229,12 @@ def _int(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType
     numbers, widths = cursor.varints(at, ends)
     values = numbers.astype(np.int32)
     require_all_true(values == numbers, "an int has more than 32 bits")
-    return fixed_width(field.arrow, values) if wanted else None, widths
+    return create_fixed_width_array(field.arrow, values) if wanted else None, widths
 
 
 def _long(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     numbers, widths = cursor.varints(at, ends)
-    return fixed_width(field.arrow, numbers) if wanted else None, widths
+    return create_fixed_width_array(field.arrow, numbers) if wanted else None, widths
 
 
 def _floating(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
@@ -235,7 +243,7 @@ def _floating(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: Avr
     if not wanted:
         return None, widths
     words = cursor.words[at]
-    return fixed_width(field.arrow, words if width == 8 else words.astype(np.uint32)), widths
+    return create_fixed_width_array(field.arrow, words if width == 8 else words.astype(np.uint32)), widths
 
 
 def _bytes(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
@@ -244,7 +252,7 @@ def _bytes(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroTy
     if not wanted:
         return None, widths
     if pa.types.is_decimal(field.arrow):
-        return decimals(field.arrow, cursor.data, begins, lengths), widths
+        return decode_decimals(field.arrow, cursor.data, begins, lengths), widths
     # to string: the cast fails for bytes that are not UTF-8
     return cursor.strings(begins, lengths).cast(field.arrow), widths
 
@@ -255,7 +263,7 @@ def _fixed(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroTy
     if not wanted:
         return None, lengths
     decimal = pa.types.is_decimal(field.arrow)
-    return decimals(field.arrow, cursor.data, at, lengths) if decimal else cursor.strings(at, lengths), lengths
+    return decode_decimals(field.arrow, cursor.data, at, lengths) if decimal else cursor.strings(at, lengths), lengths
 
 
 def _enum(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:

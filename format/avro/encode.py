@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.schema import bytes_of_decimal
-from hoodoo.format.avro.varint import encode_zigzag, encoded
+from hoodoo.format.avro.schema import decimal_size_in_bytes
+from hoodoo.format.avro.varint import encode_varints, encode_zigzag
 from hoodoo.format.buffers import offsets_and_bytes
 from hoodoo.format.rows import compact
 
@@ -161,7 +161,7 @@ def _encode_scalars(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     # Returns the bytes as uint8[n, w], and the number of bytes used in each row (int64[n]).
     kind = column.type
     if kind in _INTEGERS:
-        return encoded(encode_zigzag(_raw_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
+        return encode_varints(encode_zigzag(_raw_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
     if pa.types.is_boolean(kind):
         matrix = _raw_values(column.cast(pa.uint8()), "u1").reshape(-1, 1)
     elif pa.types.is_floating(kind) and kind.bit_width in (32, 64):
@@ -169,7 +169,9 @@ def _encode_scalars(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         matrix = _raw_values(column, f"<f{width}").view(np.uint8).reshape(-1, width)
     elif pa.types.is_decimal128(kind):
         matrix = (
-            _raw_values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : bytes_of_decimal(kind.precision)][:, ::-1]
+            _raw_values(column, "V16")
+            .view(np.uint8)
+            .reshape(-1, 16)[:, : decimal_size_in_bytes(kind.precision)][:, ::-1]
         )
     else:
         raise SchemaError(f"Type {kind} is not supported in Avro. Cast the column first.", type=str(kind))
@@ -199,7 +201,7 @@ def _encode_strings(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array
         dense = column.drop_null()
         column, sizes = _expand_nulls(dense, valid), np.where(valid, sizes, 0)
         offsets, data = offsets_and_bytes(column)
-    matrix, widths = encoded(encode_zigzag(sizes))
+    matrix, widths = encode_varints(encode_zigzag(sizes))
     return [_encode_with_branch(valid, matrix, widths), _binary(offsets, data)]
 
 
@@ -216,7 +218,7 @@ def _encode_maps(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
     first, count = offsets[0], offsets[-1] - offsets[0]
     keys, values = dense.keys.slice(first, count), dense.items.slice(first, count)
     key_offsets, key_bytes = offsets_and_bytes(keys)
-    lengths = _ragged_binary(*encoded(encode_zigzag(np.diff(key_offsets))))
+    lengths = _ragged_binary(*encode_varints(encode_zigzag(np.diff(key_offsets))))
     return _encode_blocks(encode_columns([values], [lengths, _binary(key_offsets, key_bytes)]), offsets - first, valid)
 
 
@@ -230,7 +232,7 @@ def _encode_blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) 
     # `ends` (int64[lists + 1]) counts items. An empty list is only the end mark.
     item_offsets, data = offsets_and_bytes(items)
     counts = np.diff(ends)
-    matrix, widths = encoded(encode_zigzag(counts))
+    matrix, widths = encode_varints(encode_zigzag(counts))
     head = _expand_nulls(_ragged_binary(matrix, widths), valid)
     body = _expand_nulls(_binary(item_offsets[ends], data), valid)
     tail = _expand_nulls(_ragged_binary(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int64)), valid)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.avro.avro_type import PLAIN, AvroType
-from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions, symbols
+from hoodoo.format.avro.values import MARGIN, UnreadableField, decode_decimals, number_present_rows, symbols
 
 
 def read_nested(
@@ -40,7 +40,7 @@ def read_nested(
         try:
             values.append(fastavro.schemaless_reader(stream, schema, None))
         except Exception as e:  # fastavro raises various errors, such as EOFError, IndexError and OverflowError
-            raise Damaged(f"value {i} is truncated or invalid ({type(e).__name__})") from e
+            raise UnreadableField(f"value {i} is truncated or invalid ({type(e).__name__})") from e
         widths[i] = stream.tell()
     return python_values_to_arrow(values, field) if wanted else None, widths
 
@@ -61,7 +61,7 @@ def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
     try:
         return pa.array(values, _read_type(field))
     except (OverflowError, TypeError, ValueError, MemoryError) as e:
-        raise Damaged(f"{type(e).__name__}: {e}") from e
+        raise UnreadableField(f"{type(e).__name__}: {e}") from e
 
 
 def _read_schema(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
@@ -149,4 +149,4 @@ def _nested_decimals(array: pa.Array, field: AvroType) -> pa.Array:
     data = np.frombuffer(margin + b"".join(dense.to_pylist()) + margin, np.uint8)
     lengths = pc.binary_length(dense).to_numpy().astype(np.int64)
     begins = np.cumsum(lengths) - lengths + MARGIN
-    return decimals(field.arrow, data, begins, lengths).take(dense_positions(present))
+    return decode_decimals(field.arrow, data, begins, lengths).take(number_present_rows(present))

@@ -1,8 +1,8 @@
 """Conversion between Arrow and Avro schemas.
 
-`normalize_schema` converts an input schema to the schema that a table returns, or rejects it. `avro_schema` and
-`arrow_schema` convert between the table schema and the Avro schema. Values are converted in `encode` and `decode`.
-Facts: docs/format.md, "Base files", type map.
+`normalize_schema` converts an input schema to the schema that a table returns, or rejects it. `create_avro_schema` and
+`convert_to_arrow_schema` convert between the table schema and the Avro schema. Values are converted in `encode` and
+`decode`. Facts: docs/format.md, "Base files", type map.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hoodoo.errors import SchemaError
 from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, PLAIN, parse_record
-from hoodoo.format.column_names import RESERVED, misnamed, require_valid_names
+from hoodoo.format.column_names import RESERVED, find_invalid_names, require_valid_names
 from hoodoo.format.names import META_COLUMNS
 
 _PRECISION_MAX = 38
@@ -44,7 +44,7 @@ def normalize_schema(schema: pa.Schema) -> pa.Schema:
                 "columns. Rename it.",
                 column=field.name,
             )
-    require_valid_names(misnamed(schema))
+    require_valid_names(find_invalid_names(schema))
     return pa.schema(_normal_fields(schema, (), 1))
 
 
@@ -162,10 +162,10 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, tuple[
 
 
 def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
-    return json.dumps(avro_schema(table_name, schema, meta), separators=(",", ":"))
+    return json.dumps(create_avro_schema(table_name, schema, meta), separators=(",", ":"))
 
 
-def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
+def create_avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
     """Create Hudi's Avro schema of a table.
 
     With `meta`, the five meta columns come first. Every field is `["null", T]` with default null. The record is
@@ -203,7 +203,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
         base, logical = _AVRO_LOGICAL[kind]
         return {"type": base, "logicalType": logical}
     if pa.types.is_decimal128(kind):
-        size, scale = bytes_of_decimal(kind.precision), kind.scale
+        size, scale = decimal_size_in_bytes(kind.precision), kind.scale
         named = {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": size}
         return named | {"logicalType": "decimal", "precision": kind.precision, "scale": scale}
     if pa.types.is_list(kind):
@@ -224,7 +224,7 @@ _AVRO_PLAIN = {arrow: name for name, arrow in PLAIN.items()}
 _AVRO_LOGICAL = {arrow: names for names, arrow in LOGICAL.items()}
 
 
-def bytes_of_decimal(precision: int) -> int:
+def decimal_size_in_bytes(precision: int) -> int:
     """Return the size of a decimal in bytes.
 
     This is the smallest number of bytes for `precision` digits. For example, 10 digits need 5 bytes, 15 need 7, and 38
@@ -237,10 +237,10 @@ def bytes_of_decimal(precision: int) -> int:
 # ---------------------------------------------------------------- Avro to Arrow
 
 
-def arrow_schema(avro: Avro | str) -> pa.Schema:
+def convert_to_arrow_schema(avro: Avro | str) -> pa.Schema:
     """Convert Hudi's Avro schema to an Arrow schema.
 
-    For schemas that hoodoo writes, this is the inverse of `avro_schema`.
+    For schemas that hoodoo writes, this is the inverse of `create_avro_schema`.
 
     Raises:
         UnsupportedTable: hoodoo does not support the schema. See `avro_type.parse_record`.

@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.buffers import overlapping_words
+from hoodoo.format.buffers import view_overlapping_values
 
 MARGIN = 16
 """Number of padding bytes before and after the values."""
 
 
-class Damaged(Exception):
-    """Internal exception for an unreadable Avro field.
+class UnreadableField(Exception):
+    """Internal exception for an unreadable field of an Avro record.
 
     A caller that has the name of the field converts it to CorruptTable.
     """
@@ -23,10 +23,10 @@ class Damaged(Exception):
 
 def require_all_true(holds: np.ndarray, otherwise: str) -> None:
     if not holds.all():
-        raise Damaged(otherwise)
+        raise UnreadableField(otherwise)
 
 
-def dense_positions(present: np.ndarray) -> pa.Array:
+def number_present_rows(present: np.ndarray) -> pa.Array:
     """Number the rows that have a value.
 
     Rows without a value get null. `take` with these indices converts an array of the present values to one value or
@@ -35,7 +35,7 @@ def dense_positions(present: np.ndarray) -> pa.Array:
     return pa.array(np.cumsum(present) - 1, mask=~present)
 
 
-def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
+def create_fixed_width_array(kind: pa.DataType, values: np.ndarray) -> pa.Array:
     """Create an Arrow array of fixed-width values.
 
     Raises pa.ArrowInvalid for a time or decimal that is outside the range of its type.
@@ -46,19 +46,19 @@ def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
     return array
 
 
-def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
+def decode_decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
     """Decode big-endian decimals.
 
     They have 1 to 16 bytes in two's complement. MARGIN bytes before and after them must be readable.
     """
     require_all_true((lengths > 0) & (lengths <= 16), "a decimal has 0 bytes, or more than 16")
-    return fixed_width(kind, _decode_int128(data, begins, lengths))
+    return create_fixed_width_array(kind, _decode_int128(data, begins, lengths))
 
 
 def _decode_int128(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     # Each number is read as the 16 bytes before its end. A shift removes the bytes before the number and keeps the
     # sign.
-    words, last = overlapping_words(data, ">i8"), begins + lengths - 8
+    words, last = view_overlapping_values(data, ">i8"), begins + lengths - 8
     low, high = words[last].astype(np.int64), words[last - 8].astype(np.int64)
     excess_low, excess_high = 64 - 8 * np.minimum(lengths, 8), 128 - 8 * np.maximum(lengths, 9)
     short = lengths <= 8

@@ -23,7 +23,7 @@ def decode_zigzag(coded: np.ndarray) -> np.ndarray:
     return (coded >> _U64(1)).view(np.int64) ^ -(coded & _U64(1)).view(np.int64)
 
 
-def encoded(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def encode_varints(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Encode integers with variable length.
 
     The integers are in zigzag encoding. Returns the bytes and lengths. The first `lengths[i]` bytes of row i are used.
@@ -66,7 +66,7 @@ def _join_from_bytes(x: np.ndarray) -> np.ndarray:
     return (x & _U64(0x000000000FFFFFFF)) | ((x & _U64(0x0FFFFFFF00000000)) >> _U64(4))
 
 
-def decoded(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def decode_varints(words: np.ndarray, data: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Decode variable-length integers.
 
     Returns the integers at the positions `at`, and their lengths. The lengths are in bytes (int64[n]). `words` is the

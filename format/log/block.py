@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, CorruptTable, SchemaError, UnsupportedTable
 from hoodoo.format.avro.codec import decode_records, encode_records
-from hoodoo.format.avro.schema import arrow_schema, avro_text
-from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
+from hoodoo.format.avro.schema import avro_text, convert_to_arrow_schema
+from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes, split_by_size, supports_ordering_type
 from hoodoo.format.log.parquet_block import decode_parquet, encode_parquet
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.position_bitmap import decode_positions, encode_positions
@@ -42,7 +42,7 @@ __all__ = [
     "encode_log",
     "iter_log",
     "rolled_back",
-    "loggable_ordering",
+    "supports_ordering_type",
 ]
 
 MAGIC = b"#HUDI#"
@@ -176,7 +176,7 @@ _Contents = Iterator[tuple[int, int, list[bytes | memoryview]]]
 def _avro_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
     plain = NO_CHANGES.to_requested_columns(rows, list(schema))
     data, offsets = encode_records(plain, schema)
-    for begin, end in ranges(offsets, BLOCK_MAX):
+    for begin, end in split_by_size(offsets, BLOCK_MAX):
         _require_readable(begin, 8 + int(offsets[end] - offsets[begin]))
         yield begin, end, [struct.pack(">ii", _DATA_VERSION, end - begin), data.data[offsets[begin] : offsets[end]]]
 
@@ -334,7 +334,7 @@ def _consecutive_runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator
         yield run, total
 
 
-def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
+def yield_change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
     """Yield the blocks of a change log.
 
     Yields instant, Avro schema, record count and records.
@@ -519,7 +519,7 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 @lru_cache(maxsize=64)
 def _schema_of(text: str) -> pa.Schema:
     # Many log files have the same schema.
-    return arrow_schema(text)
+    return convert_to_arrow_schema(text)
 
 
 def _is_partial(frame: _Frame) -> bool:
@@ -535,8 +535,8 @@ def rolled_back(data: bytes | memoryview) -> frozenset[str]:
     return frozenset(frame.text(_TARGET_INSTANT_TIME) for frame in commands)
 
 
-def base_instants_of_blocks(data: bytes | memoryview) -> list[str]:
-    """Return the base file of each log block.
+def find_base_instants(data: bytes | memoryview) -> list[str]:
+    """Find the instant of the base file to which each log block belongs.
 
     The base file is identified by its instant, which is '' for a block without one. Raises CorruptTable if the file is
     damaged.

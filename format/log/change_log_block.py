@@ -27,11 +27,11 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.avro.codec import decode_records, encode_records
-from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.log.block import BLOCK_MAX, change_blocks, encode_change_block
-from hoodoo.format.log.delete import ranges
+from hoodoo.format.avro.schema import create_avro_schema
+from hoodoo.format.log.block import BLOCK_MAX, encode_change_block, yield_change_blocks
+from hoodoo.format.log.delete import split_by_size
 from hoodoo.format.parquet.base_file import constant
-from hoodoo.format.resolve import NO_CHANGES, Resolution
+from hoodoo.format.resolve import NO_CHANGES, ColumnMapping
 from hoodoo.format.rows import compact
 
 DATA_BEFORE_AFTER, DATA_BEFORE, OP_KEY_ONLY = "DATA_BEFORE_AFTER", "DATA_BEFORE", "OP_KEY_ONLY"
@@ -64,12 +64,12 @@ def columns_of(mode: str) -> tuple[str, ...]:
     return tuple(name for name in _FIELDS[mode] if name != _TS)
 
 
-def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
+def change_log_schema(table_name: str, schema: pa.Schema, mode: str) -> str:
     """Return the Avro schema of a change log.
 
     The type of the second row image refers to the type of the first by name, as Avro requires.
     """
-    image: dict[str, Any] = avro_schema(table_name, schema, meta=False)
+    image: dict[str, Any] = create_avro_schema(table_name, schema, meta=False)
     images: dict[str, Any] = {BEFORE: image, AFTER: f"{image['namespace']}.{image['name']}"}
     fields = [
         {"name": name, "type": ["null", images.get(name, "string")], "doc": "", "default": None}
@@ -84,7 +84,7 @@ def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
     return json.dumps(named, separators=(",", ":"))
 
 
-def encode(
+def encode_changes(
     instant: str, table_name: str, schema: pa.Schema, mode: str, changes: pa.Table
 ) -> Iterator[bytes | memoryview]:
     """Encode row changes as a change log.
@@ -92,7 +92,7 @@ def encode(
     Yields the bytes in pieces. `schema` has the table's own columns. A block has at most 8 MiB. Without changes, one
     block without records is written.
     """
-    text = avro_text(table_name, schema, mode)
+    text = change_log_schema(table_name, schema, mode)
     kinds = {BEFORE: pa.struct(list(schema)), AFTER: pa.struct(list(schema))}
     layout = pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in _FIELDS[mode]])
     rows = (
@@ -103,25 +103,25 @@ def encode(
     data, offsets = encode_records(rows, layout)
     if not len(changes):
         yield from encode_change_block(instant, text, 0, b"")
-    for begin, end in ranges(offsets, BLOCK_MAX) if len(changes) else ():
+    for begin, end in split_by_size(offsets, BLOCK_MAX) if len(changes) else ():
         yield from encode_change_block(instant, text, end - begin, data.data[offsets[begin] : offsets[end]])
 
 
 @dataclass(frozen=True)
 class ChangeBlock:
-    """Row changes of one commit in a change log."""
+    """Block of a change log, with the row changes of one commit."""
 
     instant: str
     mode: str
     rows: pa.Table
 
 
-def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
+def decode_changes(data: bytes | memoryview) -> Iterator[ChangeBlock]:
     """Decode the blocks of a change log.
 
     Raises CorruptTable for damage, and UnsupportedTable for unknown fields.
     """
-    for instant, text, count, records in change_blocks(data):
+    for instant, text, count, records in yield_change_blocks(data):
         rows = decode_records(records, count, text)
         mode = next((mode for mode, fields in _FIELDS.items() if tuple(rows.column_names) == fields), "")
         if not mode:
@@ -165,8 +165,10 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
     return pa.chunked_array(parts, pa.struct(fields))
 
 
-def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = NO_CHANGES) -> pa.Table:
-    """Convert structs of a change log to columns.
+def convert_images_to_columns(
+    image: pa.ChunkedArray, schema: pa.Schema, resolution: ColumnMapping = NO_CHANGES
+) -> pa.Table:
+    """Convert row images (structs) of a change log to columns.
 
     A column that the image lacks is null. A null image becomes a row of nulls. `resolution` maps the columns of the
     image to the columns of `schema`.
@@ -185,9 +187,9 @@ __all__ = [
     "OP_KEY_ONLY",
     "ChangeBlock",
     "columns_of",
-    "decode",
-    "encode",
-    "image_rows",
+    "decode_changes",
+    "encode_changes",
+    "convert_images_to_columns",
     "images",
     "change_log_mode",
 ]

@@ -32,7 +32,7 @@ from hoodoo.format.log.block import (
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableRecords:
     """Unreadable records of a damaged log file.
 
     Attributes:
@@ -50,7 +50,7 @@ class Unreadable:
     deletes: bool = False
 
 
-Found = DataBlock | DeleteBlock | RollbackBlock | Unreadable
+Found = DataBlock | DeleteBlock | RollbackBlock | UnreadableRecords
 _Spans = tuple[np.ndarray, np.ndarray]
 
 
@@ -79,7 +79,7 @@ def read_damaged_log(
         except StopIteration:
             return
         except CorruptTable as problem:
-            yield number, Unreadable(None, 0, problem.message)
+            yield number, UnreadableRecords(None, 0, problem.message)
             return
         for found in _read_block(frame, columns, known, strict):
             yield number, found
@@ -93,7 +93,7 @@ def _read_block(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[
         if frame.kind == _AVRO and _SCHEMA in frame.header and len(frame.content) >= 8:
             yield from _read_avro_records(frame, columns, known)
         else:
-            yield Unreadable(None, 0, problem.message, deletes=frame.kind == _DELETE)
+            yield UnreadableRecords(None, 0, problem.message, deletes=frame.kind == _DELETE)
 
 
 def _read_avro_records(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]]) -> Iterator[Found]:
@@ -109,22 +109,22 @@ def _read_avro_records(frame: _Frame, columns: Sequence[str], known: Sequence[Se
             reasons[low] = problem.message
             return None
 
-    for low, high, rows in readable_runs(len(starts), read):
+    for low, high, rows in split_by_readability(len(starts), read):
         if rows is not None:
             yield DataBlock(frame.header.get(_INSTANT_TIME, ""), rows, _is_partial(frame))
         else:
             span = (starts[low:high], ends[low:high])
-            yield Unreadable(low, 1, reasons[low], _read_known(raw, span, record, known))
+            yield UnreadableRecords(low, 1, reasons[low], _read_known(raw, span, record, known))
     if len(starts) < count:
-        yield Unreadable(
+        yield UnreadableRecords(
             len(starts), count - len(starts), "the lengths of the records do not match the length of the block."
         )
 
 
-def readable_runs(
+def split_by_readability(
     count: int, read: Callable[[int, int], pa.Table | None]
 ) -> Iterator[tuple[int, int, pa.Table | None]]:
-    """Separate readable from unreadable records.
+    """Split records by readability: readable runs and unreadable records.
 
     Yields (start, end, rows) in order. `rows` is None for an unreadable record.
     """

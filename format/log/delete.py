@@ -24,8 +24,8 @@ from hoodoo.errors import CorruptTable, KeyValueError, OrderingError, Unsupporte
 from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.decode import decode_spans
 from hoodoo.format.avro.encode import encode_columns
-from hoodoo.format.avro.values import Damaged
-from hoodoo.format.avro.varint import encode_zigzag, encoded
+from hoodoo.format.avro.values import UnreadableField
+from hoodoo.format.avro.varint import encode_varints, encode_zigzag
 from hoodoo.format.buffers import offsets_and_bytes
 
 _VERSION = 3
@@ -89,8 +89,8 @@ class DeleteBlock:
     positions: np.ndarray | None = None
 
 
-def loggable_ordering(kind: pa.DataType) -> bool:
-    """Check whether log files support an ordering type.
+def supports_ordering_type(kind: pa.DataType) -> bool:
+    """Check whether deletes in log files support an ordering type.
 
     Tests showed that Java and Rust readers apply the wrappers of these types.
     """
@@ -118,11 +118,11 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
         wrapped = _encode_ordering(ordering, len(keys.slice(first, _ROWS)))
         records = encode_columns([keys.slice(first, _ROWS), partitions.slice(first, _ROWS)]), wrapped
         offsets, data = offsets_and_bytes(pc.binary_join_element_wise(*records, b""))
-        for begin, end in ranges(offsets, limit):
+        for begin, end in split_by_size(offsets, limit):
             yield first + begin, first + end, _content(end - begin, data.data[offsets[begin] : offsets[end]])
 
 
-def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+def split_by_size(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
     """Split encoded records by size.
 
     A range has at most `limit` bytes. `offsets` (int64[n + 1]) contains the start of each record and the end of the
@@ -136,7 +136,7 @@ def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
 
 
 def _content(count: int, records: memoryview) -> bytes:
-    matrix, _ = encoded(encode_zigzag(np.array([count])))
+    matrix, _ = encode_varints(encode_zigzag(np.array([count])))
     avro = b"".join((matrix.tobytes(), records, b"\0"))
     return _HEAD.pack(_VERSION, len(avro)) + avro
 
@@ -158,7 +158,7 @@ def _encode_ordering(ordering: Sequence[pa.Array], count: int) -> pa.Array:
         return _encode_values(ordering[0], count)
     # Hudi does not unwrap a TimestampMicrosWrapper in an array, and writes a LongWrapper.
     values = [_encode_values(each.cast(pa.int64()) if _is_time(each.type) else each, count) for each in ordering]
-    numbers, _ = encoded(encode_zigzag(np.array([_ARRAY, 1, len(values)])))
+    numbers, _ = encode_varints(encode_zigzag(np.array([_ARRAY, 1, len(values)])))
     head, end = pa.scalar(numbers.tobytes(), pa.binary()), pa.scalar(b"\0", pa.binary())
     return pc.binary_join_element_wise(head, *values, end, b"")
 
@@ -237,7 +237,7 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
         )
     try:
         return _decode_by_kind(instant, content[_HEAD.size :])
-    except Damaged as e:
+    except UnreadableField as e:
         raise CorruptTable(f"Delete block of instant {instant} is damaged: {e}. Restore the file from a backup.") from e
 
 
@@ -263,9 +263,9 @@ def _find_records(avro: bytes) -> _RecordSpans:
             at = _find_block_records(avro, at, abs(count), spans)
             count, at = _read_varint(avro, at)
     except IndexError as e:
-        raise Damaged("the block ends inside a record") from e
+        raise UnreadableField("the block ends inside a record") from e
     if at != len(avro):
-        raise Damaged("there are bytes after the last record")
+        raise UnreadableField("there are bytes after the last record")
     return spans
 
 
@@ -288,7 +288,7 @@ def _find_block_records(avro: bytes, at: int, count: int, spans: _RecordSpans) -
         spans.kinds.append(kind)
         spans.ends.append(at)
     if at > len(avro):
-        raise Damaged("the block ends inside a record")
+        raise UnreadableField("the block ends inside a record")
     return at
 
 
@@ -302,26 +302,26 @@ def _read_varint(avro: bytes, at: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
         if shift >= 70:
-            raise Damaged("an integer does not end")
+            raise UnreadableField("an integer does not end")
 
 
 def _skip_sized(avro: bytes, at: int) -> int:
     size, at = _read_varint(avro, at)
     if size < 0:
-        raise Damaged(f"a string has the negative length {size}")
+        raise UnreadableField(f"a string has the negative length {size}")
     return at + size
 
 
 def _skip_string(avro: bytes, at: int) -> int:
     branch, at = _read_varint(avro, at)
     if branch not in (0, 1):
-        raise Damaged(f"a string has the unknown Avro type {branch}")
+        raise UnreadableField(f"a string has the unknown Avro type {branch}")
     return _skip_sized(avro, at) if branch else at
 
 
 def _skip_value(avro: bytes, at: int, branch: int) -> int:
     if not 0 <= branch <= len(_BRANCHES):
-        raise Damaged(f"an ordering value has the unknown Avro type {branch}")
+        raise UnreadableField(f"an ordering value has the unknown Avro type {branch}")
     width = _WIDTHS[branch]
     if width >= 0:
         return at + width
@@ -333,7 +333,7 @@ def _skip_ordering_array(avro: bytes, at: int) -> tuple[int, _Shape]:
     # followed by a size in bytes.
     is_present, at = _read_varint(avro, at)
     if is_present != 1:
-        raise Damaged("an array of ordering values is missing")
+        raise UnreadableField("an array of ordering values is missing")
     shape = [_VARINT]
     count, at = _read_varint(avro, at)
     while count:
@@ -347,14 +347,14 @@ def _skip_ordering_array(avro: bytes, at: int) -> tuple[int, _Shape]:
         count, at = _read_varint(avro, at)
         shape.append(_VARINT)
     if not any(part >= 0 for part in shape):
-        raise Damaged("an array of ordering values is empty")
+        raise UnreadableField("an array of ordering values is empty")
     return at, tuple(shape)
 
 
 def _decode_by_kind(instant: str, avro: memoryview) -> list[DeleteBlock]:
     spans = _find_records(bytes(avro))
     if len(spans.shapes) > _SHAPES_MAX:
-        raise Damaged(f"the deletes have too many types of ordering values, {len(spans.shapes)}")
+        raise UnreadableField(f"the deletes have too many types of ordering values, {len(spans.shapes)}")
     raw, shapes = np.frombuffer(avro, np.uint8), list(spans.shapes)
     starts, ends, kinds = (np.array(part, np.int64) for part in spans[:3])
     blocks: list[DeleteBlock] = []
@@ -363,7 +363,7 @@ def _decode_by_kind(instant: str, avro: memoryview) -> list[DeleteBlock]:
         at, record = kinds == kind, _array_delete_type(shape) if shape else _RECORDS[kind]
         records = decode_spans(raw, starts[at], ends[at], record)
         if records["recordKey"].null_count:
-            raise Damaged("a record lacks a key")
+            raise UnreadableField("a record lacks a key")
         blocks += (
             [_block(instant, records, _ordering_arrays(records, shape))]
             if shape

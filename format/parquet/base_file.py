@@ -20,8 +20,8 @@ from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import encodings, statistics
 from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, bloom_and_key_range
-from hoodoo.format.resolve import NO_CHANGES, Resolution
-from hoodoo.format.rows import take
+from hoodoo.format.resolve import NO_CHANGES, ColumnMapping
+from hoodoo.format.rows import take_rows
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
 ROW_ORDER = "hoodoo.row_order"
@@ -36,8 +36,8 @@ _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Encoded base file with statistics."""
+class EncodedBaseFile:
+    """Encoded base file, with its column statistics."""
 
     data: pa.Buffer
     rows: int
@@ -50,7 +50,7 @@ def constant(value: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
 
 
-def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
+def create_sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
     """Create the sequence number of each row.
 
     It has the form `<instant>_<task>_<row>`. The row number is padded to ten digits. Sequence numbers are unique within
@@ -72,7 +72,7 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
     n = len(rows)
     meta = [
         constant(instant, n),
-        sequence_numbers(instant, task, n),
+        create_sequence_numbers(instant, task, n),
         keys,
         constant(partition, n),
         constant(file_name, n),
@@ -90,7 +90,7 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
     }
 
 
-class Writer:
+class BaseFileWriter:
     """Streaming writer of a base file.
 
     It holds one row group in memory. The values of the first row group determine the encodings of the columns. A row
@@ -189,7 +189,9 @@ class Writer:
         return statistics.statistics_from_footer(self._collected[0], own)
 
 
-def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
+def encode_base_file(
+    rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None
+) -> EncodedBaseFile:
     """Encode rows as a base file.
 
     Constant columns may be dictionaries. `footer` contains the footer entries of an earlier file with exactly the same
@@ -197,14 +199,14 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
     """
     footer = bloom_and_key_range(rows[RECORD_KEY]) if footer is None else footer
     sink = pa.BufferOutputStream()
-    writer = Writer(sink, compression, row_group_rows)
+    writer = BaseFileWriter(sink, compression, row_group_rows)
     writer.write(rows)
     stats = writer.close(footer)
-    return Encoded(sink.getvalue(), len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
+    return EncodedBaseFile(sink.getvalue(), len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
 
 
 @dataclass(frozen=True)
-class Footer:
+class ExpectedFooter:
     """Expected footer of a base file.
 
     Attributes:
@@ -217,8 +219,8 @@ class Footer:
     columns: Set[str]
     schema: pa.Schema | None = None
 
-    def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
-        """Compare a footer with the expected footer.
+    def require_equal(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
+        """Require that a footer is as expected.
 
         Raises pa.ArrowInvalid if they differ. The footer has the columns `found`, whose names are `there`.
         """
@@ -233,13 +235,13 @@ class Footer:
                 raise pa.ArrowInvalid(f"the footer has a column {field.name!r} with a different type")
 
 
-def decode(
+def read_base_file(
     source: pa.NativeFile,
     path: str,
     schema: pa.Schema,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
-    footer: Footer | None = None,
-    resolution: Resolution = NO_CHANGES,
+    footer: ExpectedFooter | None = None,
+    resolution: ColumnMapping = NO_CHANGES,
 ) -> pa.Table:
     """Read the rows of a base file.
 
@@ -271,7 +273,7 @@ def _require_rows(rows: int, expected_rows: int) -> None:
         raise pa.ArrowInvalid(f"the pages contain {rows} rows, but the footer records {expected_rows}")
 
 
-def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:
+def count_row_group_rows(source: pa.NativeFile, path: str, footer: ExpectedFooter | None = None) -> list[int]:
     """Count the rows of each row group.
 
     `footer` is the expected content of the footer, or None to skip the check. Raises CorruptTable with the path `path`.
@@ -280,11 +282,11 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
         file = pq.ParquetFile(source)
         metadata = file.metadata
         if footer:
-            footer.require(metadata, file.schema_arrow, set(file.schema_arrow.names))
+            footer.require_equal(metadata, file.schema_arrow, set(file.schema_arrow.names))
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-class RowGroups:
+class RowGroupReader:
     """Reader for single row groups of a base file."""
 
     def __init__(
@@ -292,8 +294,8 @@ class RowGroups:
         source: pa.NativeFile,
         path: str,
         schema: pa.Schema,
-        footer: Footer | None = None,
-        resolution: Resolution = NO_CHANGES,
+        footer: ExpectedFooter | None = None,
+        resolution: ColumnMapping = NO_CHANGES,
     ) -> None:
         self._source, self._path, self._schema, self._resolution = source, path, schema, resolution
         with _convert_read_errors(path):
@@ -303,7 +305,7 @@ class RowGroups:
     def metadata(self) -> pq.FileMetaData:
         return self._file.metadata
 
-    def chunk(self, group: int, leaf: int) -> bytes:
+    def read_column_chunk(self, group: int, leaf: int) -> bytes:
         """Read the encoded bytes of a column chunk.
 
         Args:
@@ -332,7 +334,7 @@ class RowGroups:
             _require_rows(len(table), rows)
             return self._resolution.to_requested_columns(table, fields)
 
-    def matching(
+    def read_matching_rows(
         self,
         seen: Sequence[str],
         condition: Callable[[pa.Table], np.ndarray],
@@ -346,7 +348,7 @@ class RowGroups:
         Args:
             seen: The columns of the schema that the condition uses.
             condition: Returns the positions of the matching rows of a table, ascending.
-            may_match: As in `decode`.
+            may_match: As in `read_base_file`.
 
         Raises:
             CorruptTable: The file is damaged.
@@ -372,21 +374,21 @@ class RowGroups:
         rest = self.decode(group, others)
         columns = [(first if name in first.schema.names else rest)[name] for name in self._schema.names]
         all_rows = pa.table(columns, schema=self._schema)
-        return all_rows if len(chosen) == len(all_rows) else take(all_rows, chosen)
+        return all_rows if len(chosen) == len(all_rows) else take_rows(all_rows, chosen)
 
 
-def decode_batches(
+def read_in_batches(
     source: pa.NativeFile,
     path: str,
     schema: pa.Schema,
     rows: int,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
-    footer: Footer | None = None,
-    resolution: Resolution = NO_CHANGES,
+    footer: ExpectedFooter | None = None,
+    resolution: ColumnMapping = NO_CHANGES,
 ) -> Iterator[pa.Table]:
     """Read the rows of a base file in batches.
 
-    A batch has at most `rows` rows. The other arguments are as in `decode`.
+    A batch has at most `rows` rows. The other arguments are as in `read_base_file`.
     """
     with _convert_read_errors(path):
         file, names = _open_file(source, schema, footer, resolution)
@@ -406,23 +408,28 @@ def decode_batches(
 
 
 def _select_row_groups(
-    file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None, resolution: Resolution
+    file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None, resolution: ColumnMapping
 ) -> list[int]:
     if may_match is None:
         return list(range(file.num_row_groups))
     group_stats = (_group_stats(file.metadata, g) for g in range(file.num_row_groups))
-    return [g for g, (stats, rows) in enumerate(group_stats) if may_match(resolution.stats(stats, rows), rows)]
+    return [
+        g for g, (stats, rows) in enumerate(group_stats) if may_match(resolution.convert_statistics(stats, rows), rows)
+    ]
 
 
 def _open_file(
-    source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = NO_CHANGES
+    source: pa.NativeFile,
+    schema: pa.Schema,
+    footer: ExpectedFooter | None = None,
+    resolution: ColumnMapping = NO_CHANGES,
 ) -> tuple[pq.ParquetFile, list[str]]:
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
     stored_schema = file.schema_arrow
     stored_names = set(stored_schema.names)
     if footer:
-        footer.require(file.metadata, stored_schema, stored_names)
+        footer.require_equal(file.metadata, stored_schema, stored_names)
     return file, [name for name in resolution.names_of(schema.names) if name in stored_names]
 
 
@@ -455,12 +462,12 @@ def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stat
 
 
 __all__ = [
-    "Encoded",
-    "Writer",
+    "EncodedBaseFile",
+    "BaseFileWriter",
     "constant",
-    "decode",
-    "decode_batches",
-    "encode",
-    "sequence_numbers",
+    "read_base_file",
+    "read_in_batches",
+    "encode_base_file",
+    "create_sequence_numbers",
     "with_meta",
 ]

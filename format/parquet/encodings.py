@@ -24,7 +24,7 @@ _LENGTH_BYTES = 4  # bytes of the length of a string in a dictionary page
 _DELTA_BITS = 0.75  # maximum share of the type's bits for differences of values; larger differences save nothing
 
 
-class Encodings(NamedTuple):
+class ParquetEncodings(NamedTuple):
     """Parquet encodings for the columns of a file.
 
     Attributes:
@@ -36,8 +36,8 @@ class Encodings(NamedTuple):
     others: dict[str, str]
 
 
-def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
-    chosen = Encodings([], {})
+def choose(rows: pa.Table, plain: Collection[str] = ()) -> ParquetEncodings:
+    chosen = ParquetEncodings([], {})
     for field in rows.schema:
         if pa.types.is_dictionary(field.type):
             chosen.dictionary.append(field.name)
@@ -105,4 +105,4 @@ def _has_small_differences(sample: pa.ChunkedArray) -> bool:
     return least is None or (greatest - least).bit_length() <= _DELTA_BITS * width
 
 
-__all__ = ["Encodings", "choose", "repeats"]
+__all__ = ["ParquetEncodings", "choose", "repeats"]

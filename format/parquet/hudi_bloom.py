@@ -43,8 +43,8 @@ _FULL = 1 - 2**-_STRETCH
 # too.
 
 
-class FooterEntries:
-    """Builder of a bloom filter and key range.
+class FooterEntriesBuilder:
+    """Builder of the footer entries for record keys: bloom filter and key range.
 
     The filter is sized for `capacity` keys.
     """
@@ -79,7 +79,7 @@ class FooterEntries:
 
 
 def bloom_and_key_range(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
-    builder = FooterEntries(len(keys), error_rate)
+    builder = FooterEntriesBuilder(len(keys), error_rate)
     builder.add(keys)
     return builder.entries()
 
@@ -115,8 +115,8 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
     return base64.b64encode(header + np.packbits(flags, bitorder="little").tobytes()).decode("ascii")
 
 
-def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Find keys that a bloom filter may contain.
+def find_possible_keys(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Find the possible keys: those that a bloom filter may contain.
 
     Returns a mask of the keys. Raises CorruptTable if `encoded` is not a SIMPLE filter.
     """

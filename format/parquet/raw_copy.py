@@ -33,7 +33,7 @@ _REPETITION, _NAME, _FIELD_ID, _OPTIONAL = 3, 4, 9, 1
 _ORDINAL_MAX = (1 << 15) - 1
 
 
-class CannotCopy(ValueError):
+class CannotCopyFile(ValueError):
     """Error for base files that cannot be copied.
 
     Such files must be decoded. The files have different schemas or writers, or a file is encrypted, damaged or unusual.
@@ -55,7 +55,7 @@ class CopySource:
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
         length = struct.unpack("<I", tail[:4])[0] if len(tail) == 8 and tail[4:] == MAGIC else 0
         if not 0 < length <= len(buffer) - 12:
-            raise CannotCopy("A base file has no valid Parquet footer.")
+            raise CannotCopyFile("A base file has no valid Parquet footer.")
         try:
             source = CopySource(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
             source._require_plain()
@@ -63,11 +63,11 @@ class CopySource:
                 source._require_file_names()
             return source
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as problem:
-            raise CannotCopy(f"The Parquet footer of a base file is invalid: {problem}") from None
+            raise CannotCopyFile(f"The Parquet footer of a base file is invalid: {problem}") from None
 
     def _require_plain(self) -> None:
         if _ENCRYPTION in self.footer or _SIGNING_KEY in self.footer:
-            raise CannotCopy("A base file is encrypted.")
+            raise CannotCopyFile("A base file is encrypted.")
         for group in self.groups():
             chunks = group[_CHUNKS][1][1]
             for chunk in chunks:
@@ -77,9 +77,9 @@ class CopySource:
                     or _FILE_PATH in chunk
                     or any(field in chunk for field in _CRYPTO)
                 ):
-                    raise CannotCopy("A column chunk is outside of its base file.")
+                    raise CannotCopyFile("A column chunk is outside of its base file.")
             if [_path(chunk) for chunk in chunks] != [_path(chunk) for chunk in self.groups()[0][_CHUNKS][1][1]]:
-                raise CannotCopy("The row groups of a base file have different columns.")
+                raise CannotCopyFile("The row groups of a base file have different columns.")
 
     @property
     def rows(self) -> int:
@@ -104,7 +104,7 @@ class CopySource:
         try:
             return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
         except (KeyError, UnicodeDecodeError) as problem:
-            raise CannotCopy(f"An entry in the Parquet footer of a base file is invalid: {problem}") from None
+            raise CannotCopyFile(f"An entry in the Parquet footer of a base file is invalid: {problem}") from None
 
     def writer(self) -> bytes:
         name = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
@@ -114,7 +114,7 @@ class CopySource:
         # The new file has an optional column of file names.
         elements = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(elements) != 1 or elements[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
-            raise CannotCopy("The column of file names in a base file has an unexpected encoding.")
+            raise CannotCopyFile("The column of file names in a base file has an unexpected encoding.")
 
 
 def _path(chunk: Struct) -> list[bytes]:
@@ -146,25 +146,25 @@ def span(chunk: Struct) -> tuple[int, int]:
     return start, meta[_SIZE][1]
 
 
-def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
-    """Check that base files can be copied together.
+def require_compatible_files(sources: Sequence[CopySource], with_ids: bool = True) -> None:
+    """Require base files that can be copied into one file.
 
-    Raises CannotCopy if their row groups cannot be copied into one file. `with_ids=True` also compares the field ids of
-    the columns.
+    Raises CannotCopyFile if their row groups cannot be copied into one file. `with_ids=True` also compares the field
+    ids of the columns.
     """
     first = sources[0]
     for other in sources[1:]:
         if other.schema(with_ids) != first.schema(with_ids) or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
-            raise CannotCopy("The base files have different schemas.")
+            raise CannotCopyFile("The base files have different schemas.")
         if other.writer() != first.writer():
-            raise CannotCopy("The base files were written by different Parquet writers.")
+            raise CannotCopyFile("The base files were written by different Parquet writers.")
 
 
-class Copier:
+class RowGroupCopier:
     """Writer that copies row groups of base files.
 
-    The copied files must be compatible (`require_fit`). The new file has the schema of the file `like`, by default of
-    the first copied file.
+    The copied files must be compatible (`require_compatible_files`). The new file has the schema of
+    the file `like`, by default of the first copied file.
     """
 
     def __init__(self, sink: Any, file_name: str, compression: str, like: CopySource | None = None) -> None:
@@ -289,12 +289,12 @@ def copied_bytes(source: CopySource) -> int:
 
 
 __all__ = [
-    "CannotCopy",
-    "Copier",
+    "CannotCopyFile",
+    "RowGroupCopier",
     "CopySource",
     "copied_bytes",
     "uncompressed_group_bytes",
     "dictionary_columns_of_group",
     "group_rows",
-    "require_fit",
+    "require_compatible_files",
 ]

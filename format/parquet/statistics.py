@@ -35,8 +35,8 @@ def has_comparable_bounds(kind: pa.DataType) -> bool:
     )
 
 
-def to_json(value: Any) -> Any:
-    """Convert a minimum or maximum to JSON.
+def bound_to_json(value: Any) -> Any:
+    """Convert a bound (minimum or maximum) to JSON.
 
     Returns None for unsupported or long values. Times become microseconds since 1970, dates days since 1970, and
     decimals strings.
@@ -54,8 +54,8 @@ def to_json(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else None
 
 
-def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Convert a minimum or maximum from JSON.
+def bound_from_json(value: Any, kind: pa.DataType) -> Any:
+    """Convert a bound (minimum or maximum) from JSON.
 
     Returns None (no bound) for a time that Python cannot represent.
     """
@@ -69,25 +69,25 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
             return _EPOCH.date() + dt.timedelta(days=value)
     except OverflowError:
         return None
-    return comparable(value, kind)
+    return make_comparable(value, kind)
 
 
-def comparable(value: Any, kind: pa.DataType) -> Any:
-    """Make a minimum or maximum comparable.
+def make_comparable(value: Any, kind: pa.DataType) -> Any:
+    """Make a bound (minimum or maximum) comparable.
 
     Times stay numbers, so that every year is possible.
     """
     return Decimal(value) if pa.types.is_decimal(kind) else value
 
 
-def bound(value: pa.Scalar) -> Any:
+def arrow_value_to_json(value: pa.Scalar) -> Any:
     """Convert an Arrow value to JSON.
 
     The value is a minimum or maximum. Returns None for a value that Python cannot represent, such as a year before 1 or
     after 9999.
     """
     try:
-        return to_json(value.as_py())
+        return bound_to_json(value.as_py())
     except (OverflowError, ValueError):
         return None
 
@@ -118,7 +118,7 @@ def _union(parts: list[Any]) -> list[Any]:
     if not filled or not all(part.has_min_max for part in filled):
         return [None, None, nulls]
     try:
-        return [to_json(min(part.min for part in filled)), to_json(max(part.max for part in filled)), nulls]
+        return [bound_to_json(min(part.min for part in filled)), bound_to_json(max(part.max for part in filled)), nulls]
     except (OverflowError, ValueError):
         return [None, None, nulls]  # years that Python cannot represent
 
@@ -129,11 +129,15 @@ def statistics_of_rows(rows: pa.Table) -> Stats:
         if has_comparable_bounds(field.type):
             column = rows[field.name]
             bounds = pc.min_max(column)
-            stats[field.name] = [bound(bounds["min"]), bound(bounds["max"]), column.null_count]
+            stats[field.name] = [
+                arrow_value_to_json(bounds["min"]),
+                arrow_value_to_json(bounds["max"]),
+                column.null_count,
+            ]
     return stats
 
 
-def union(
+def combine_statistics(
     whole: Sequence[Mapping[str, list[Any]]], schema: pa.Schema, partial: Sequence[Mapping[str, list[Any]]] = ()
 ) -> Stats:
     """Combine the column statistics of several files.
@@ -145,7 +149,7 @@ def union(
         if whole and all(field.name in stats for stats in whole):
             all_stats, kind = [*whole, *(stats for stats in partial if field.name in stats)], field.type
             lows, highs = [stats[field.name][0] for stats in all_stats], [stats[field.name][1] for stats in all_stats]
-            low = None if None in lows else min(lows, key=lambda v: comparable(v, kind))
-            high = None if None in highs else max(highs, key=lambda v: comparable(v, kind))
+            low = None if None in lows else min(lows, key=lambda v: make_comparable(v, kind))
+            high = None if None in highs else max(highs, key=lambda v: make_comparable(v, kind))
             combined[field.name] = [low, high, sum(stats[field.name][2] for stats in all_stats)]
     return combined

@@ -31,7 +31,7 @@ _MAGIC = b"Obj\x01"
 _SYNC = 16
 
 
-def encode(kind: str, record: dict[str, Any]) -> bytes:
+def encode_timeline_file(kind: str, record: dict[str, Any]) -> bytes:
     """Encode a timeline file with one record.
 
     Equal records give equal bytes. Missing fields take their defaults.
@@ -49,7 +49,7 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
     return b"".join((header, sync, _encode_long(1), _encode_long(len(datum)), datum, sync))
 
 
-def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
+def decode_timeline_file(data: bytes, kind: str | None = None) -> dict[str, Any]:
     """Decode a timeline file.
 
     A record of a kind in `SCHEMAS` is converted to that schema, so that files of all releases of Hudi have the same

@@ -12,14 +12,14 @@ from hoodoo.format.timeline import avro
 from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 
-def in_avro(kind: str, said: Any) -> bytes:
+def convert_json_to_avro(kind: str, said: Any) -> bytes:
     """Convert a JSON timeline file to Avro.
 
     Table version 6 has such files. Fields that the schema lacks are left out, and null fields take their defaults.
     Raises ValueError if `said` is not a record of the given `kind`.
     """
     try:
-        return avro.encode(kind, _shaped(said, SCHEMAS[kind]()))
+        return avro.encode_timeline_file(kind, _shaped(said, SCHEMAS[kind]()))
     except (AttributeError, KeyError, TypeError, OverflowError) as problem:
         raise ValueError(f"the JSON is not a valid {kind}: {problem}") from None
 
@@ -39,4 +39,4 @@ def _shaped(value: Any, schema: Any) -> Any:
     return value
 
 
-__all__ = ["in_avro"]
+__all__ = ["convert_json_to_avro"]

@@ -32,7 +32,7 @@ def metadata_record_schema(text: str) -> str | None:
         text: The schema in the metadata table's commits, as Avro JSON, with or without the meta columns.
 
     Returns:
-        The schema as Avro JSON. None if `encode` does not support it.
+        The schema as Avro JSON. None if `encode_file_list` does not support it.
     """
     try:
         schema = json.loads(text)
@@ -73,8 +73,8 @@ def _parsed(schema: str) -> tuple[Any, tuple[str, ...]]:
     return fastavro.parse_schema(json.loads(schema)), tuple(field["name"] for field in fields)
 
 
-def encode(schema: str, changes: Changes) -> dict[str, bytes]:
-    """Encode added and removed files as records.
+def encode_file_list(schema: str, changes: Changes) -> dict[str, bytes]:
+    """Encode a list of added and removed files as records.
 
     The records are for Hudi's metadata table. Equal changes give equal bytes.
 

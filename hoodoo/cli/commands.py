@@ -75,11 +75,13 @@ def _open(given: argparse.Namespace, path: str | None = None) -> Table:
 # ---- writing
 def _create(given: argparse.Namespace, out: CommandOutput) -> None:
     from hoodoo.cli.about import describe_table
-    from hoodoo.format.column_text import parse_columns
+    from hoodoo.format.column_text import parse_schema_text
     from hoodoo.format.transforms import transform_of
 
     schema = (
-        parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
+        parse_schema_text(given.schema)
+        if given.schema is not None
+        else files.read_schema(given.schema_from, given.nulls)
     )
     with _warnings_logged():
         table = hoodoo.create(

@@ -18,7 +18,7 @@ from typing import Any
 import hoodoo
 from hoodoo.cli.jobs_file import read_jobs_file
 from hoodoo.cli.show import CommandOutput
-from hoodoo.compactor.service_log import say
+from hoodoo.compactor.service_log import log_event
 from hoodoo.errors import CallError, CommitConflict, HoodooError, SourceLost, TooManyBadRows, TryAgainError
 from hoodoo.format.column_text import column_text
 from hoodoo.ingestion.job import Job
@@ -216,7 +216,7 @@ def _commit_reporter(
             return
         if not out.is_text_at_terminal:
             fields = {"job": job.name, "version": batch.version, "rows": batch.rows, "bad": batch.bad}
-            say(logging.INFO, "batch", to=log, **fields, seconds=sum(batch.seconds.values()))
+            log_event(logging.INFO, "batch", to=log, **fields, seconds=sum(batch.seconds.values()))
             return
         report, lag = job.report, job.lag
         speed = report.rows / max(1e-3, time.monotonic() - began)

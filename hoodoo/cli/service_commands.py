@@ -12,7 +12,7 @@ from typing import Any
 
 import hoodoo
 from hoodoo.cli.show import CommandOutput, send_logs_to
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.compactor.service_loop import ServiceTarget
 from hoodoo.errors import EngineError, TableNotFound
 from hoodoo.table import Table
@@ -121,7 +121,7 @@ def worker(
             given.once,
             given.logs_min,
             engine=_create_engine(given.engine),
-            limits=Limits(**named),
+            limits=ServiceLimits(**named),
             metrics_port=given.metrics_port,
             metrics_address=given.metrics_address,
             progress=progress,

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from hoodoo.engine.session import require_spark_session
 from hoodoo.engine.spark import prepare_session, reduce_with_code
-from hoodoo.engine.spark_types import arrow_schema_of, require_readable, schema_to_ddl
+from hoodoo.engine.spark_types import arrow_schema_of, require_spark_support, schema_to_ddl
 from hoodoo.errors import EngineError, HoodooError
 from hoodoo.spark import tables as spark_tables
 from hoodoo.spark.parts import (
@@ -112,7 +112,7 @@ class HoodooSource(DataSource):
             self.fixed, schema = rows.cursor.seq, rows.schema
         except HoodooError:  # a stream continues from its checkpoint, even if its original start is no longer readable
             schema = get_read_schema(table, options)
-        require_readable(schema)
+        require_spark_support(schema)
         return schema_to_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:

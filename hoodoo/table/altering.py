@@ -267,7 +267,7 @@ class Alter:
             CorruptTable: A file to be rewritten is damaged.
             OptionError: `alterations` is not a list of these changes, or `rewrite` is neither True nor False.
         """
-        from hoodoo.compactor.alter import alter
+        from hoodoo.compactor.alter import apply_column_changes
         from hoodoo.readers.cursor import cursor_of_commit_number
         from hoodoo.timeline.columns.alterations import Alteration
 
@@ -285,7 +285,7 @@ class Alter:
                         option=option,
                     )
         context = self._handle.context()
-        done = alter(context, list(alterations), check_flag("rewrite", rewrite))
+        done = apply_column_changes(context, list(alterations), check_flag("rewrite", rewrite))
         if done.instant:
             self._handle.run_services(context, done.slot)
         history = self._handle.look().history

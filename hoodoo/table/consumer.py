@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoodoo.compactor.cleaning.retention import consumers_with_kept_files, retention
+from hoodoo.compactor.cleaning.retention import list_consumers_delaying_cleaning, retention
 from hoodoo.hints import suggest_for_methods
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.table.handle import TableHandle
@@ -101,7 +101,7 @@ def lags(timeline: TableTimeline, history: History, head: View, config: TableCon
         One lag per consumer, sorted by consumer name.
     """
     now = timeline.environment.now_ms()
-    waited = {consumer.name for consumer in consumers_with_kept_files(timeline, head, retention(config.options))}
+    waited = {consumer.name for consumer in list_consumers_delaying_cleaning(timeline, head, retention(config.options))}
     found = []
     for one in consumers.all_of(history.store):
         at = Cursor(head.table, one.position, consumers.read_commit_digest(history.store, one))

@@ -141,7 +141,7 @@ def create(
     partitioning.require_partition_not_ordered(orders, check_flag("allow_moving_keys", allow_moving_keys))
     for text in partitioning.folder_count_warnings(fitted, lambda name: _get_values(rows, given, declared, name)):
         warnings.warn(text, UserWarning, stacklevel=3)  # skip the frame of the argument check
-    chosen = retention.check(table_options.validate_new_options(options), partitions)
+    chosen = retention.check_partition_ttl(table_options.validate_new_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parse_checks({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
     properties = hoodie_properties.create_properties(

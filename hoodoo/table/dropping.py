@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from hoodoo.errors import TableNotFound
-from hoodoo.exports.exported_files import exported_files
+from hoodoo.exports.exported_files import find_exported_files
 from hoodoo.format.names import PARTITION_METADATA, parse_data_file
 from hoodoo.hints import takes
 from hoodoo.storage.store import Store
@@ -96,7 +96,7 @@ def _require_table(store: Store) -> None:
 
 def _table_files(store: Store, keys: Collection[str]) -> set[str]:
     inner = tuple(inner_tables(keys))
-    exported = exported_files(store, keys)
+    exported = find_exported_files(store, keys)
     found = {key for key in keys if key in exported or not key.startswith(inner) and _is_table_file(key)}
     return found | {key for key in keys if _file_of_checksum(key) in found}
 

@@ -126,8 +126,12 @@ class Exportable:
                 option="register",
             )
         if register is not None:
-            from hoodoo.exports.catalogs.opening import opener, require_dotted_identifier, require_existing_namespace
-            from hoodoo.exports.catalogs.registration import Registration
+            from hoodoo.exports.catalogs.opening import (
+                create_catalog_opener,
+                require_dotted_identifier,
+                require_existing_namespace,
+            )
+            from hoodoo.exports.catalogs.registration import IcebergRegistration
 
             if not iceberg:
                 raise OptionError(
@@ -136,10 +140,10 @@ class Exportable:
                     option="register",
                 )
             identifier = require_dotted_identifier("register", register)
-            registration = Registration(identifier, opener(catalog, catalog_properties)())
+            registration = IcebergRegistration(identifier, create_catalog_opener(catalog, catalog_properties)())
             require_existing_namespace(registration.catalog, register)
         _, (config, slots, view) = self.handle.context_at(None)
-        done = exporting.export(
+        done = exporting.export_table(
             self.handle.store,
             slots,
             config,
@@ -189,13 +193,13 @@ class Exportable:
             TryAgainError: Other processes repeatedly changed the entry at the same time.
         """
         from hoodoo.exports.catalogs.hudi_registration import HudiRegistration, require_namespace_and_name
-        from hoodoo.exports.catalogs.opening import opener
+        from hoodoo.exports.catalogs.opening import create_catalog_opener
 
         identifier = require_namespace_and_name("name", name)
-        registration = HudiRegistration(identifier, opener(catalog, catalog_properties)())
+        registration = HudiRegistration(identifier, create_catalog_opener(catalog, catalog_properties)())
 
         def look() -> tuple[TableConfig, View]:
             seen = self.handle.at(None)
             return seen.config, seen.view
 
-        return registration.run(self.handle.store, look)
+        return registration.update_entries(self.handle.store, look)

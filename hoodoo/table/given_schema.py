@@ -44,8 +44,8 @@ def convert_schema(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table
         SchemaError: A column contains only nulls or empty lists, so its type is unknown.
         ColumnError: The rows cannot be read as columns.
     """
-    from hoodoo.format.column_text import parse_columns
-    from hoodoo.format.known_types import known_type
+    from hoodoo.format.column_text import parse_schema_text
+    from hoodoo.format.known_types import remove_unknown_parts
     from hoodoo.readers.output import Rows
     from hoodoo.writers.batches.arrow_layouts import plain_type
     from hoodoo.writers.batches.row_files import has_supported_extension, schema_in
@@ -59,7 +59,7 @@ def convert_schema(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table
         return found, None
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)
-        return (schema_in(path) if has_supported_extension(path) else parse_columns(path)), None
+        return (schema_in(path) if has_supported_extension(path) else parse_schema_text(path)), None
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, type, pa.DataType)) for kind in schema.values()):
         return pa.schema([(name, _arrow_type(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
@@ -75,7 +75,7 @@ def convert_schema(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table
             option="schema",
         )
     for field in known:
-        if known_type(field.type) is None:
+        if remove_unknown_parts(field.type) is None:
             raise SchemaError(
                 f"Column {field.name!r} contains only nulls or empty lists, so its type is unknown. Give the "
                 "column a type, or pass a schema.",

@@ -246,9 +246,9 @@ class TableHandle:
             plans.run_open_plans(context, view)
 
         def change(alterations: Sequence[Alteration]) -> None:
-            from hoodoo.compactor.alter import alter
+            from hoodoo.compactor.alter import apply_column_changes
 
-            alter(context, alterations)
+            apply_column_changes(context, alterations)
 
         context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans, change)
         return context
@@ -284,7 +284,7 @@ class TableHandle:
         """
         from hoodoo.compactor import inline
 
-        return inline.after_commit(context, self._known().config, slot)
+        return inline.run_services_after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
         from hoodoo.compactor.worker import ServiceTarget

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.cleaning.sweep import SweepResult
     from hoodoo.compactor.clustering.cluster import ClusterResult
     from hoodoo.compactor.compaction.plans import CompactionResult
-    from hoodoo.compactor.limits import Limits
+    from hoodoo.compactor.limits import ServiceLimits
     from hoodoo.compactor.status import lag
     from hoodoo.compactor.status.advice import Services
     from hoodoo.compactor.table_salvage import SalvageReport
@@ -80,13 +80,13 @@ class Maintained:
             CorruptTable: A file is damaged. The other file groups are compacted first.
         """
         from hoodoo.compactor.compaction import plans
-        from hoodoo.compactor.compaction.strategies import Strategy
+        from hoodoo.compactor.compaction.strategies import CompactionStrategy
 
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
-        return plans.compact(
+        return plans.compact_files(
             self.handle.context(),
             check_number("logs_min", logs_min, 1, whole=True, optional=False),
-            Strategy(strategy),
+            CompactionStrategy(strategy),
             limits,
         )
 
@@ -169,7 +169,7 @@ class Maintenance:
         context = self._handle.context()
         paths = None if partitions is None else convert_to_folders(self._handle.config, partitions)
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
-        return clustering.cluster(context, sort_by, order, paths, limits)
+        return clustering.cluster_files(context, sort_by, order, paths, limits)
 
     def services(self) -> Services:
         """Report the state of all table services.
@@ -263,13 +263,13 @@ class Maintenance:
         given = check_number("older_than_hours", older_than_hours, 0)
         config = context.timeline.look().config
         options = config.options if given is None else replace(config.options, partition_ttl_hours=given)
-        hours = retaining.check(options, config.partition_by).partition_ttl_hours
+        hours = retaining.check_partition_ttl(options, config.partition_by).partition_ttl_hours
         if hours is None:
             raise OptionError(
                 "The table has no option partition_ttl_hours. Set it, or pass older_than_hours.",
                 option="older_than_hours",
             )
-        expired, result = retaining.expire(context, hours)
+        expired, result = retaining.drop_expired_partitions(context, hours)
         self._handle.finished(context, result)
         return expired
 
@@ -317,7 +317,7 @@ class Maintenance:
         from hoodoo.compactor.cleaning import sweep as sweeping
 
         hours = check_number("older_than_hours", older_than_hours, 0, optional=False)
-        return sweeping.sweep(self._handle.context().timeline, hours)
+        return sweeping.remove_orphan_files(self._handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, *, older_than_hours: float = 24.0) -> PurgeReport:
         """Delete rows permanently from all snapshots.
@@ -432,7 +432,7 @@ class Maintenance:
         """
         from hoodoo.compactor import table_salvage as salvaging
 
-        return salvaging.salvage(
+        return salvaging.salvage_damaged_files(
             self._handle.context(), check_flag("dry_run", dry_run), check_flag("accept_loss", accept_loss)
         )
 
@@ -468,19 +468,21 @@ class Maintenance:
         handle, engine = self._handle, LocalEngine()
         config = handle.look().config
         if config.is_timeline_v1:
-            done = upgrade.upgrade(handle.store, handle.environment, engine)
+            done = upgrade.upgrade_table(handle.store, handle.environment, engine)
         else:
-            done = upgrade.finished(handle.store, config)
+            done = upgrade.finish_upgrade(handle.store, config)
         handle.look()
         handle.context(engine)
         return replace(done, slot=handle.look().view.seq)
 
 
-def _limits(memory_bytes: int | str | None, bytes_per_second: float | str | None, groups_at_once: int | None) -> Limits:
-    from hoodoo.compactor.limits import Limits
+def _limits(
+    memory_bytes: int | str | None, bytes_per_second: float | str | None, groups_at_once: int | None
+) -> ServiceLimits:
+    from hoodoo.compactor.limits import ServiceLimits
 
-    return Limits(
-        Limits.memory_bytes if memory_bytes is None else convert_size_argument("memory_bytes", memory_bytes),
+    return ServiceLimits(
+        ServiceLimits.memory_bytes if memory_bytes is None else convert_size_argument("memory_bytes", memory_bytes),
         None if bytes_per_second is None else convert_size_argument("bytes_per_second", bytes_per_second),
         groups_at_once,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError, PartitionValueError
-from hoodoo.format.keys import partition_paths
+from hoodoo.format.keys import compute_partition_paths
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -47,7 +47,9 @@ def convert_to_folders(config: TableConfig, partitions: PartitionValues) -> list
             f"A partition value cannot be converted to its column type: {why}. Pass a {schema.field(0).type}.",
             columns=config.partition_by,
         ) from None
-    return partition_paths(table, config.partition_by, config.hive_style, config.url_encode).dictionary.to_pylist()
+    return compute_partition_paths(
+        table, config.partition_by, config.hive_style, config.url_encode
+    ).dictionary.to_pylist()
 
 
 def require_values(config: TableConfig, partitions: PartitionValues, there: Collection[str]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import OptionError, SchemaError
-from hoodoo.format.transforms import Transform, type_of
+from hoodoo.format.transforms import Transform, generated_column_type
 from hoodoo.redact import printable
 
 PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
@@ -90,7 +90,7 @@ class Partitioning:
                     "from the schema, or rename it.",
                     column=one.made,
                 )
-            schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
+            schema = schema.append(pa.field(one.made, generated_column_type(one, schema.field(one.column).type)))
         return schema
 
     def folder_count_warnings(

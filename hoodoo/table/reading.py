@@ -305,7 +305,7 @@ class Readable:
             SnapshotExpired: Cleaning deleted the snapshot, or `as_of` is before the first slot of the table.
             RangeUndone: Another engine rolled back the snapshot.
         """
-        from hoodoo.index.key_index import Keys
+        from hoodoo.index.key_index import LookupKeys
         from hoodoo.readers.lookup import look_up, sort_by_requested_keys
         from hoodoo.readers.output import convert_read_errors
         from hoodoo.readers.scan import validate_columns
@@ -331,9 +331,9 @@ class Readable:
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         placed = [PARTITION_PATH] if given.in_partitions and config.partition_by else []
         if given.in_partitions:
-            wanted = Keys.one_lookup_per_key(record_keys, batch.hashes, batch.partitions, batch.codes)
+            wanted = LookupKeys.one_lookup_per_key(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
-            wanted = Keys.one_lookup_per_partition(record_keys, batch.hashes, list(view.partitions))
+            wanted = LookupKeys.one_lookup_per_partition(record_keys, batch.hashes, list(view.partitions))
         rows = convert_read_errors(
             history,
             lambda: history.require_readable(view.seq),

@@ -230,7 +230,7 @@ class Table(Writable, Readable, Maintained, Restorable, Exportable):
 
         table_options.validate_new_options(options)
         partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
-        settings.change_options(timeline, options, lambda changed: retention.check(changed, partition_by))
+        settings.change_options(timeline, options, lambda changed: retention.check_partition_ttl(changed, partition_by))
         self.handle.look()
 
     @property

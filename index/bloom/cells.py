@@ -1,4 +1,4 @@
-"""Mapping from key hashes to row positions.
+"""Row positions of record keys, by key hash.
 
 Each sorted hash has a cell. The low bits of a cell are the position of the row, and the other bits are a check of the
 key. Hash and check together identify the key, even if an attacker chooses colliding keys (format/key_check). A row
@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from hoodoo.format.key_check import check64
+from hoodoo.format.key_check import compute_keyed_hashes
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Mapping from key hashes to row positions.
+class RowPositions:
+    """Row positions of record keys, by key hash.
 
     Attributes:
         hashes: uint64[n], ascending.
@@ -64,7 +64,7 @@ class Cells:
         first = np.searchsorted(self.hashes, sorted_hashes)
         present = np.flatnonzero(self.hashes[np.minimum(first, len(self) - 1)] == sorted_hashes)
         pending, at = order[present], first[present]
-        checks = check64(keys.take(pa.array(pending)), self.secret) & ~self._row_mask
+        checks = compute_keyed_hashes(keys.take(pa.array(pending)), self.secret) & ~self._row_mask
         while len(pending):  # one iteration, unless keys share a hash
             values = self.values[at]
             same = (values & ~self._row_mask) == checks
@@ -75,16 +75,15 @@ class Cells:
         return rows
 
 
-def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """Map key hashes to row positions."""
+def map_hashes_to_positions(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> RowPositions:
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
-    return Cells(hashes[order], values, secret, bits, order_of(hashes))
+    return RowPositions(hashes[order], values, secret, bits, order_of(hashes))
 
 
-def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """Update the row positions of a rewritten base file.
+def update_positions(before: RowPositions, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> RowPositions:
+    """Update the row positions of keys in a rewritten base file.
 
     The new file begins with the remaining rows of the older file, in the same order.
 
@@ -107,11 +106,13 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
     in_rows = np.empty(len(before), np.uint64)
     in_rows[rows] = before.hashes
     order = order_of(np.concatenate([in_rows[remaining], hashes]))
-    return Cells(np.insert(before.hashes[kept], at, hashes[sort]), np.insert(old, at, new), before.secret, bits, order)
+    return RowPositions(
+        np.insert(before.hashes[kept], at, hashes[sort]), np.insert(old, at, new), before.secret, bits, order
+    )
 
 
 def order_of(hashes: np.ndarray) -> str:
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 
-__all__ = ["Cells", "follow", "make", "order_of"]
+__all__ = ["RowPositions", "update_positions", "map_hashes_to_positions", "order_of"]

@@ -34,7 +34,7 @@ import xxhash
 
 from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.index.bloom import key_filter as bloom
-from hoodoo.index.bloom.cells import Cells
+from hoodoo.index.bloom.cells import RowPositions
 from hoodoo.storage.store import Store
 
 _MAGIC, _MAGIC_WITH_ROWS = b"HOODOOI1", b"HOODOOI2"
@@ -57,7 +57,7 @@ def encode(hashes: np.ndarray) -> bytes:
     return b"".join((head, span, bytes(-(len(head) + len(span)) % 8), data))
 
 
-def encode_base_file_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
+def encode_base_file_entry(cells: RowPositions, min_key: str, max_key: str) -> bytes:
     """Encode the index entry of a base file."""
     span = json.dumps([min_key, max_key]).encode()
     filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
@@ -186,8 +186,7 @@ class IndexEntryReader:
             for kept in (cache.fronts, cache.arrays):
                 kept.forget_before(cache.look - _LOOKS_KEPT)
 
-    def front(self, key: str) -> EntryHeader:
-        """Read the header of an index entry."""
+    def read_header(self, key: str) -> EntryHeader:
         cache = self._cache
         with cache.lock:
             if (front := cache.fronts.get(key, cache.look)) is not None:
@@ -202,18 +201,18 @@ class IndexEntryReader:
     def hashes(self, key: str) -> np.ndarray:
         return self._array(key, 0)
 
-    def cells(self, key: str) -> Cells | None:
+    def cells(self, key: str) -> RowPositions | None:
         """Read the row positions of an index entry.
 
         Returns None if it lacks them. Raises CorruptTable with the path `key`.
         """
-        front = self.front(key)
+        front = self.read_header(key)
         if not front.order:
             return None
-        return Cells(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
+        return RowPositions(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
 
     def _array(self, key: str, number: int) -> np.ndarray:
-        front = self.front(key)  # for a small entry, this also caches the arrays
+        front = self.read_header(key)  # for a small entry, this also caches the arrays
         array = front.arrays[number]
         with self._cache.lock:
             if (values := self._cache.arrays.get(array.cache_key(key), self._cache.look)) is not None:

@@ -27,11 +27,11 @@ from hoodoo.index.bloom.entry import (
 from hoodoo.index.buckets import require_no_bucket_index
 from hoodoo.index.key_index import (
     NOWHERE,
-    BaseEntry,
-    Keys,
-    KeysOfRows,
-    Located,
+    KeyCollector,
+    LookupKeys,
+    LookupResult,
     Partitions,
+    StoredIndexEntry,
     base_entry_path,
     deletes_entry_path,
 )
@@ -61,8 +61,8 @@ class BloomIndex:
         require_no_bucket_index(self._store, file_ids)
 
     # ---- lookup of keys
-    def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        located = Located.all_keys_new(len(keys))
+    def locate(self, partitions: Partitions, keys: LookupKeys) -> LookupResult:
+        located = LookupResult.all_keys_new(len(keys))
         if not any(map(partitions.get, keys.partitions)):
             return located
         self._entries.begin_lookup()
@@ -83,10 +83,10 @@ class BloomIndex:
     def _prefetch_filters(self, groups: Sequence[FileGroup]) -> None:
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
-            self._together([partial(self._entries.front, entry) for entry in entries])
+            self._together([partial(self._entries.read_header, entry) for entry in entries])
 
     def _locate_in_partition(
-        self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, located: Located
+        self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, located: LookupResult
     ) -> None:
         # `rows` are the lookups of the partition in ascending order of hash, so that each page of a hash array is read
         # once.
@@ -111,40 +111,44 @@ class BloomIndex:
     def _candidates(self, group: FileGroup, hashes: np.ndarray, filtered: bool) -> np.ndarray:
         if group.base is None:
             return np.empty(0, np.int64)
-        filter_ = self._entries.front(group.base.file.index).filter if filtered else None
-        return np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, hashes))
+        filter_ = self._entries.read_header(group.base.file.index).filter if filtered else None
+        return (
+            np.arange(len(hashes)) if filter_ is None else np.flatnonzero(bloom.find_possible_hashes(filter_, hashes))
+        )
 
-    def required_group(self, keys: Keys) -> None:
+    def required_group(self, keys: LookupKeys) -> None:
         """Allow any file for new keys."""
 
     # ---- entries
-    def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
+    def keys_of_rows(self, before: DataFile | None = None) -> KeyCollector:
         if before is not None and self._has_valid_rows(before):
-            return KeysOfRows(self._entries.front(before.index).secret, before.index)
-        return KeysOfRows(new_secret())
+            return KeyCollector(self._entries.read_header(before.index).secret, before.index)
+        return KeyCollector(new_secret())
 
     def _has_valid_rows(self, base: DataFile) -> bool:
         # Another attempt of the task may have stored the entry with a different row order.
-        return bool(base.order) and self._entries.front(base.index).order == base.order
+        return bool(base.order) and self._entries.read_header(base.index).order == base.order
 
-    def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
+    def store_entry(self, file_id: str, instant: str, span: tuple[str, str], keys: KeyCollector) -> StoredIndexEntry:
         """Store the index entry of a new base file.
 
         If all keys are in the same rows as in an older file, the entry of that file is reused.
         """
         hashes = keys.hashes
         if keys.before and not len(hashes) and not len(keys.dropped):
-            order = self._entries.front(keys.before).order
-            return BaseEntry(keys.before, order, order)
+            order = self._entries.read_header(keys.before).order
+            return StoredIndexEntry(keys.before, order, order)
         if keys.before:
             before = self._entries.cells(keys.before)
             assert before is not None  # `before` is only set if the entry has cells
-            new_cells = cells.follow(before, keys.dropped, hashes, keys.checks)
+            new_cells = cells.update_positions(before, keys.dropped, hashes, keys.checks)
         else:
-            new_cells = cells.make(hashes, keys.checks, keys.secret)
+            new_cells = cells.map_hashes_to_positions(hashes, keys.checks, keys.secret)
         name = base_entry_path(file_id, instant)
         stored = self._store_entry(name, encode_base_file_entry(new_cells, *span))
-        return BaseEntry(name, new_cells.order, new_cells.order if stored else self._entries.front(name).order)
+        return StoredIndexEntry(
+            name, new_cells.order, new_cells.order if stored else self._entries.read_header(name).order
+        )
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
         name = deletes_entry_path(file_id, instant, version)
@@ -182,7 +186,7 @@ class BloomIndex:
         return mask
 
     def contains_key_text(self, entry: str, texts: Collection[str]) -> bool:
-        front = self._entries.front(entry)
+        front = self._entries.read_header(entry)
         return front.min_key in texts or front.max_key in texts
 
 

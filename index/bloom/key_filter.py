@@ -73,8 +73,8 @@ def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyBloomFilter:
     return _with_bits(error_rate, empty.num_slices, width, empty.capacity, len(hashes), bits)
 
 
-def may_contain(bloom: KeyBloomFilter, hashes: np.ndarray) -> np.ndarray:
-    """Find hashes that a bloom filter may contain.
+def find_possible_hashes(bloom: KeyBloomFilter, hashes: np.ndarray) -> np.ndarray:
+    """Find the possible hashes: those that a bloom filter may contain.
 
     Returns a mask of the hashes. A hash whose bit is unset in one slice is not looked up in the next slice.
     """

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.keys import record_keys
+from hoodoo.format.keys import compute_record_keys
 from hoodoo.format.log import change_log_block
 from hoodoo.format.log.change_log_block import AFTER, BEFORE, KEY, OP
 from hoodoo.format.resolve import NO_CHANGES
@@ -32,7 +32,9 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
         return None
     logs = (read_whole_file(store, path, *file.changes[path]) for path in sorted(file.changes))
     parts = [
-        _decode_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))
+        _decode_columns(block.rows, config, file)
+        for log in logs
+        for block in change_log_block.decode_changes(memoryview(log))
     ]
     if not parts:
         raise CorruptTable(
@@ -47,7 +49,7 @@ def _decode_columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.T
     image = pa.struct(list(config.schema))
     for name in (BEFORE, AFTER):
         if name in rows.column_names:
-            fields = change_log_block.image_rows(rows[name], config.schema, config.resolution(file))
+            fields = change_log_block.convert_images_to_columns(rows[name], config.schema, config.resolution(file))
             columns[name] = change_log_block.images(fields, rows[name].is_null().to_numpy()).cast(image)
     return pa.table(columns)
 
@@ -60,7 +62,11 @@ def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     }
     fields = [config.schema.field(name) for name in config.key]
     return pa.chunked_array(
-        [record_keys(NO_CHANGES.to_requested_columns(pa.table(key_columns), fields), config.key, config.partition_by)],
+        [
+            compute_record_keys(
+                NO_CHANGES.to_requested_columns(pa.table(key_columns), fields), config.key, config.partition_by
+            )
+        ],
         pa.string(),
     )
 

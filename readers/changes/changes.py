@@ -23,7 +23,7 @@ from hoodoo.errors import CorruptTable, SnapshotExpired
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.readers.changes.row_diff import KEY, SnapshotDiff, report_moves_as_updates
 from hoodoo.readers.changes.snapshot_pair import FilePair, pair_changed_files
 from hoodoo.readers.cursor import cursor_of
@@ -363,7 +363,7 @@ class Changes(Rows):
         tables = map(self._rename_table, LocalEngine().map(self._convert_errors, window))
         rows = pa.concat_tables([self.schema.empty_table(), *tables])
         return (
-            take(
+            take_rows(
                 rows,
                 pc.sort_indices(pc.index_in(rows["instant"], value_set=pa.array(instants, pa.string()))).to_numpy(),
             )

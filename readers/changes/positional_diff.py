@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -63,12 +63,12 @@ def _differing_rows(old: _OpenBaseFile, new: _OpenBaseFile, group: int, wanted: 
     was = old.rows.decode(group, [name for name in wanted.names if name not in same])
     positions = np.flatnonzero(pc.not_equal(was[COMMIT_TIME], now[COMMIT_TIME]).to_numpy())
     columns = [now[name] if name in same else was[name] for name in wanted.names]
-    return take(pa.table(columns, schema=wanted), positions), take(now, positions)
+    return take_rows(pa.table(columns, schema=wanted), positions), take_rows(now, positions)
 
 
 class _OpenBaseFile:
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
-        self.rows = base_file.RowGroups(source, file.path, wanted, slices.get_expected_footer(file))
+        self.rows = base_file.RowGroupReader(source, file.path, wanted, slices.get_expected_footer(file))
         self._metadata = self.rows.metadata
         self.groups = self._metadata.num_row_groups
         self._leaves: dict[str, list[int]] = {}
@@ -91,7 +91,7 @@ class _OpenBaseFile:
         return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 
     def _chunk_bytes(self, group: int, column: str) -> list[bytes]:
-        return [self.rows.chunk(group, leaf) for leaf in self._leaves.get(column, ())]
+        return [self.rows.read_column_chunk(group, leaf) for leaf in self._leaves.get(column, ())]
 
 
 __all__ = ["find_changed_rows"]

@@ -18,8 +18,8 @@ from hoodoo.format.equality import equal_values
 from hoodoo.format.log import change_log_block
 from hoodoo.format.log.change_log_block import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
-from hoodoo.format.rows import compact, take
-from hoodoo.merge.kernels import KeyedChanges, positions_among
+from hoodoo.format.rows import compact, take_rows
+from hoodoo.merge.kernels import KeyedChanges, find_indexes
 from hoodoo.readers.changes.positional_diff import find_changed_rows
 from hoodoo.readers.changes.snapshot_pair import FilePair
 from hoodoo.readers.changes.touched_keys import ChangedKeys
@@ -154,7 +154,7 @@ class SnapshotDiff:
         return self._compare_rows(pair, self.live_rows(pair.before, keys), self.live_rows(pair.after, keys))
 
     def _compare_rows(self, pair: FilePair, old: pa.Table, new: pa.Table) -> pa.Table:
-        position = positions_among(new[RECORD_KEY], old[RECORD_KEY])
+        position = find_indexes(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(position >= 0)
         both = both[~_equal_strings(new[COMMIT_TIME], both, old[COMMIT_TIME], position[both])]
         is_gone = np.ones(len(old), bool)
@@ -218,7 +218,7 @@ class SnapshotDiff:
         if side is None:
             return pa.nulls(row_count, pa.struct(list(self.schema)))
         table, positions = side
-        return change_log_block.images(take(table.select(self.schema.names), positions), np.zeros(row_count, bool))
+        return change_log_block.images(take_rows(table.select(self.schema.names), positions), np.zeros(row_count, bool))
 
 
 def report_moves_as_updates(changes: pa.Table, net: bool) -> pa.Table:
@@ -231,7 +231,7 @@ def report_moves_as_updates(changes: pa.Table, net: bool) -> pa.Table:
     if position.null_count == len(position):
         return changes
     moved_in = inserts.filter(position.is_valid())
-    moved_out = take(deletes, position.drop_null().to_numpy())
+    moved_out = take_rows(deletes, position.drop_null().to_numpy())
     updates = (
         moved_in.set_column(1, "op", pa.array([UPDATE] * len(moved_in), pa.string()))
         .set_column(3, "before", moved_out["before"])

@@ -238,6 +238,6 @@ def typed_column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -
         if name in names:
             kind = schema.field(name).type
             ranges[name] = predicates.ColumnRange(
-                statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows
+                statistics.bound_from_json(low, kind), statistics.bound_from_json(high, kind), nulls, rows
             )
     return ranges

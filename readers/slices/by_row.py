@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.parquet import base_file
-from hoodoo.format.rows import take
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.format.rows import take_rows
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -99,7 +99,7 @@ def read_logged_rows(
     assert group.base is not None
     schema = _add_merge_columns(config, wanted)
     parts = slices.read_log_blocks(store, config, group, schema, by_row=True)
-    changes = config.merge_policy.collapse(concat(parts))
+    changes = config.merge_policy.collapse(concat_changes(parts))
     selected = changes.take(np.flatnonzero(chosen(changes.rows) & ~changes.delete))
     partial = selected.partial
     full, partial_rows = (selected.take(np.flatnonzero(mask)) for mask in (~partial, partial))
@@ -122,14 +122,14 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     """
     tables = [schema.empty_table()]
     with slices.opened(store, file) as source:
-        groups = base_file.RowGroups(
+        groups = base_file.RowGroupReader(
             source, file.path, schema, slices.get_expected_footer(file), config.resolution(file)
         )
         counts = [groups.metadata.row_group(number).num_rows for number in range(groups.metadata.num_row_groups)]
         starts = np.cumsum([0, *counts])
         for number, (begin, end) in enumerate(np.searchsorted(rows, np.stack([starts[:-1], starts[1:]], axis=1))):
             if end > begin:
-                tables.append(take(groups.decode(number), rows[begin:end] - starts[number]))
+                tables.append(take_rows(groups.decode(number), rows[begin:end] - starts[number]))
     return pa.concat_tables(tables).unify_dictionaries()
 
 
@@ -160,7 +160,7 @@ def _apply_log_changes(
             parts.append(part.take(matching))
     if not parts:
         return base
-    changes = config.merge_policy.collapse(concat(parts))
+    changes = config.merge_policy.collapse(concat_changes(parts))
     return config.merge_policy.applied_by_row(base, changes, np.searchsorted(rows, _row_positions(changes)))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.log.damaged_log import Unreadable, read_damaged_log, readable_runs
+from hoodoo.format.log.damaged_log import UnreadableRecords, read_damaged_log, split_by_readability
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.merge.kernels import KeyedChanges
@@ -79,7 +79,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
         key_and_ordering_columns(config),
         strict=bool(file.digest),
     ):
-        if isinstance(part, Unreadable):
+        if isinstance(part, UnreadableRecords):
             yield Damage(file, block, part.row, part.why, part.count, part.known, part.deletes)
         else:
             yield slices.as_changes(part, schema, config, file)
@@ -92,7 +92,7 @@ def _readable_keys(store: Store, config: TableConfig, file: DataFile) -> pa.Tabl
         contents = [part for _, part in read_damaged_log(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
     except (FileNotFoundError, CorruptTable):
         return None
-    parts = [part.known if isinstance(part, Unreadable) else getattr(part, "rows", None) for part in contents]
+    parts = [part.known if isinstance(part, UnreadableRecords) else getattr(part, "rows", None) for part in contents]
     tables = [part.select([RECORD_KEY]) for part in parts if part is not None]
     return pa.concat_tables(tables) if tables else None
 
@@ -102,13 +102,13 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
         footer = slices.get_expected_footer(file, _schema_when_written(config, file) if changed else None)
-        counts = base_file.group_rows(pa.BufferReader(data), file.path, footer)
+        counts = base_file.count_row_group_rows(pa.BufferReader(data), file.path, footer)
     except CorruptTable as problem:
         yield Damage(file, None, None, problem.message, file.rows)
         return
     for group, count in enumerate(counts):
         try:
-            rows = base_file.RowGroups(
+            rows = base_file.RowGroupReader(
                 pa.BufferReader(data), file.path, schema, resolution=config.resolution(file)
             ).decode(group)
         except CorruptTable as problem:
@@ -127,7 +127,7 @@ def _schema_when_written(config: TableConfig, file: DataFile) -> pa.Schema:
 def _read_row_group_keys(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
     for columns in key_and_ordering_columns(config):
         try:
-            return base_file.RowGroups(pa.BufferReader(data), file.path, slices.schema_of(config, columns)).decode(
+            return base_file.RowGroupReader(pa.BufferReader(data), file.path, slices.schema_of(config, columns)).decode(
                 group
             )
         except CorruptTable:
@@ -148,7 +148,7 @@ def _split_valid_rows(config: TableConfig, file: DataFile, group: int, rows: pa.
             return None
         return part
 
-    for low, _, sound in readable_runs(len(rows), read):
+    for low, _, sound in split_by_readability(len(rows), read):
         if sound is not None:
             yield sound
         else:

@@ -106,7 +106,7 @@ class SliceTask(Task):
         return replace(self.group, logs=logs)
 
     def _converted_statistics(self, file: DataFile) -> statistics.Stats:
-        return self.config.resolution(file).stats(file.stats, file.rows)
+        return self.config.resolution(file).convert_statistics(file.stats, file.rows)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
         # Only conditions on key and partition columns count.
@@ -167,7 +167,7 @@ class SliceTask(Task):
         if group.base is None or not group.logs:
             return True
         logs = [log.file for log in group.logs if log.file.updates]
-        return self.config.merge_policy.cannot_lose(
+        return self.config.merge_policy.changes_always_win(
             [self._ordering_bound(log, 0) for log in logs], [self._ordering_bound(group.base.file, 1)]
         )
 
@@ -178,7 +178,7 @@ class SliceTask(Task):
         name = self.config.merge_policy.bounded
         if bound is None or name is None:
             return None
-        return statistics.comparable(bound, self.config.schema.field(name).type)
+        return statistics.make_comparable(bound, self.config.schema.field(name).type)
 
     def _read_changed_rows(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -212,8 +212,8 @@ class SliceTask(Task):
         policy = config.merge_policy
         if not len(rows) or policy.bounded is None:
             return rows
-        low = self._comparable(statistics.bound(pc.min(rows[policy.bounded])))
-        if policy.cannot_lose([low], [self._ordering_bound(base, 1)]):
+        low = self._comparable(statistics.arrow_value_to_json(pc.min(rows[policy.bounded])))
+        if policy.changes_always_win([low], [self._ordering_bound(base, 1)]):
             return rows
         old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))
         position = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.keys import virtual_keys
+from hoodoo.format.keys import compute_virtual_keys
 from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log, rolled_back
 from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY, LogFileName, parse_data_file
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.statistics import Stats, comparable
-from hoodoo.merge.kernels import KeyedChanges, positions_among
+from hoodoo.format.parquet.statistics import Stats, make_comparable
+from hoodoo.merge.kernels import KeyedChanges, find_indexes
 from hoodoo.merge.policy import LATER_WINS
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
@@ -64,9 +64,9 @@ def read_base(
             content = source.read_buffer()
             _require_content(file.path, content, file.size, file.digest)
             return _add_record_keys(
-                config, base_file.decode(pa.BufferReader(content), file.path, stored, *decode_args), schema
+                config, base_file.read_base_file(pa.BufferReader(content), file.path, stored, *decode_args), schema
             )
-        return _add_record_keys(config, base_file.decode(source, file.path, stored, *decode_args), schema)
+        return _add_record_keys(config, base_file.read_base_file(source, file.path, stored, *decode_args), schema)
 
 
 def read_matching_rows(
@@ -91,8 +91,10 @@ def read_matching_rows(
     twin = config.key_is_record_key and not file.external and {key, RECORD_KEY} <= {*schema.names} - {*seen}
     decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
     with opened(store, file) as source:
-        groups = base_file.RowGroups(source, file.path, decoded, get_expected_footer(file), config.resolution(file))
-        rows, positions = groups.matching(seen, condition, may_match)
+        groups = base_file.RowGroupReader(
+            source, file.path, decoded, get_expected_footer(file), config.resolution(file)
+        )
+        rows, positions = groups.read_matching_rows(seen, condition, may_match)
     if twin:  # both columns contain the same string, so it is decoded once
         rows = rows.add_column(schema.get_field_index(key), schema.field(key), rows[RECORD_KEY])
     return rows, positions
@@ -111,7 +113,7 @@ def read_base_batches(
         _columns_to_decode(config, schema),
     )
     with opened(store, file) as source:
-        for part in base_file.decode_batches(source, file.path, stored, rows, *decode_args):
+        for part in base_file.read_in_batches(source, file.path, stored, rows, *decode_args):
             yield _add_record_keys(config, part, schema)
 
 
@@ -127,7 +129,7 @@ def _add_record_keys(config: TableConfig, rows: pa.Table, schema: pa.Schema) -> 
     # The keys are computed only if files do not store them.
     if not config.virtual_keys or (index := schema.get_field_index(RECORD_KEY)) < 0:
         return rows
-    keys = virtual_keys(rows, config.key)
+    keys = compute_virtual_keys(rows, config.key)
     return rows.set_column(index, schema.field(index), keys.cast(schema.field(index).type)).select(schema.names)
 
 
@@ -141,14 +143,14 @@ def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
         raise _missing_file_error(file.path) from None
 
 
-def get_expected_footer(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
+def get_expected_footer(file: DataFile, schema: pa.Schema | None = None) -> base_file.ExpectedFooter | None:
     """Return the expected footer of a base file.
 
     It has the row count and the columns. `schema` contains all columns. Callers pass it if the file may be damaged.
     """
     if file.external:
         return None
-    return base_file.Footer(file.rows, _META | file.stats.keys(), schema)
+    return base_file.ExpectedFooter(file.rows, _META | file.stats.keys(), schema)
 
 
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:
@@ -467,7 +469,8 @@ def last_logged_change_wins(config: TableConfig, group: FileGroup) -> bool:
         return False
     ranges = [first_ordering_column_range(config, file) for file in files if file.rows]
     return all(
-        config.merge_policy.cannot_lose([low], [high]) for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
+        config.merge_policy.changes_always_win([low], [high])
+        for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
     )
 
 
@@ -475,9 +478,9 @@ def first_ordering_column_range(config: TableConfig, file: DataFile) -> tuple[An
     name = config.merge_policy.bounded
     if name is None:
         return None, None
-    bounds = config.resolution(file).stats(file.stats, file.rows).get(name, (None, None))
+    bounds = config.resolution(file).convert_statistics(file.stats, file.rows).get(name, (None, None))
     kind = config.schema.field(name).type
-    low, high = (None if bound is None else comparable(bound, kind) for bound in bounds[:2])
+    low, high = (None if bound is None else make_comparable(bound, kind) for bound in bounds[:2])
     return low, high
 
 
@@ -506,7 +509,7 @@ def _utf8_bytes(text: pa.Scalar) -> bytes:
 
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
-    return positions_among(values, keys) >= 0
+    return find_indexes(values, keys) >= 0
 
 
 def mask_of_live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:

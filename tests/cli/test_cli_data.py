@@ -205,7 +205,7 @@ def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, m
     from hoodoo.compactor.compaction import plans
 
     table = hoodoo.open(trips)
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     assert f"Plan {plan.instant} has been waiting" in run("services", trips)[1]
     table.handle.store.put(heartbeats.running_plan_hint_path(plan.instant), b"w7")

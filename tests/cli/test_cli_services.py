@@ -320,7 +320,7 @@ def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
 
 
 def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Path, lines: Any) -> None:
-    plans.schedule(hoodoo.open(trips).handle.context(), plans.plan_groups_with_logs)
+    plans.commit_compaction_plan(hoodoo.open(trips).handle.context(), plans.plan_groups_with_logs)
     records = lines("worker", trips, "--once")
     assert [record["event"] for record in records] == ["started", "compacted", "stopped"]
     assert hoodoo.open(trips).maintenance.lag().groups_behind == 0

@@ -101,7 +101,7 @@ def test_services_with_check_exits_with_3_if_a_table_lags(lagging: Path, run: An
 def test_an_open_plan_on_schedule_is_shown_but_does_not_lag(lake: Path, run: Any) -> None:
     table = hoodoo.open(lake / "a")
     table.upsert([{"id": "a", "v": 2}])
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     code, out, _ = run("services", lake / "a", "--check")
     assert plan and code == 0 and f"Plan {plan.instant} has been waiting" in out
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from hoodoo.cli.main import parser
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.status.metrics import TableCollector
 from hoodoo.compactor.worker import _GRACE_S
@@ -30,7 +30,9 @@ def given_by(command: list[str]) -> Any:
     given = parser().parse_args(command[1:])
     assert given.command == "worker" and not given.once
     assert set(given.services) == set(SERVICES)
-    Limits(memory_bytes=given.memory, bytes_per_second=given.max_bytes_per_second, groups_at_once=given.groups_at_once)
+    ServiceLimits(
+        memory_bytes=given.memory, bytes_per_second=given.max_bytes_per_second, groups_at_once=given.groups_at_once
+    )
     return given
 
 

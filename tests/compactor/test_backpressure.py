@@ -67,7 +67,7 @@ def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None
         mine = hoodoo.open(table.path)
         while logs(mine) < 3:  # the writer's commit is there
             time.sleep(0.01)
-        plans.compact(mine.handle.context())
+        plans.compact_files(mine.handle.context())
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -100,7 +100,7 @@ def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp
     table = make(tmp_path / "t", slow_after_logs=2)
     heartbeats.beat(table.handle.store, "hung worker")
     table.upsert(rows())
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     table.handle.store.put(heartbeats.running_plan_hint_path(plan.instant), b"hung worker")
     for _ in range(12):

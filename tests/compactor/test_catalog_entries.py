@@ -47,10 +47,10 @@ def test_a_catalog_that_fails_is_logged_and_counted_and_delays_no_service(
         table.upsert(rows(1, 2, version=version))
     with loop_of(table, "export", "clean", once=True) as loop:
         keeps(loop, away, hudi="lake.rides_hudi")
-        loop.round()
+        loop.run_due_services()
         assert iceberg_reader.metadata(path)["snapshots"] and loop.work["clean"].runs == 1
         assert (loop.work["export"].runs, loop.work["export"].failures) == (1, 2)
-        assert loop.failing and not loop.duties["export"].backoff.failures
+        assert loop.has_failing_work and not loop.duties["export"].backoff.failures
         loop._tell()
         metrics = {one.name: one.samples for one in TableCollector([loop]).collect()}
     counted = {one.labels["service"]: one.value for one in metrics["hoodoo_service_failures"] if "total" in one.name}
@@ -66,14 +66,14 @@ def test_an_entry_that_failed_is_tried_again_without_an_export(tmp_path: Path, m
     table.upsert(rows(1))
     with loop_of(table, "export") as loop:
         keeps(loop, away)
-        loop.round()
+        loop.run_due_services()
         table.upsert(rows(2))
-        loop.round()
+        loop.run_due_services()
         assert loop.work["export"].failures == 1, "it is put off"
         again_at_once(loop)
         monkeypatch.setattr(catalog_entries, "_update_iceberg_entry", lambda *given: "moved")
-        loop.round()
-        assert not loop.failing and loop.work["export"].failures == 1
+        loop.run_due_services()
+        assert not loop.has_failing_work and loop.work["export"].failures == 1
     assert len(iceberg_reader.metadata(tmp_path / "t")["snapshots"]) == 1
 
 
@@ -113,14 +113,14 @@ def test_a_catalog_that_does_not_answer_is_a_failure_and_is_asked_once(
     with loop_of(table, "export") as loop:
         keeps(loop, silent)
         for _ in range(3):
-            loop.round()
+            loop.run_due_services()
             again_at_once(loop)
         assert loop.work["export"].failures == 3 and len(questions) == 1
         assert "has not responded" in caplog.text
         answer.set()
         questions[0]._thread.join()
         for failures, asked in ((4, 1), (5, 2)):
-            loop.round()
+            loop.run_due_services()
             assert (loop.work["export"].failures, len(questions)) == (failures, asked)
             again_at_once(loop)
 
@@ -137,16 +137,16 @@ def test_a_catalog_that_is_slow_holds_up_nothing_and_hears_of_what_came_meanwhil
         keeps(loop, away)
         table.upsert(rows(1))
         table.upsert(rows(1, version=1))
-        loop.round()
+        loop.run_due_services()
         table.upsert(rows(1, version=2))
         loop.duties["export"].clocks["export"] = 0.0
-        loop.round()
-        assert loop.work["compact"].runs == 2 and not loop.failing
+        loop.run_due_services()
+        assert loop.work["compact"].runs == 2 and not loop.has_failing_work
         assert len(questions) == 1
         answer.set()
         for asked in (2, 2):
             questions[-1]._thread.join()
-            loop.round()
+            loop.run_due_services()
             assert len(questions) == asked, "it is asked once more, for the table changed meanwhile"
         assert loop.work["export"].failures == 0
         assert not loop.worker.entries[table.path].unanswered()
@@ -168,8 +168,8 @@ def test_an_entry_of_hudi_needs_no_export_and_does_not_wait_for_one_that_fails(
             (path / f"_delta_log/{0:020d}.json").write_text("{}")
         with loop_of(table, "export") as loop:
             keeps(loop, away, iceberg="", hudi=f"lake.t{number}")
-            loop.round()
-            assert loop.failing == (formats == "delta")
+            loop.run_due_services()
+            assert loop.has_failing_work == (formats == "delta")
         assert brought[-1] == f"lake.t{number}"
 
 
@@ -185,13 +185,13 @@ def test_an_entry_is_brought_up_to_date_once_for_many_commits_of_a_minute(
         keeps(loop, away, iceberg="", hudi="lake.t")
         for number in range(3):
             table.upsert(rows(number))
-            loop.round()
+            loop.run_due_services()
         assert len(brought) == 1
         loop.duties["export"].clocks["export"] = 0.0
-        loop.round()
+        loop.run_due_services()
         assert len(brought) == 2
         loop.duties["export"].clocks["export"] = 0.0
-        loop.round()
+        loop.run_due_services()
         assert len(brought) == 2, "nothing was committed since"
 
 

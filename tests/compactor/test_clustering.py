@@ -18,8 +18,8 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.compactor.clustering import units
-from hoodoo.compactor.clustering.cluster import ClusterResult, cluster, pack
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.clustering.cluster import ClusterResult, cluster_files, pack_small_files
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.spark import SparkEngine
 from hoodoo.errors import ColumnError, OptionError
@@ -92,7 +92,7 @@ def groups(table: Table) -> int:
 
 
 def clustered(table: Table, **how: Any) -> ClusterResult:
-    return cluster(table.handle.context(), **how)
+    return cluster_files(table.handle.context(), **how)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +218,11 @@ def test_a_bound_on_units_is_kept_and_says_that_there_is_more(tmp_path: Path) ->
     table = new(tmp_path / "t")
     for city in "pqr":
         small_groups(table, 5, city=city)
-    first = pack(table.handle.context(), units=2)
+    first = pack_small_files(table.handle.context(), units=2)
     assert (first.units, first.more) == (2, True)
-    second = pack(table.handle.context(), units=2)
+    second = pack_small_files(table.handle.context(), units=2)
     assert (second.units, second.more) == (1, False)
-    assert not pack(table.handle.context(), units=2).more
+    assert not pack_small_files(table.handle.context(), units=2).more
 
 
 def test_a_damaged_file_is_named_and_keeps_only_its_own_unit_from_being_packed(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_damaged_file_is_named_and_keeps_only_its_own_unit_from_being_packed(t
     damaged = next(Path(table.path).glob("*p/*.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
     with pytest.raises(hoodoo.CorruptTable, match=damaged.name):
-        pack(table.handle.context())
+        pack_small_files(table.handle.context())
     found = {partition: len(found) for partition, found in table.handle.history.head().partitions.items()}
     assert sorted(found.values()) == [1, 1, 5]
 
@@ -269,7 +269,7 @@ def test_a_unit_larger_than_its_memory_gives_the_same_rows_in_the_same_order(tmp
     size = one.scan(meta=True).to_arrow().nbytes
     clustered(one, by=["b", "a"], order="hilbert")
     assert size > 5 * (1 << 20)
-    clustered(other, by=["b", "a"], order="hilbert", limits=Limits(memory_bytes=1 << 20))
+    clustered(other, by=["b", "a"], order="hilbert", limits=ServiceLimits(memory_bytes=1 << 20))
     assert groups(one) == groups(other) == 1
     assert one.scan().to_arrow().equals(other.scan().to_arrow())
 
@@ -385,7 +385,7 @@ def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(
         table = new(tmp_path / name)
         small_groups(table)
         small_groups(table, city="q")
-        result = cluster(replace(table.handle.context(), engine=engine), **how)
+        result = cluster_files(replace(table.handle.context(), engine=engine), **how)
         assert result.units == 2
         made = [group.base.file for group in table.handle.history.head().groups() if group.base]
         files.append(

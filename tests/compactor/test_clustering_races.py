@@ -18,7 +18,7 @@ from scenario import SCHEMA, Clock, opened, rows
 from tiers import sized
 
 import hoodoo
-from hoodoo.compactor.clustering.cluster import ClusterResult, cluster
+from hoodoo.compactor.clustering.cluster import ClusterResult, cluster_files
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.engine.local import LocalEngine
@@ -54,7 +54,7 @@ class Between(LocalEngine):
 
 
 def clustered(table: Table, happens: Callable[[], Any] = lambda: None, **how: Any) -> ClusterResult:
-    return cluster(replace(table.handle.context(), engine=Between(happens)), **how)
+    return cluster_files(replace(table.handle.context(), engine=Between(happens)), **how)
 
 
 def ids(first: int, last: int, ts: int, city: str = "p") -> pa.Table:
@@ -231,7 +231,7 @@ def compact(table: Table) -> None:
 
 def plan(table: Table) -> None:
     table.upsert(ids(0, 20, 30))
-    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
 
 
 def come_back(table: Table) -> None:
@@ -321,7 +321,7 @@ def test_a_clustering_killed_at_any_step_leaves_the_rows_and_only_what_a_sweep_t
 
             store.fault = fault
             try:
-                cluster(context, **how)
+                cluster_files(context, **how)
                 break
             except Died:
                 pass

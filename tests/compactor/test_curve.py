@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hoodoo.compactor.clustering.curve import HILBERT, LINEAR, ORDERS, ZORDER, positions
+from hoodoo.compactor.clustering.curve import HILBERT, LINEAR, ORDERS, ZORDER, compute_sort_values
 
 
 def some_columns(seed: int, rows: int = 500) -> pa.Table:
@@ -30,7 +30,9 @@ def test_linear_is_the_order_of_a_stable_lexicographic_sort_with_nulls_last(seed
     columns = some_columns(seed).drop_columns(["c"])  # arrow sorts NaN with the nulls, we before them
     for names in (["a"], ["b", "a"], ["a", "b"]):
         wanted = pc.sort_indices(columns, sort_keys=[(name, "ascending") for name in names])
-        assert np.argsort(positions(columns.select(names), LINEAR), kind="stable").tolist() == wanted.to_pylist()
+        assert (
+            np.argsort(compute_sort_values(columns.select(names), LINEAR), kind="stable").tolist() == wanted.to_pylist()
+        )
 
 
 def spread_bits(value: int, axis: int, count: int, bits: int) -> int:
@@ -53,7 +55,7 @@ def test_zorder_interleaves_the_bits_of_the_ranks(seed: int, count: int) -> None
         for point in points
     ]
     columns = pa.table([pa.array(axis) for axis in zip(*points, strict=True)], names=[f"c{n}" for n in range(count)])
-    assert positions(columns, ZORDER).tolist() == wanted
+    assert compute_sort_values(columns, ZORDER).tolist() == wanted
 
 
 @pytest.mark.parametrize(("count", "side"), [(2, 2), (2, 4), (2, 32), (3, 2), (3, 8), (4, 4)])
@@ -61,7 +63,9 @@ def test_neighbours_on_the_hilbert_curve_differ_by_one_step_in_one_column_and_ev
     count: int, side: int
 ) -> None:
     grid = np.array(list(itertools.product(range(side), repeat=count)))
-    places = positions(pa.table([pa.array(axis) for axis in grid.T], names=[f"c{n}" for n in range(count)]), HILBERT)
+    places = compute_sort_values(
+        pa.table([pa.array(axis) for axis in grid.T], names=[f"c{n}" for n in range(count)]), HILBERT
+    )
     assert sorted(places.tolist()) == list(range(side**count))
     steps = np.abs(np.diff(grid[np.argsort(places)], axis=0))
     assert (steps.sum(axis=1) == 1).all()
@@ -70,7 +74,7 @@ def test_neighbours_on_the_hilbert_curve_differ_by_one_step_in_one_column_and_ev
 @pytest.mark.parametrize("order", ORDERS)
 def test_equal_rows_have_equal_places_and_different_rows_different_ones(order: str) -> None:
     columns = some_columns(1)
-    places = positions(columns, order).tolist()
+    places = compute_sort_values(columns, order).tolist()
     seen: dict[str, int] = {}
     for row, place in zip(columns.to_pylist(), places, strict=True):
         assert seen.setdefault(repr(row), place) == place
@@ -80,8 +84,11 @@ def test_equal_rows_have_equal_places_and_different_rows_different_ones(order: s
 @pytest.mark.parametrize("order", ORDERS)
 def test_no_rows_and_columns_of_one_value_are_fine(order: str) -> None:
     empty = pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())})
-    assert positions(empty, order).tolist() == []
-    assert len(set(positions(pa.table({"a": [7] * 5, "b": pa.array([None] * 5, pa.string())}), order).tolist())) == 1
+    assert compute_sort_values(empty, order).tolist() == []
+    assert (
+        len(set(compute_sort_values(pa.table({"a": [7] * 5, "b": pa.array([None] * 5, pa.string())}), order).tolist()))
+        == 1
+    )
 
 
 @pytest.mark.parametrize("order", [ZORDER, HILBERT])
@@ -92,7 +99,7 @@ def test_a_curve_keeps_boxes_of_both_columns_in_fewer_places_than_a_linear_order
 
     def files_hit(how: str) -> int:
         place = np.empty(50_000, np.int64)
-        place[np.argsort(positions(columns, how), kind="stable")] = np.arange(50_000)
+        place[np.argsort(compute_sort_values(columns, how), kind="stable")] = np.arange(50_000)
         return len(np.unique(place[box] // 1000))
 
     assert files_hit(LINEAR) == 50

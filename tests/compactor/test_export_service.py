@@ -28,7 +28,7 @@ def test_a_worker_exports_a_table_that_asks_for_it_and_no_other(tmp_path: Path) 
     quiet.upsert(rows(1, 2))
     for table in (asks, quiet):
         with loop_of(table, "export") as loop:
-            loop.round()
+            loop.run_due_services()
     exported.check(tmp_path / "t")
     assert shown(tmp_path / "t") == asks.cursor.seq
     assert not (tmp_path / "u/_delta_log").exists() and not (tmp_path / "u/metadata").exists()
@@ -38,13 +38,13 @@ def test_a_worker_exports_once_for_many_commits_of_a_minute(tmp_path: Path) -> N
     table = make(tmp_path / "t", export_formats="iceberg")
     table.upsert(rows(1))
     with loop_of(table, "export") as loop:
-        loop.round()
+        loop.run_due_services()
         for number in range(3):
             table.upsert(rows(number))
-            loop.round()
+            loop.run_due_services()
         assert len(iceberg_reader.metadata(tmp_path / "t")["snapshots"]) == 1
         loop.duties["export"].clocks["export"] = 0.0
-        loop.round()
+        loop.run_due_services()
         assert loop.work["export"].runs == 2 and loop.work["export"].bytes_written > 0
     assert exported.check_iceberg(tmp_path / "t")[-1] == table.cursor.seq
     assert not (tmp_path / "t/_delta_log").exists()
@@ -111,10 +111,10 @@ def test_logs_are_behind_only_where_an_export_tells_of_them(tmp_path: Path) -> N
 def test_metrics_say_it_of_each_format(tmp_path: Path) -> None:
     table = make(tmp_path / "t", export_formats="delta")
     with loop_of(table, "export") as loop:
-        loop.round()
+        loop.run_due_services()
         table.upsert(rows(1))
         table.upsert(rows(2))
-        loop.round()  # within the minute: it looks, and does not export
+        loop.run_due_services()  # within the minute: it looks, and does not export
         found = {one.name: one.samples for one in TableCollector([loop]).collect()}
     (slots,) = found["hoodoo_export_lag_slots"]
     assert (slots.labels["format"], slots.value) == ("delta", 2.0)

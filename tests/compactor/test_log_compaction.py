@@ -12,7 +12,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.compactor.compaction import log_compaction, plans, triggers
-from hoodoo.compactor.compaction.log_compaction import compact_logs, split
+from hoodoo.compactor.compaction.log_compaction import choose_compaction_type, compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.timeline.hudi.external_history import ExternalHistory
 from hoodoo.timeline.views.view import View
@@ -78,7 +78,7 @@ def test_rows_their_identity_and_every_earlier_snapshot_stay_as_they_were(
         assert table.incremental(since=mark).count() == 0, "nothing changed, so no reader is told of anything"
         assert content(hoodoo.open(table.path)) == before
         assert table.verify().ok
-        assert plans.compact(table.handle.context()).groups == 1
+        assert plans.compact_files(table.handle.context()).groups == 1
         assert content(table) == before, "the merged log goes into the base as the six would have"
 
 
@@ -167,7 +167,7 @@ def test_of_several_groups_only_those_that_nobody_touched_are_merged(
 
 def test_a_group_under_a_plan_is_left_alone_and_a_writer_rebases_over_a_newer_log(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert compact_logs(table.handle.context(), lambda view: list(view.groups())).groups == 0
     plans.run_open_plans(table.handle.context(), table.handle.history.head())
     for ts in range(3):
@@ -178,7 +178,7 @@ def test_a_group_under_a_plan_is_left_alone_and_a_writer_rebases_over_a_newer_lo
 def test_what_a_full_compaction_would_cost_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(tmp_path / "t")
     groups = list(table.handle.history.head().groups())
-    assert split(groups) == ([], groups), "a small base is rewritten"
+    assert choose_compaction_type(groups) == ([], groups), "a small base is rewritten"
     monkeypatch.setattr(triggers, "_BASE_MIN", 0)
     monkeypatch.setattr(triggers, "_PAYS", 0)
-    assert split(groups) == (groups, [])
+    assert choose_compaction_type(groups) == (groups, [])

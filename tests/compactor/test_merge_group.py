@@ -22,10 +22,10 @@ import hoodoo
 from hoodoo.compactor import limits
 from hoodoo.compactor.compaction import merge_group, plans
 from hoodoo.compactor.compaction.merge_group import MergeTask
-from hoodoo.compactor.limits import Limits, Pace, Stopped
+from hoodoo.compactor.limits import RateLimiter, ServiceLimits, ServiceStopped
 from hoodoo.merge import pending
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.merge.pending import PendingChanges
+from hoodoo.merge.pending import StreamingMerge
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import in_place
@@ -137,12 +137,12 @@ def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pyte
     expected = merged(table, 1 << 30)
     monkeypatch.setattr(pending, "_FEW", 0)
     monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
-    held = PendingChanges.__init__
+    held = StreamingMerge.__init__
 
-    def colliding(self: PendingChanges, changes: KeyedChanges, order_by: tuple[str, ...], rows: None = None) -> None:
+    def colliding(self: StreamingMerge, changes: KeyedChanges, order_by: tuple[str, ...], rows: None = None) -> None:
         held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by, rows)
 
-    monkeypatch.setattr(PendingChanges, "__init__", colliding)
+    monkeypatch.setattr(StreamingMerge, "__init__", colliding)
     assert merged(table, 1 << 30, "20991231235959001").to_pylist() == expected.to_pylist()
 
 
@@ -161,8 +161,8 @@ def test_a_file_merged_in_place_without_deletes_keeps_the_index_entry_of_the_one
 def test_a_merge_stops_between_two_batches(tmp_path: Path) -> None:
     table = table_with_logs(tmp_path / "t", 3, "ts", deletes=False)
     answers = iter([False] * 8)
-    with pytest.raises(Stopped):
-        merged(table, SMALL, pace=Pace(None, lambda: next(answers, True)))
+    with pytest.raises(ServiceStopped):
+        merged(table, SMALL, pace=RateLimiter(None, lambda: next(answers, True)))
     assert not [name for name in Path(table.path).iterdir() if INSTANT in name.name], "nothing of it is stored"
 
 
@@ -175,8 +175,8 @@ def test_a_merge_in_place_stops_between_two_row_groups(tmp_path: Path, monkeypat
         asked.append(1)
         return len(asked) > files  # each has been read by then
 
-    with pytest.raises(Stopped):
-        merged(table, 1 << 30, pace=Pace(None, stopped))
+    with pytest.raises(ServiceStopped):
+        merged(table, 1 << 30, pace=RateLimiter(None, stopped))
     assert not [name for name in Path(table.path).iterdir() if INSTANT in name.name], "nothing of it is stored"
 
 
@@ -188,7 +188,7 @@ def test_the_rate_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(limits, "time", clock)
-    merged(table, SMALL, pace=Pace(work / 2))
+    merged(table, SMALL, pace=RateLimiter(work / 2))
     assert now[0] > 2 - limits._BURST_S - limits._SLICE_S, "two seconds' worth of bytes, less the burst"
 
 
@@ -252,12 +252,12 @@ def test_what_compresses_well_is_not_taken_for_small(tmp_path: Path) -> None:
         table.upsert(batch(range(0, n, 3), value))
     expected = table.scan().to_arrow().sort_by("id")
     assert expected.nbytes > 2 * budget
-    merging = merge_group.GroupMerge(
+    merging = merge_group.BaseFileMerge(
         MergeTask(table.handle.store, table.handle.config, INSTANT, only_group(table), budget)
     )
     assert merging._log_memory() > budget
     assert max(part.nbytes for part in merging.rows()) < budget  # one log block, which is decoded at once
-    result = plans.compact(table.handle.context(), limits=Limits(memory_bytes=budget))
+    result = plans.compact_files(table.handle.context(), limits=ServiceLimits(memory_bytes=budget))
     assert result.groups == 1
     assert table.scan().to_arrow().sort_by("id").equals(expected)
 

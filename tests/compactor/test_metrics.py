@@ -143,7 +143,7 @@ def test_work_is_counted_by_service_and_failures_too(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack_small_files", broken)
     worker = Worker([table], poll_seconds=0.02, metrics_port=0)
     with serving(worker, caplog) as url:
         wait_for(
@@ -186,7 +186,7 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
     for part in "ab":
         for ts in range(2):
             table.upsert(batch(range(10), part, ts))
-        assert plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+        assert plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     running = min(table.handle.history.head().plans)
     table.handle.store.put(heartbeats.running_plan_hint_path(running), b"another")
     aged = later(table, 10 / 3600)  # a hint that is older than 30 s would be that of a dead worker
@@ -266,7 +266,7 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     table = make(tmp_path / "t")
     for ts in range(2):
         table.upsert(batch(range(10), "a", ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan and re.search(rf"Plan {plan.instant} has been waiting for \d+ s: `hoodoo compact", advice(table))
     ahead = later(table, 2)
     assert f"Plan {plan.instant} has been open for 2 h, but no worker runs it" in advice(

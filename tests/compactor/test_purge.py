@@ -48,7 +48,7 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
         elif what == "overwrite":
             table.insert_overwrite(batch(numbers[:2], city, step))
         elif what == "plan":
-            plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+            plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
         elif what == "cluster":
             table.maintenance.cluster(sort_by=rng.choice([None, "ts", "user"]))
         elif what == "restore":
@@ -117,7 +117,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
     table.upsert(rows(("secret-1", "p", 1), ("b", "p", 1), ("secret-1", "q", 1)))
     table.upsert(rows(("secret-1", "p", 2), ("b", "p", 2)))
     table.upsert(rows(("b", "p", 3)))
-    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     start, kept = dict(store.data), [("b", "p", 3), ("secret-1", "q", 1)]
     steps = 0
     while True:

@@ -13,7 +13,7 @@ from tables import later
 
 import hoodoo
 from hoodoo.compactor import heartbeats
-from hoodoo.compactor.cleaning import purge_proof
+from hoodoo.compactor.cleaning import final_key_search
 from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.compactor.compaction import plans
 from hoodoo.timeline.environment import Environment
@@ -46,7 +46,7 @@ def test_a_write_whose_file_is_not_there_yet_is_named(tmp_path: Path, monkeypatc
     """It had read the file that the purge deletes, and put the row into its own once the purge had looked: what was
     called proved was not so. Once it has ended nothing of it is left.
     """
-    monkeypatch.setattr(purge_proof, "_PAUSES_S", (0,))  # the write goes on only after the purge
+    monkeypatch.setattr(final_key_search, "_PAUSES_S", (0,))  # the write goes on only after the purge
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1, 2], "x", 0))
     store = FaultyStore(table.path)
@@ -135,7 +135,7 @@ def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(batch([1, 2], "x", 0))
     table.upsert(batch([2], "x", 1))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     hint = heartbeats.running_plan_hint_path(plan.instant)
     table.handle.store.put(hint, b"a worker")

@@ -25,14 +25,14 @@ def test_three_workers_that_run_one_plan_at_once_end_in_one_completion(tmp_path:
     rounds = 15
     for turn in range(1, rounds + 1):
         table.upsert(rows(range(turn), turn))
-        plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+        plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
         assert plan is not None
         barrier, results = threading.Barrier(3), list[Any]()
 
         def work(plan: Any = plan, barrier: Any = barrier, results: Any = results) -> None:
             worker = hoodoo.open(tmp_path / "t")
             barrier.wait()
-            results.append(plans.run(worker.handle.context(), plan))
+            results.append(plans.run_compaction_plan(worker.handle.context(), plan))
 
         threads = [threading.Thread(target=work) for _ in range(3)]
         for thread in threads:

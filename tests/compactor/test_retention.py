@@ -206,7 +206,7 @@ def test_a_partition_under_an_open_plan_expires_and_the_plan_still_runs(tmp_path
     table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=24)
     table.upsert(batch([1], "old", 0))
     table.upsert(batch([1], "old", 1))
-    assert plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    assert plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert later(table, 25).maintenance.expire().partitions == ("city=old",)
     later(table, 25).compact()
     assert table.scan().count() == 0 and table.verify().problems == []

@@ -12,18 +12,18 @@ import hoodoo
 from hoodoo.cli.main import parser
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.service_list import SERVICES
-from hoodoo.compactor.service_turn import Service, Turn, Work
+from hoodoo.compactor.service_turn import Service, ServiceCounters, ServiceRun
 from hoodoo.errors import OptionError
 
 
 def polishing(turns: list[tuple[str, int]], fails: bool = False) -> Service:
-    def run(turn: Turn) -> bool:
+    def run(turn: ServiceRun) -> bool:
         turns.append(("worker" if turn.duty else "writer", turn.view.seq))
         if turn.duty:
             turn.duty.looked(turn.view)
         if fails:
             raise RuntimeError("no polish left")
-        turn.tell("polished", Work(1, groups=2))
+        turn.tell("polished", ServiceCounters(1, groups=2))
         return False
 
     return Service("polish", lambda turn: turn.duty is None or turn.duty.changed(turn.view), run)
@@ -38,8 +38,8 @@ def test_a_service_that_is_added_to_the_list_is_run_by_writers_and_workers(
     table.upsert(batch(np.arange(4), 0))
     assert turns == [("writer", 2)]
     with caplog.at_level("INFO", "hoodoo.worker"), loop_of(table, "polish") as loop:
-        loop.round()
-        loop.round()
+        loop.run_due_services()
+        loop.run_due_services()
         assert turns[1:] == [("worker", 2)], "an unchanged table is not worth a turn"
         assert loop.work["polish"].runs == 1 and loop.work["polish"].groups == 2
     [line] = [entry.getMessage() for entry in caplog.records if "polished" in entry.getMessage()]
@@ -67,7 +67,7 @@ def test_only_workers_that_do_what_writers_would_do_keep_them_from_it(tmp_path: 
     table = table_of(tmp_path / "t")
     for service, said in (("archive", False), ("compact", True)):
         with loop_of(table, service) as loop:
-            loop.round()
+            loop.run_due_services()
             beat = heartbeats.HEARTBEATS + heartbeats.WORKER + loop.worker.name
             assert table.handle.store.exists(beat) == said
 
@@ -80,17 +80,17 @@ def test_a_service_that_failed_is_due_again_however_the_table_is(
     table = table_of(tmp_path / "t")
     monkeypatch.setitem(SERVICES, "polish", polishing(turns, fails=True))
     with loop_of(table, "polish", poll_seconds=0.001) as loop:
-        loop.round()
-        assert loop.failing and loop.duties["polish"].problems["polish"].error == "RuntimeError"
+        loop.run_due_services()
+        assert loop.has_failing_work and loop.duties["polish"].problems["polish"].error == "RuntimeError"
         monkeypatch.setitem(SERVICES, "polish", polishing(turns))
         loop.duties["polish"].looked(table.handle.history.head())  # nothing changed
         loop.duties["polish"].backoff.at = 0.0
-        loop.round()
-        assert not loop.failing and not loop.duties["polish"].problems
+        loop.run_due_services()
+        assert not loop.has_failing_work and not loop.duties["polish"].problems
 
 
 def test_work_adds_up() -> None:
-    total = Work(failures=1)
-    total.add(Work(1, 2, 3, 4, 5, 0.5))
-    total.add(Work(1, 1, 1, 1, 1, 0.25))
-    assert total == Work(2, 3, 4, 5, 6, 0.75, 1)
+    total = ServiceCounters(failures=1)
+    total.add(ServiceCounters(1, 2, 3, 4, 5, 0.5))
+    total.add(ServiceCounters(1, 1, 1, 1, 1, 0.25))
+    assert total == ServiceCounters(2, 3, 4, 5, 6, 0.75, 1)

@@ -74,7 +74,7 @@ def test_a_clean_takes_no_file_that_an_open_plan_needs(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     table.insert_overwrite(rows(("b", 1)), whole_table=True)  # supersedes what the plan names
     planned = {path for group in plan.groups for path in (group.base, *group.logs)}
@@ -94,7 +94,7 @@ def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> N
         lag = table.upsert(rows(("a", 2 + number))).lag
     assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
     assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_seconds >= 0
-    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert table.maintenance.lag().open_plans == 1
     table.compact()
     assert set(vars(table.maintenance.lag()).values()) == {0}
@@ -118,7 +118,7 @@ def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(
     table = make(tmp_path / "t", "merge_on_read", compact_after_logs=3)
     table.upsert(rows(("a", 0)))
     table.upsert(rows(("a", 1)))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     table.handle.store.put(heartbeats.running_plan_hint_path(plan.instant), b"another worker")  # it lives, so far
     assert [table.upsert(rows(("a", 2 + number))).lag.open_plans for number in range(3)] == [1, 1, 1]
@@ -137,7 +137,7 @@ def test_a_failing_service_never_fails_the_commit(
         raise hoodoo.StoreUnavailable("secret_key=abc is not shown")
 
     table.upsert(rows(("a", 1)))
-    monkeypatch.setattr(plans, "schedule", broken)
+    monkeypatch.setattr(plans, "commit_compaction_plan", broken)
     assert table.upsert(rows(("a", 2))).updated == 1
     assert "the commit is final" in caplog.text and "abc" not in caplog.text
 
@@ -192,7 +192,7 @@ def test_a_checkpoint_holds_the_whole_view(tmp_path: Path) -> None:
     table.upsert(rows(("a", 2)))
     table.insert_overwrite(rows(("c", 1)))
     table.upsert(rows(("c", 2)))
-    plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     view = table.handle.history.head()
     assert checkpoint.decode(checkpoint.encode(view), checkpoint_key(view.seq)) == view
 
@@ -236,7 +236,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1), ("b", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     late, merge = hoodoo.open(table.path), merge_group.MergeTask.__call__
 
@@ -254,7 +254,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
     monkeypatch.setattr(
         slices, "read_verified_file", lambda store, file, *more: kept[file.path]
     )  # it had read everything before the purge
-    assert plans.run(late.handle.context(), plan).groups == 0
+    assert plans.run_compaction_plan(late.handle.context(), plan).groups == 0
     monkeypatch.undo()
     assert not [path for path in data_files(table) if plan.instant in path]
     assert table.verify().ok
@@ -272,7 +272,7 @@ def test_damage_in_one_file_group_is_named_and_the_others_are_compacted(tmp_path
     log = next(Path(table.path, "part=b").glob(".*.log.*"))
     log.write_bytes(log.read_bytes()[:-4] + b"oops")
     for service in (
-        lambda: plans.compact(table.handle.context()),
+        lambda: plans.compact_files(table.handle.context()),
         lambda: log_compaction.compact_logs(table.handle.context(), lambda view: behind(view, 2)),
     ):
         with pytest.raises(hoodoo.CorruptTable, match=log.name):

@@ -13,7 +13,7 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.engine.spark import SparkEngine
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
@@ -50,13 +50,13 @@ def digests(table: hoodoo.Table) -> dict[str, str]:
 
 def test_a_plan_gives_the_same_files_on_spark_as_in_this_process(tmp_path: Path, spark: Any) -> None:
     table = make(tmp_path / "here")
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     shutil.copytree(tmp_path / "here", tmp_path / "there")
     there = hoodoo.open(tmp_path / "there")
-    here = plans.run(table.handle.context(), plan)
-    on_spark = plans.run(
-        there.handle.context(SparkEngine(spark)), plan, limits=Limits(groups_at_once=1, bytes_per_second=1e9)
+    here = plans.run_compaction_plan(table.handle.context(), plan)
+    on_spark = plans.run_compaction_plan(
+        there.handle.context(SparkEngine(spark)), plan, limits=ServiceLimits(groups_at_once=1, bytes_per_second=1e9)
     )
     assert (on_spark.groups, on_spark.bytes_written) == (here.groups, here.bytes_written) == (3, here.bytes_written)
     assert digests(there) == digests(table)
@@ -76,15 +76,15 @@ def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_ar
     tmp_path: Path, spark: Any
 ) -> None:
     table = make(tmp_path / "t")
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     log = Path(table.path, plan.groups[0].logs[0])
     whole = log.read_bytes()
     log.write_bytes(whole[:-10] + bytes(10))
     with pytest.raises(hoodoo.CorruptTable, match="does not fit|do not fit|damaged"):
-        plans.run(table.handle.context(SparkEngine(spark)), plan)
+        plans.run_compaction_plan(table.handle.context(SparkEngine(spark)), plan)
     log.write_bytes(whole)
     assert table.maintenance.lag().log_files_max > 0 and not table.maintenance.lag().open_plans, (
         "the other groups were completed"
     )
-    assert plans.compact(table.handle.context(SparkEngine(spark))).groups == 1
+    assert plans.compact_files(table.handle.context(SparkEngine(spark))).groups == 1

@@ -19,8 +19,8 @@ import hoodoo
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.compaction_service import postponed
-from hoodoo.compactor.compaction.triggers import Triggers
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.compaction.triggers import CompactionTriggers
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.worker import ServiceTarget, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable, TableNotFound
@@ -32,7 +32,7 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     hint = f"{HEARTBEATS}plan-{plan.instant}"
     table.handle.store.put(hint, b"another")
@@ -51,7 +51,7 @@ def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     table.handle.store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
     serving = Worker([table.handle.services()], poll_seconds=0.05)
@@ -68,7 +68,7 @@ def test_a_worker_beats_while_its_first_compaction_runs(tmp_path: Path, monkeypa
     for ts in range(7):
         table.upsert(batch(np.arange(10), ts))
     hints: set[str] = set()
-    run = plans.run
+    run = plans.run_compaction_plan
 
     def slow(*arguments: Any) -> plans.CompactionResult:
         """Runs once each hint has been renewed three times."""
@@ -81,7 +81,7 @@ def test_a_worker_beats_while_its_first_compaction_runs(tmp_path: Path, monkeypa
                 )
         return run(*arguments)
 
-    monkeypatch.setattr(plans, "run", slow)
+    monkeypatch.setattr(plans, "run_compaction_plan", slow)
     assert Worker([table.handle.services()], once=True).run().failed == ()
     assert len(hints) == 2
 
@@ -99,7 +99,7 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(
         over.wait()
         return plans.CompactionResult()
 
-    monkeypatch.setattr(plans, "run", stuck)
+    monkeypatch.setattr(plans, "run_compaction_plan", stuck)
     serving = Worker([table.handle.services()], grace_seconds=0.2)
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(serving.run()))
@@ -121,7 +121,7 @@ def test_workers_that_run_the_same_plan_at_once_complete_it_once(
         "hoodoo.compactor.heartbeats.PLAN_FRESH_S", 0.0
     )  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     threads = [
         threading.Thread(target=Worker([hoodoo.open(table.path).handle.services()], once=True).run) for _ in range(3)
@@ -206,7 +206,7 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     table = table_of(tmp_path / "t", compact_after_logs=4)
     for ts in range(2):
         table.upsert(batch(np.arange(0, 20, 2), ts))  # partition 0
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
     for ts in range(4):
@@ -223,7 +223,7 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
     table = table_of(tmp_path / "t", compact_after_logs=None)
     for ts in range(2):
         table.upsert(batch(np.arange(10), ts, 1))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
 
@@ -233,14 +233,16 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
         return any(heartbeats.WORKER in key for key in beats(table))
 
     with loop_of(table, "compact", poll_seconds=0.001) as loop:
-        loop.round()
+        loop.run_due_services()
         compaction = loop.duties["compact"]
         assert beating(loop)
-        wait_for(lambda: (loop.round(), postponed(compaction)[plan.instant].failures >= 3)[1], "the third failure")
+        wait_for(
+            lambda: (loop.run_due_services(), postponed(compaction)[plan.instant].failures >= 3)[1], "the third failure"
+        )
         assert not beating(loop)
         table.delete_partitions([{"part": 0}])
-        wait_for(lambda: (loop.round(), not postponed(compaction))[1], "the end of the plan")
-        assert beating(loop) and not loop.failing
+        wait_for(lambda: (loop.run_due_services(), not postponed(compaction))[1], "the end of the plan")
+        assert beating(loop) and not loop.has_failing_work
 
 
 def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacted(
@@ -262,13 +264,13 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
         return {group.partition: len(group.logs) for group in hoodoo.open(table.path).handle.history.head().groups()}
 
     with loop_of(table, "compact", poll_seconds=0.001, logs_min=3) as loop:
-        loop.round()
+        loop.run_due_services()
         assert logs() == {"part=0": 3, "part=1": 1, "part=2": 0}
-        assert loop.failing and loop.work["compact"].failures == 1
+        assert loop.has_failing_work and loop.work["compact"].failures == 1
         [tried] = loop.duties["compact"].parts.values()
-        wait_for(lambda: (loop.round(), tried.failures >= 3)[1], "two more tries")
+        wait_for(lambda: (loop.run_due_services(), tried.failures >= 3)[1], "two more tries")
         Path(table.path, damaged).write_bytes(sound)
-        wait_for(lambda: (loop.round(), not loop.failing)[1], "the merge")
+        wait_for(lambda: (loop.run_due_services(), not loop.has_failing_work)[1], "the merge")
     assert logs() == {"part=0": 1, "part=1": 1, "part=2": 0}
     assert table.verify().problems == []
 
@@ -280,13 +282,13 @@ def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypat
     for number in range(6):
         table.insert(batch(np.arange(number * 10, number * 10 + 10), 0), bulk=True)
     with loop_of(table, "compact", "cluster") as loop:
-        assert loop.round()
+        assert loop.run_due_services()
         assert loop.work["cluster"].groups == 1
         for ts in range(1, 7):
             table.upsert(batch(np.arange(60), ts))
-        assert loop.round()
+        assert loop.run_due_services()
         assert loop.work["compact"].groups > 0
-        wait_for(lambda: not loop.round(), "the end of the work")
+        wait_for(lambda: not loop.run_due_services(), "the end of the work")
     assert len(list(table.handle.history.head().groups())) == 2
     assert rows_of(table) == {i: f"6-{i}" for i in range(60)} and table.verify().problems == []
 
@@ -305,7 +307,7 @@ def test_as_many_file_groups_as_a_limit_says_are_in_work_over_all_tables_togethe
         with lock:
             running -= 1
 
-    serving = Worker(tables, limits=Limits(groups_at_once=1))
+    serving = Worker(tables, limits=ServiceLimits(groups_at_once=1))
     threads = [threading.Thread(target=loop.engine.map, args=(task, range(5), 1)) for loop in serving.loops]
     for thread in threads:
         thread.start()
@@ -346,7 +348,7 @@ def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_th
             table.set_options(clean_every=4)
             if ts == 4:
                 loop.duties["clean"].clocks["clean"] -= 3600
-            loop.round()
+            loop.run_due_services()
             seen.append(table.maintenance.lag().cleanable_bytes > 0)
     assert seen == [False, True, False, True, False, True, True, True]
     assert rows_of(table) == {i: f"7-{i}" for i in range(10)}
@@ -376,9 +378,9 @@ def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_worker_acts_at_half_the_logs_that_make_a_writer_act() -> None:
-    assert Triggers.of(Options()).logs == 5
-    assert Triggers.of(Options(compact_after_logs=1)).logs == 1
-    assert Triggers.of(Options(compact_after_logs=None)).logs == 5
+    assert CompactionTriggers.from_table_options(Options()).logs == 5
+    assert CompactionTriggers.from_table_options(Options(compact_after_logs=1)).logs == 1
+    assert CompactionTriggers.from_table_options(Options(compact_after_logs=None)).logs == 5
 
 
 @pytest.mark.parametrize("wrong", [{"services": ["polish"]}, {"services": []}, {"poll_seconds": 0}, {"logs_min": 0}])
@@ -399,7 +401,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack_small_files", broken)
     with caplog.at_level("INFO", "hoodoo.worker"):
         outcome = Worker([table], once=True).run()
     assert outcome.failed == (table.path,)
@@ -472,15 +474,15 @@ def test_limits_are_shared_by_the_tables_of_a_process_and_reach_every_plan(
     for table in tables:
         for ts in range(7):
             table.upsert(batch(np.arange(10), ts))
-    seen: list[Limits] = []
-    run = plans.run
+    seen: list[ServiceLimits] = []
+    run = plans.run_compaction_plan
 
-    def looked_at(context: Any, plan: Any, stopped: Any, limits: Limits) -> plans.CompactionResult:
+    def looked_at(context: Any, plan: Any, stopped: Any, limits: ServiceLimits) -> plans.CompactionResult:
         seen.append(limits)
         return run(context, plan, stopped, limits)
 
-    monkeypatch.setattr(plans, "run", looked_at)
-    Worker(tables, once=True, limits=Limits(64 << 20, 1e9, 1)).run()
+    monkeypatch.setattr(plans, "run_compaction_plan", looked_at)
+    Worker(tables, once=True, limits=ServiceLimits(64 << 20, 1e9, 1)).run()
     assert len(seen) == 2
     assert all(
         one.memory_bytes == (64 << 20) // min(2, os.cpu_count() or 1)
@@ -507,7 +509,9 @@ def test_a_worker_compacts_and_clusters_on_spark(tmp_path: Path, spark: Any) -> 
         table.upsert(batch(np.arange(12), ts, parts=2))
     for number in range(5):
         table.insert(batch(np.arange(100 + number * 10, 110 + number * 10), 9, parts=1), bulk=True)
-    assert Worker([table], once=True, engine=SparkEngine(spark), limits=Limits(groups_at_once=2)).run().failed == ()
+    assert (
+        Worker([table], once=True, engine=SparkEngine(spark), limits=ServiceLimits(groups_at_once=2)).run().failed == ()
+    )
     assert table.maintenance.lag().log_files_max == 0
     assert [len(list(table.handle.history.head().groups([f"part={part}"]))) for part in range(2)] == [1, 1]
     assert rows_of(table) == {i: f"5-{i}" for i in range(12)} | {i: f"9-{i}" for i in range(100, 150)}

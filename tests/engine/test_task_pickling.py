@@ -12,7 +12,7 @@ import pytest
 import hoodoo
 from hoodoo.engine import spark as spark_engine
 from hoodoo.engine.spark import SparkEngine, dumps
-from hoodoo.engine.task_pickling import PickledTasks, pack
+from hoodoo.engine.task_pickling import TaskDeserializer, serialize_tasks
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.storage.local import LocalStore
 
@@ -57,7 +57,7 @@ def heaviest(monkeypatch: pytest.MonkeyPatch, tasks: list[SliceTask]) -> int:
         frames.append(LocalFrame(parts))
         return frames[-1]
 
-    monkeypatch.setattr(spark_engine, "deal", deal)
+    monkeypatch.setattr(spark_engine, "distribute_tasks", deal)
     monkeypatch.setattr(spark_engine, "prepare_session", lambda spark: None)
     rows = SparkEngine(None).map(lambda task: len(task()), tasks)
     assert rows == [1] * len(tasks)
@@ -75,10 +75,10 @@ def test_what_a_task_unpickles_does_not_grow_with_the_number_of_tasks(
 
 def test_a_task_s_own_part_has_neither_store_nor_configuration_nor_filter(tmp_path: Path) -> None:
     tasks = slice_tasks(tmp_path / "t", 3)
-    common, parts = pack(len, tasks)
+    common, parts = serialize_tasks(len, tasks)
     for word in (b"LocalStore", b"TableConfig", b"Filter"):
         assert word in common and not any(word in part for part in parts)
-    pickled = PickledTasks(common)
+    pickled = TaskDeserializer(common)
     back = [pickled.item(part) for part in parts]
     assert [task.group for task in back] == [task.group for task in tasks]
     assert len({id(task.store) for task in back}) == len({id(task.config) for task in back}) == 1
@@ -88,8 +88,8 @@ def test_a_task_s_own_part_has_neither_store_nor_configuration_nor_filter(tmp_pa
 def test_things_that_travel_once_are_told_apart_by_identity(tmp_path: Path) -> None:
     one, other, schema = LocalStore(tmp_path / "a"), LocalStore(tmp_path / "b"), pa.schema([("x", pa.int8())])
     items = [(one, 1, [schema]), (other, 2, {"deep": (one, schema)})]
-    common, parts = pack(str, items)
-    first, second = (PickledTasks(common).item(part) for part in parts)
+    common, parts = serialize_tasks(str, items)
+    first, second = (TaskDeserializer(common).item(part) for part in parts)
     assert (first[0].uri, first[1], first[2]) == (one.uri, 1, [schema])
     assert (second[0].uri, second[2]["deep"][0].uri, second[2]["deep"][1]) == (other.uri, one.uri, schema)
-    assert PickledTasks(common).run(pack(None, [7])[1][0]) == "7"
+    assert TaskDeserializer(common).run(serialize_tasks(None, [7])[1][0]) == "7"

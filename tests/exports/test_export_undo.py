@@ -22,7 +22,7 @@ from hoodoo.timeline.properties import hoodie_properties
 def export(path: Path) -> None:
     """As somebody who publishes nothing."""
     history = History(LocalStore(str(path)))
-    exporting.export(history.store, history, hoodie_properties.load(history.store), history.head(), 0, True, True)
+    exporting.export_table(history.store, history, hoodie_properties.load(history.store), history.head(), 0, True, True)
 
 
 @pytest.mark.parametrize("exports", [False, True])

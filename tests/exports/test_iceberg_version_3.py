@@ -16,7 +16,7 @@ from tables import later
 from worker_tables import loop_of
 
 import hoodoo
-from hoodoo.exports.iceberg.puffin import puffin_file
+from hoodoo.exports.iceberg.puffin import encode_puffin_file
 
 
 def export(table: hoodoo.Table, version: int | None = 3, **more: Any) -> Any:
@@ -81,7 +81,7 @@ def test_later_calls_and_a_worker_keep_the_version(tmp_path: Path) -> None:
     table.export(iceberg=True)
     table.upsert(some(2, v=1))
     with loop_of(table, "export") as loop:
-        loop.round()
+        loop.run_due_services()
     found, snapshot = newest(path)
     assert int(snapshot["summary"]["hoodoo.slot"]) == table.cursor.seq and len(found["snapshots"]) == 3
     check_merged(path, slots=[table.cursor.seq])
@@ -229,7 +229,7 @@ def test_row_ids_go_on_after_metadata_were_recreated(tmp_path: Path) -> None:
 # ---- files
 @pytest.mark.parametrize("positions", [[0], list(range(0, 200_000, 3)), [1, 2**31, 2**32 - 1]])
 def test_a_puffin_file_says_its_positions(positions: list[int]) -> None:
-    data, place = puffin_file("file:///a/ü.parquet", np.array(positions, np.int64))
+    data, place = encode_puffin_file("file:///a/ü.parquet", np.array(positions, np.int64))
     entry = {**place, "referenced_data_file": "file:///a/ü.parquet", "record_count": len(positions)}
     assert iceberg_reader.puffin_positions(data, entry) == positions
 

@@ -314,7 +314,7 @@ def test_the_option_says_the_mode_where_a_call_does_not(tmp_path: Path) -> None:
     assert merged_rows(path) == plain(table.scan().to_arrow())
     table.upsert(some(2, v=1))
     with loop_of(table, "export") as loop:
-        loop.round()
+        loop.run_due_services()
     assert max(slots_of_delta(path).values()) == table.cursor.seq
     check_merged(path)
 
@@ -344,5 +344,5 @@ def test_a_copy_on_write_table_is_the_same_in_both_modes(tmp_path: Path) -> None
 )
 def test_a_vector_says_its_positions(positions: list[int]) -> None:
     data = deletion_vector.file_of(np.array(positions, np.int64))
-    said = deletion_vector.descriptor(uuid.UUID(int=7), len(data), len(positions))
+    said = deletion_vector.describe_deletion_vector(uuid.UUID(int=7), len(data), len(positions))
     assert delta_reader.positions(data, said["offset"], said["sizeInBytes"]) == positions

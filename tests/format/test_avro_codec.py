@@ -15,7 +15,7 @@ from tiers import sized
 from hoodoo.errors import CorruptTable, HoodooError, SchemaError
 from hoodoo.format.avro.avro_type import parse_record
 from hoodoo.format.avro.codec import decode_records, encode_records
-from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.avro.schema import convert_to_arrow_schema, create_avro_schema
 
 UTC = pa.timestamp("us", "UTC")
 LONGS = [
@@ -44,7 +44,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def fastavro_records(table, avro=None, convert=lambda row: row):
-    parsed = fastavro.parse_schema(avro or avro_schema("t", table.schema, False))
+    parsed = fastavro.parse_schema(avro or create_avro_schema("t", table.schema, False))
     out = []
     for row in table.to_pylist(maps_as_pydicts="strict"):
         one = io.BytesIO()
@@ -144,7 +144,7 @@ def test_bytes_equal_fastavros_and_come_back_as_the_same_column(case):
         records = fastavro_records(table)
         assert data.tobytes() == framed(records)
         assert offsets.tolist() == [0, *np.cumsum([len(r) + 4 for r in records]).tolist()]
-        back = decode_records(data, len(table), avro_schema("t", table.schema, False))
+        back = decode_records(data, len(table), create_avro_schema("t", table.schema, False))
         back.validate(full=True)
         assert same(back, table)
 
@@ -178,7 +178,7 @@ def test_many_columns_and_rows_make_the_same_records_as_fastavro():
     table = pa.concat_tables([table.slice(0, 123), table.slice(123)])
     data, _ = encode_records(table, table.schema)
     assert data.tobytes() == framed(fastavro_records(table))
-    assert same(decode_records(data.tobytes(), len(table), avro_schema("t", table.schema, False)), table)
+    assert same(decode_records(data.tobytes(), len(table), create_avro_schema("t", table.schema, False)), table)
 
 
 def test_batches_join_without_a_seam(monkeypatch):
@@ -190,13 +190,13 @@ def test_batches_join_without_a_seam(monkeypatch):
     pieces, piece_offsets = encode_records(table, table.schema)
     assert pieces.tobytes() == whole.tobytes()
     assert piece_offsets.tolist() == offsets.tolist()
-    assert same(decode_records(whole, 300, avro_schema("t", table.schema, False)), table)
+    assert same(decode_records(whole, 300, create_avro_schema("t", table.schema, False)), table)
 
 
 def test_only_the_columns_asked_for_are_returned_in_the_order_asked():
     table = wide(50)
     data, _ = encode_records(table, table.schema)
-    avro = avro_schema("t", table.schema, False)
+    avro = create_avro_schema("t", table.schema, False)
     picked = decode_records(data, 50, avro, ["last", "string", "not_there", "int"])
     assert same(picked, table.select(["last", "string", "int"]))
     assert decode_records(data, 50, avro, []).num_columns == 0
@@ -288,7 +288,7 @@ def test_records_of_other_writers_are_read_as_fastavro_reads_them():
         records.append(one.getvalue())
     table = decode_records(framed(records), len(rows), JAVA)
     table.validate(full=True)
-    assert table.schema == arrow_schema(JAVA)
+    assert table.schema == convert_to_arrow_schema(JAVA)
     assert table.to_pylist(maps_as_pydicts="strict") == rows
     assert decode_records(framed(records), len(rows), JAVA, ["at", "id"]).to_pylist() == [
         {"at": r["at"], "id": r["id"]} for r in rows
@@ -306,7 +306,7 @@ def test_times_beyond_pythons_years_survive_in_nested_columns():
     column = pa.array([[(1 << 62), None, -(1 << 62)]], pa.list_(pa.int64())).cast(kind)
     table = pa.table({"c": column})
     data, _ = encode_records(table, table.schema)
-    back = decode_records(data, 1, avro_schema("t", table.schema, False))
+    back = decode_records(data, 1, create_avro_schema("t", table.schema, False))
     assert back["c"].cast(pa.list_(pa.int64())).to_pylist() == [[1 << 62, None, -(1 << 62)]]
 
 
@@ -400,7 +400,7 @@ def test_lengths_that_do_not_fill_the_block_are_corrupt(data, count):
 def test_no_mutation_does_worse_than_corrupt_table(columns):
     table = wide(12, seed=3)
     data = bytearray(encode_records(table, table.schema)[0])
-    avro = avro_schema("t", table.schema, False)
+    avro = create_avro_schema("t", table.schema, False)
     rng = np.random.default_rng(9)
     refused, count = 0, sized(400, 1500)
     for _ in range(count):

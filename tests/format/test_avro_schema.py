@@ -8,7 +8,13 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.errors import CorruptTable, SchemaError, UnsupportedTable
-from hoodoo.format.avro.schema import arrow_schema, avro_schema, avro_text, bytes_of_decimal, normalize_schema
+from hoodoo.format.avro.schema import (
+    avro_text,
+    convert_to_arrow_schema,
+    create_avro_schema,
+    decimal_size_in_bytes,
+    normalize_schema,
+)
 from hoodoo.format.names import META_COLUMNS
 
 UTC = pa.timestamp("us", "UTC")
@@ -156,19 +162,19 @@ RICH = pa.schema(
 
 def test_a_normalised_schema_survives_the_way_through_avro():
     assert normalize_schema(RICH) == RICH
-    assert arrow_schema(avro_schema("trips", RICH, meta=False)) == RICH
-    with_meta = arrow_schema(avro_text("trips", RICH, meta=True))
+    assert convert_to_arrow_schema(create_avro_schema("trips", RICH, meta=False)) == RICH
+    with_meta = convert_to_arrow_schema(avro_text("trips", RICH, meta=True))
     assert with_meta.names == [*META_COLUMNS, *RICH.names]
     assert pa.schema(list(with_meta)[5:]) == RICH
 
 
 def test_the_deepest_type_that_is_accepted_can_be_read_back():
     schema = normalize_schema(pa.schema([pa.field("c", nested(63)), pa.field("d", pa.list_(UTC))]))
-    assert arrow_schema(avro_text("deep", schema, meta=True)).field("c") == schema.field("c")
+    assert convert_to_arrow_schema(avro_text("deep", schema, meta=True)).field("c") == schema.field("c")
 
 
 def test_an_independent_avro_library_accepts_the_schema():
-    parsed = fastavro.parse_schema(avro_schema("trips", RICH, meta=True))
+    parsed = fastavro.parse_schema(create_avro_schema("trips", RICH, meta=True))
     fastavro.schemaless_writer(io.BytesIO(), parsed, {"id": "a", "legs": [{"fixed": 1}], "by": {"k": None}})
 
 
@@ -185,18 +191,18 @@ def test_the_text_is_hudis_to_the_letter():
         '{"name":"who","type":["null",{"type":"record","name":"who","namespace":"hoodie.v9__txns__mor.v9__txns__mor_record",'
         '"fields":[{"name":"n","type":["null","int"],"default":null}]}],"default":null}]}'
     )
-    first = avro_schema("9t", schema, meta=True)["fields"][0]
+    first = create_avro_schema("9t", schema, meta=True)["fields"][0]
     assert (
         json.dumps(first, separators=(",", ":"))
         == '{"name":"_hoodie_commit_time","type":["null","string"],"doc":"","default":null}'
     )
-    assert avro_schema("9t", schema, meta=True)["name"] == "__t_record"
+    assert create_avro_schema("9t", schema, meta=True)["name"] == "__t_record"
 
 
 def test_a_decimal_takes_the_fewest_bytes():
-    assert [bytes_of_decimal(p) for p in (1, 2, 3, 10, 15, 18, 19, 38)] == [1, 1, 2, 5, 7, 8, 9, 16]
+    assert [decimal_size_in_bytes(p) for p in (1, 2, 3, 10, 15, 18, 19, 38)] == [1, 1, 2, 5, 7, 8, 9, 16]
     for precision in range(1, 39):
-        size = bytes_of_decimal(precision)
+        size = decimal_size_in_bytes(precision)
         assert 10**precision - 1 < 1 << (8 * size - 1)
         assert size == 1 or 10**precision - 1 >= 1 << (8 * (size - 1) - 1)
 
@@ -244,8 +250,8 @@ def test_schemas_of_other_writers_are_understood():
         "m": pa.time32("ms"),
         "n": pa.string(),
     }
-    assert arrow_schema(avro) == pa.schema(list(expected.items()))
-    assert arrow_schema(json.dumps(avro)) == pa.schema(list(expected.items()))
+    assert convert_to_arrow_schema(avro) == pa.schema(list(expected.items()))
+    assert convert_to_arrow_schema(json.dumps(avro)) == pa.schema(list(expected.items()))
 
 
 DOUBLING = record(
@@ -295,7 +301,7 @@ def deep(levels):
 )
 def test_what_hoodoo_does_not_know_is_refused(avro):
     with pytest.raises((UnsupportedTable, CorruptTable)):
-        arrow_schema(avro)
+        convert_to_arrow_schema(avro)
 
 
 @pytest.mark.parametrize(
@@ -323,4 +329,4 @@ def test_what_hoodoo_does_not_know_is_refused(avro):
 )
 def test_what_is_no_avro_schema_is_refused_too(avro):
     with pytest.raises((CorruptTable, UnsupportedTable)):
-        arrow_schema(avro)
+        convert_to_arrow_schema(avro)

@@ -23,7 +23,7 @@ def test_a_first_write_without_rows_does_not_make_row_groups_small() -> None:
     groups got 1,024 rows.
     """
     sink = io.BytesIO()
-    writer = base_file.Writer(sink, "zstd", 5000)
+    writer = base_file.BaseFileWriter(sink, "zstd", 5000)
     writer.write(rows(0))
     writer.write(rows(10_000))
     writer.close({})
@@ -33,5 +33,5 @@ def test_a_first_write_without_rows_does_not_make_row_groups_small() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 25_321])
 def test_sequence_numbers_name_instant_task_and_row(count: int) -> None:
-    found = base_file.sequence_numbers("20260101000000000", 12, count)
+    found = base_file.create_sequence_numbers("20260101000000000", 12, count)
     assert found.to_pylist() == [f"20260101000000000_12_{row:010d}" for row in range(count)]

@@ -81,7 +81,7 @@ def some(count: int) -> list[tuple[str, Any, Any]]:
 
 
 def encoded(mode: str, changes: pa.Table, schema: pa.Schema = SCHEMA) -> bytes:
-    return b"".join(change_log_block.encode(INSTANT, "t", schema, mode, changes))
+    return b"".join(change_log_block.encode_changes(INSTANT, "t", schema, mode, changes))
 
 
 def flat(n: int) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def test_fastavro_reads_the_changes_that_were_written_of_every_type(mode: str) -
 @pytest.mark.parametrize("count", [0, 1, 200])
 def test_changes_of_every_type_come_back_as_they_were(mode: str, count: int) -> None:
     changes = table_of(mode, some(count))
-    (block,) = change_log_block.decode(encoded(mode, changes))
+    (block,) = change_log_block.decode_changes(encoded(mode, changes))
     assert (block.instant, block.mode) == (INSTANT, mode)
     assert block.rows.schema == changes.schema
     assert block.rows.to_pylist() == changes.to_pylist()
@@ -130,13 +130,13 @@ def test_changes_of_every_type_come_back_as_they_were(mode: str, count: int) -> 
 def test_another_avro_writer_makes_the_same_bytes_of_the_same_changes(mode: str) -> None:
     changes = table_of(mode, flat_changes(9), FLAT)
     records = [{"ts_ms": INSTANT} | one for one in changes.to_pylist()]
-    data = written_by_fastavro(change_log_block.avro_text("t", FLAT, mode), records)
+    data = written_by_fastavro(change_log_block.change_log_schema("t", FLAT, mode), records)
     assert data == encoded(mode, changes, FLAT)
 
 
 def test_the_records_are_named_as_hudi_names_them() -> None:
-    both = json.loads(change_log_block.avro_text("t", FLAT, change_log_block.DATA_BEFORE_AFTER))
-    keys = json.loads(change_log_block.avro_text("t", FLAT, change_log_block.OP_KEY_ONLY))
+    both = json.loads(change_log_block.change_log_schema("t", FLAT, change_log_block.DATA_BEFORE_AFTER))
+    keys = json.loads(change_log_block.change_log_schema("t", FLAT, change_log_block.OP_KEY_ONLY))
     assert (both["name"], both["namespace"], keys["name"]) == ("CDC", "hoodie.t", "Record")
     before, after = both["fields"][2:]
     assert (before["type"][1]["name"], after["type"][1]) == ("t_record", "hoodie.t.t_record")
@@ -150,7 +150,10 @@ def test_many_changes_become_several_blocks_none_too_large(monkeypatch: pytest.M
     found = list(blocks(data))
     assert len(found) > 3
     assert max(len(content) for _, _, content in found) <= 2008
-    assert pa.concat_tables([block.rows for block in change_log_block.decode(data)]).to_pylist() == changes.to_pylist()
+    assert (
+        pa.concat_tables([block.rows for block in change_log_block.decode_changes(data)]).to_pylist()
+        == changes.to_pylist()
+    )
     assert len(change_records(data)) == 300
 
 
@@ -164,7 +167,7 @@ def test_images_without_lists_and_maps_are_read_without_a_call_per_row(monkeypat
     changes = table_of(change_log_block.DATA_BEFORE_AFTER, flat_changes(90), FLAT)
     data = encoded(change_log_block.DATA_BEFORE_AFTER, changes, FLAT)
     monkeypatch.setattr(fastavro, "schemaless_reader", None)
-    (block,) = change_log_block.decode(data)
+    (block,) = change_log_block.decode_changes(data)
     assert block.rows.to_pylist() == changes.to_pylist()
 
 
@@ -176,13 +179,13 @@ def test_a_log_that_is_cut_short_or_changed_is_corrupt_or_reads_as_changes(mode:
     data = encoded(mode, table_of(mode, flat_changes(6), FLAT), FLAT)
     for end in range(1, len(data)):
         with pytest.raises(CorruptTable):
-            list(change_log_block.decode(data[:end]))
+            list(change_log_block.decode_changes(data[:end]))
     rng = np.random.default_rng(1)
     for at in rng.integers(0, len(data), 400).tolist():
         hurt = bytearray(data)
         hurt[at] ^= 1 << int(rng.integers(0, 8))
         try:
-            for block in change_log_block.decode(bytes(hurt)):
+            for block in change_log_block.decode_changes(bytes(hurt)):
                 block.rows.validate(full=True)
         except (CorruptTable, UnsupportedTable):
             continue
@@ -210,20 +213,20 @@ def test_a_log_that_is_cut_short_or_changed_is_corrupt_or_reads_as_changes(mode:
 def test_a_change_that_cannot_be_is_corrupt(wrong: tuple[Any, Any, Any]) -> None:
     changes = table_of(change_log_block.DATA_BEFORE_AFTER, [*flat_changes(3), wrong], FLAT)
     with pytest.raises(CorruptTable, match=INSTANT):
-        list(change_log_block.decode(encoded(change_log_block.DATA_BEFORE_AFTER, changes, FLAT)))
+        list(change_log_block.decode_changes(encoded(change_log_block.DATA_BEFORE_AFTER, changes, FLAT)))
 
 
 def test_a_change_without_its_key_is_corrupt() -> None:
     changes = pa.table({"op": ["d"], "record_key": pa.array([None], pa.string())})
     with pytest.raises(CorruptTable, match="without a row image or a key"):
-        list(change_log_block.decode(encoded(change_log_block.OP_KEY_ONLY, changes)))
+        list(change_log_block.decode_changes(encoded(change_log_block.OP_KEY_ONLY, changes)))
 
 
 def test_blocks_that_are_no_change_data_and_fields_of_no_mode_are_refused() -> None:
     schema = pa.schema([*[(name, pa.string()) for name in META_COLUMNS], *FLAT])
     with pytest.raises(CorruptTable, match="block of type 3"):
         list(
-            change_log_block.decode(
+            change_log_block.decode_changes(
                 encode_log(INSTANT, "t", schema, pa.Table.from_pylist([{name: "x" for name in META_COLUMNS}], schema))
             )
         )
@@ -233,7 +236,7 @@ def test_blocks_that_are_no_change_data_and_fields_of_no_mode_are_refused() -> N
         "fields": [{"name": "op", "type": ["null", "string"]}, {"name": "more", "type": ["null", "string"]}],
     }
     with pytest.raises(UnsupportedTable, match="op, more"):
-        list(change_log_block.decode(written_by_fastavro(json.dumps(other), [{"op": "i", "more": ""}])))
+        list(change_log_block.decode_changes(written_by_fastavro(json.dumps(other), [{"op": "i", "more": ""}])))
 
 
 # ---------------------------------------------------------------- names and properties

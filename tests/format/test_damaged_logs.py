@@ -15,7 +15,7 @@ from hoodoo.errors import (
     HoodooError,
     UnsupportedTable,
 )
-from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.avro.schema import create_avro_schema
 from hoodoo.format.log.block import (
     DataBlock,
     DeleteBlock,
@@ -24,7 +24,7 @@ from hoodoo.format.log.block import (
 )
 from hoodoo.format.names import META_COLUMNS
 
-AVRO = json.dumps(avro_schema("t", COLUMNS, True))
+AVRO = json.dumps(create_avro_schema("t", COLUMNS, True))
 
 
 @pytest.mark.parametrize(

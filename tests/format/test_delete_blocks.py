@@ -27,7 +27,7 @@ from hoodoo.format.log.block import (
     DeleteBlock,
     decode_log,
     encode_log,
-    loggable_ordering,
+    supports_ordering_type,
 )
 
 
@@ -177,7 +177,7 @@ def test_long_texts_and_several_list_blocks_are_read():
 
 
 def test_only_verified_types_may_be_logged_as_ordering():
-    assert all(map(loggable_ordering, (pa.int32(), pa.int64(), pa.string(), UTC, pa.timestamp("us"))))
+    assert all(map(supports_ordering_type, (pa.int32(), pa.int64(), pa.string(), UTC, pa.timestamp("us"))))
     others = (
         pa.float32(),
         pa.float64(),
@@ -188,7 +188,7 @@ def test_only_verified_types_may_be_logged_as_ordering():
         pa.large_string(),
         pa.time64("us"),
     )
-    assert not any(map(loggable_ordering, others))
+    assert not any(map(supports_ordering_type, others))
 
 
 @pytest.mark.parametrize(

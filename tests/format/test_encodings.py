@@ -77,10 +77,10 @@ def test_a_base_file_has_the_encodings_that_were_chosen_and_reads_back_equal() -
         }
     )
     with_meta = base_file.with_meta(rows, "20260101000000000", 0, rows["id"].combine_chunks(), "p", "f.parquet")
-    data = base_file.encode(with_meta, "zstd", ROWS).data
+    data = base_file.encode_base_file(with_meta, "zstd", ROWS).data
     group = pq.read_metadata(io.BytesIO(data)).row_group(0)
     used = {group.column(at).path_in_schema: group.column(at).encodings for at in range(group.num_columns)}
     assert "DELTA_LENGTH_BYTE_ARRAY" in used["id"] and "DELTA_LENGTH_BYTE_ARRAY" in used["_hoodie_record_key"]
     assert "DELTA_LENGTH_BYTE_ARRAY" in used["note"] and "RLE_DICTIONARY" in used["word"]
     assert set(used["_hoodie_commit_seqno"]) == {"PLAIN", "RLE"}
-    assert base_file.decode(pa.BufferReader(data), "f", rows.schema).equals(rows)
+    assert base_file.read_base_file(pa.BufferReader(data), "f", rows.schema).equals(rows)

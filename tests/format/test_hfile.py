@@ -25,7 +25,7 @@ def logs(tmp_path: Path) -> list[Path]:
 
 def schema_in_commits(tmp_path: Path) -> str:
     newest = max((tmp_path / "mor_metadata/.hoodie/metadata/.hoodie/timeline").glob("2*_*.deltacommit"))
-    return str(avro.decode(newest.read_bytes())["extraMetadata"]["schema"])
+    return str(avro.decode_timeline_file(newest.read_bytes())["extraMetadata"]["schema"])
 
 
 def test_what_apache_hudi_wrote_is_encoded_to_the_same_blocks(logs: list[Path]) -> None:
@@ -34,7 +34,7 @@ def test_what_apache_hudi_wrote_is_encoded_to_the_same_blocks(logs: list[Path]) 
         [(_, header, content)] = list(blocks(path.read_bytes()))
         theirs = read_hfile(content)
         (created,) = struct.unpack(">q", theirs.facts["hfile.CREATE_TIME_TS"])
-        ours = read_hfile(hfile.encode(theirs.entries, header[2], created))
+        ours = read_hfile(hfile.encode_hfile(theirs.entries, header[2], created))
         assert ours.entries == theirs.entries
         assert ours.facts == theirs.facts
         data = [number for number, (magic, _) in enumerate(theirs.blocks) if magic != b"IDXROOT2"]
@@ -55,7 +55,7 @@ def test_the_records_of_a_commit_are_the_bytes_that_apache_hudi_wrote(logs: list
         [(_, records, theirs)] = log_records(path.read_bytes())
         files = {key: record["filesystemMetadata"] for key, record in records.items() if record["type"] == 2}
         changes = {key: {name: info["size"] for name, info in found.items()} for key, found in files.items()}
-        ours = file_listing.encode(schema, changes)
+        ours = file_listing.encode_file_list(schema, changes)
         assert ours.keys() == theirs.entries.keys()
         for key, record in records.items():
             if len(record["filesystemMetadata"]) == 1:  # of several, Java's order of a map differs
@@ -65,26 +65,26 @@ def test_the_records_of_a_commit_are_the_bytes_that_apache_hudi_wrote(logs: list
 @pytest.mark.parametrize("count", [1, 2, 3000])
 def test_an_hfile_of_any_number_of_blocks_holds_its_entries_in_the_order_of_their_keys(count: int) -> None:
     values = {f"city={number * 7919 % 3001:04}ä": b"v" * (number % 90) for number in range(count)}
-    data = hfile.encode(values, '"bytes"', 1_700_000_000_000)
+    data = hfile.encode_hfile(values, '"bytes"', 1_700_000_000_000)
     found = read_hfile(data)
     assert found.entries == values
     assert len([1 for magic, _ in found.blocks if magic == b"DATABLK*"]) == (1 if count < 3 else 4)
     assert found.facts["schema"] == b'"bytes"'
     assert found.facts["hfile.LASTKEY"][2:].decode() == max(values)
-    assert data == hfile.encode(dict(reversed(values.items())), '"bytes"', 1_700_000_000_000)
+    assert data == hfile.encode_hfile(dict(reversed(values.items())), '"bytes"', 1_700_000_000_000)
 
 
 def test_an_index_entry_of_a_long_key_has_a_length_of_several_bytes() -> None:
     values = {"p" * 130: b"a", "q" * 300: b"b" * 70_000}
-    assert read_hfile(hfile.encode(values, "s", 0)).entries == values
+    assert read_hfile(hfile.encode_hfile(values, "s", 0)).entries == values
 
 
 def test_files_that_went_are_marked_as_deleted_and_a_table_without_partitions_has_one_folder(
     logs: list[Path], tmp_path: Path
 ) -> None:
     schema = file_listing.metadata_record_schema(schema_in_commits(tmp_path)) or ""
-    values = file_listing.encode(schema, {"": {"b": None, "a": 5}, "p=1": {"c": None}})
-    log = encode_metadata_block("20260101000000000", schema, hfile.encode(values, schema, 0))
+    values = file_listing.encode_file_list(schema, {"": {"b": None, "a": 5}, "p=1": {"c": None}})
+    log = encode_metadata_block("20260101000000000", schema, hfile.encode_hfile(values, schema, 0))
     [(instant, records, _)] = log_records(log)
     assert instant == "20260101000000000"
     assert {key: (one["type"], one["filesystemMetadata"]) for key, one in records.items()} == {

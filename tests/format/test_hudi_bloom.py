@@ -90,16 +90,16 @@ def test_the_header_of_hudis_default_size_is_reproduced():
 def test_stored_keys_are_found_and_few_others_are():
     keys = pa.array([f"trip-{i}" for i in range(20_000)])
     encoded = footer_filter(keys)
-    assert hudi_bloom.may_contain(encoded, keys).all()
+    assert hudi_bloom.find_possible_keys(encoded, keys).all()
     strangers = pa.chunked_array([[f"none-{i}" for i in range(20_000)], []], pa.string())
-    assert hudi_bloom.may_contain(encoded, strangers).mean() < 0.003
+    assert hudi_bloom.find_possible_keys(encoded, strangers).mean() < 0.003
 
 
 def test_no_rows_give_an_empty_filter_and_no_key_range():
     entries = hudi_bloom.bloom_and_key_range(pa.array([], pa.string()))
     assert set(entries) == {"org.apache.hudi.bloomfilter", "hoodie_bloom_filter_type_code"}
     assert entries["org.apache.hudi.bloomfilter"] == scalar_filter([], 1e-3)
-    assert not hudi_bloom.may_contain(entries["org.apache.hudi.bloomfilter"], pa.array(["a", "", "é"])).any()
+    assert not hudi_bloom.find_possible_keys(entries["org.apache.hudi.bloomfilter"], pa.array(["a", "", "é"])).any()
 
 
 def test_the_key_range_is_in_the_order_of_utf8_bytes():
@@ -113,7 +113,7 @@ def test_the_key_range_is_in_the_order_of_utf8_bytes():
 )
 def test_a_damaged_filter_is_refused(damage):
     with pytest.raises(CorruptTable):
-        hudi_bloom.may_contain(damage, pa.array(["a"]))
+        hudi_bloom.find_possible_keys(damage, pa.array(["a"]))
 
 
 def test_a_null_key_is_refused():
@@ -125,10 +125,10 @@ def test_a_filter_with_keys_on_top_holds_old_and_new_until_it_is_too_full() -> N
     old, new = pa.array([f"key-{n}" for n in range(1000)]), pa.array(["added-1", "zz-é", "key-0"])
     entries = hudi_bloom.bloom_and_key_range(old)
     more = hudi_bloom.add_keys_to_entries(entries, new)
-    assert hudi_bloom.may_contain(more[hudi_bloom.FILTER_KEY], pa.concat_arrays([old, new])).all()
+    assert hudi_bloom.find_possible_keys(more[hudi_bloom.FILTER_KEY], pa.concat_arrays([old, new])).all()
     assert (more[hudi_bloom.MIN_KEY], more[hudi_bloom.MAX_KEY]) == ("added-1", "zz-é")
     strangers = pa.array([f"other-{n}" for n in range(20_000)])
-    assert hudi_bloom.may_contain(more[hudi_bloom.FILTER_KEY], strangers).mean() < 5e-3
+    assert hudi_bloom.find_possible_keys(more[hudi_bloom.FILTER_KEY], strangers).mean() < 5e-3
     assert hudi_bloom.add_keys_to_entries(entries, old.slice(0, 0)) == entries
     many = pa.array([f"more-{n}" for n in range(300)])
     assert hudi_bloom.add_keys_to_entries(entries, many.slice(0, 200)) != {}

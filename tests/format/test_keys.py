@@ -98,9 +98,9 @@ def test_keys_are_spelled_as_the_slow_oracle_spells_them(rows: pa.Table, key: li
     expected = [spelled_key(row, key, partition) for row in rows.to_pylist()]
     if None in expected:
         with pytest.raises(KeyValueError):
-            keys.record_keys(rows, key, partition)
+            keys.compute_record_keys(rows, key, partition)
     else:
-        assert keys.record_keys(rows, key, partition).to_pylist() == expected
+        assert keys.compute_record_keys(rows, key, partition).to_pylist() == expected
 
 
 @settings(max_examples=200)
@@ -111,9 +111,9 @@ def test_paths_are_spelled_as_the_slow_oracle_spells_them(
     expected = [spelled_path(row, partition, hive, encode) for row in rows.to_pylist()]
     if None in expected:
         with pytest.raises(PartitionValueError):
-            keys.partition_paths(rows, partition, hive, encode)
+            keys.compute_partition_paths(rows, partition, hive, encode)
         return
-    paths = keys.partition_paths(rows, partition, hive, encode)
+    paths = keys.compute_partition_paths(rows, partition, hive, encode)
     assert paths.type == pa.dictionary(pa.int32(), pa.string())
     assert paths.to_pylist() == expected
     assert len(set(paths.dictionary.to_pylist())) == len(paths.dictionary)
@@ -124,12 +124,12 @@ def test_paths_are_spelled_as_the_slow_oracle_spells_them(
 @given(tables(nulls=True), st.sampled_from([["a"], ["a", "b"], ["c", "a", "b"]]), st.booleans())
 def test_a_path_gives_back_the_values_it_was_made_of(rows: pa.Table, partition: list[str], hive: bool) -> None:
     try:
-        paths = keys.partition_paths(rows, partition, hive)
+        paths = keys.compute_partition_paths(rows, partition, hive)
     except PartitionValueError:
         return
     for path, row in zip(paths.to_pylist(), rows.to_pylist(), strict=True):
         expected = {c: None if row[c] in ("", b"") else row[c] for c in partition}
-        assert keys.partition_values(path, partition, rows.schema, hive) == expected
+        assert keys.parse_partition_values(path, partition, rows.schema, hive) == expected
 
 
 @settings(max_examples=100)
@@ -138,7 +138,7 @@ def test_two_different_keys_never_read_alike(pairs: list[tuple[str, str]]) -> No
     accepted = []
     for a, b in pairs:
         try:
-            accepted += keys.record_keys(
+            accepted += keys.compute_record_keys(
                 table({"a": (pa.string(), [a]), "b": (pa.string(), [b])}), ["a", "b"], []
             ).to_pylist()
         except KeyValueError:
@@ -163,8 +163,8 @@ def test_two_different_keys_never_read_alike(pairs: list[tuple[str, str]]) -> No
 )
 def test_each_type_has_the_text_that_apache_hudi_gives_it(type_: pa.DataType, value: Any, text: str) -> None:
     rows = table({"k": (type_, [value, value])})
-    assert keys.record_keys(rows, ["k"], ["p"]).to_pylist() == [text, text]
-    assert keys.record_keys(rows, ["k"], ["p", "q"]).to_pylist() == [f"k:{text}"] * 2
+    assert keys.compute_record_keys(rows, ["k"], ["p"]).to_pylist() == [text, text]
+    assert keys.compute_record_keys(rows, ["k"], ["p", "q"]).to_pylist() == [f"k:{text}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -184,14 +184,14 @@ def test_a_key_that_cannot_be_one_is_refused_by_column_and_row(
     columns: dict[str, list[Any]], named: str, row: int
 ) -> None:
     with pytest.raises(KeyValueError, match=rf"'{named}'.* row {row}\b") as refusal:
-        keys.record_keys(pa.table(columns), list(columns), [])
+        keys.compute_record_keys(pa.table(columns), list(columns), [])
     assert refusal.value.details["row"] == row
     assert len(str(refusal.value)) < 400
 
 
 def test_a_single_key_may_be_any_text_since_nothing_stands_beside_it() -> None:
     texts = ["__null__", "__empty__", ",a:", "k" * keys.KEY_CAP]
-    assert keys.record_keys(pa.table({"a": texts}), ["a"], ["p"]).to_pylist() == texts
+    assert keys.compute_record_keys(pa.table({"a": texts}), ["a"], ["p"]).to_pylist() == texts
 
 
 @pytest.mark.parametrize(
@@ -213,32 +213,32 @@ def test_a_single_key_may_be_any_text_since_nothing_stands_beside_it() -> None:
 )
 def test_a_value_that_cannot_be_a_folder_is_refused_by_column_and_value(value: str, hive: bool, encode: bool) -> None:
     with pytest.raises(PartitionValueError, match="'day'") as refusal:
-        keys.partition_paths(pa.table({"day": ["ok", value]}), ["day"], hive, encode)
+        keys.compute_partition_paths(pa.table({"day": ["ok", value]}), ["day"], hive, encode)
     assert refusal.value.details["value"] == value
 
 
 def test_a_date_that_readers_could_not_name_is_refused() -> None:
     with pytest.raises(PartitionValueError, match="10183-09-21"):
-        keys.partition_paths(pa.table({"day": pa.array([3000000], pa.int32()).cast(pa.date32())}), ["day"])
+        keys.compute_partition_paths(pa.table({"day": pa.array([3000000], pa.int32()).cast(pa.date32())}), ["day"])
 
 
 def test_exactly_the_characters_of_apache_hudi_are_encoded() -> None:
-    (path,) = keys.partition_paths(pa.table({"c": ["a b/c=d%:'[]{}é.$&+,;@~`|<>()-_"]}), ["c"]).to_pylist()
+    (path,) = keys.compute_partition_paths(pa.table({"c": ["a b/c=d%:'[]{}é.$&+,;@~`|<>()-_"]}), ["c"]).to_pylist()
     assert path == "c=a b%2Fc%3Dd%25%3A%27%5B%5D%7B}é.$&+,;@~`|<>()-_"
 
 
 @pytest.mark.parametrize("path", ["day=2024-13-01", "2024-01-01", "hour=1", "day=2024-01-01/x=1", "day=", ""])
 def test_a_path_that_does_not_fit_the_columns_is_refused(path: str) -> None:
     with pytest.raises(CorruptTable):
-        keys.partition_values(path, ["day"], pa.schema([("day", pa.date32())]))
+        keys.parse_partition_values(path, ["day"], pa.schema([("day", pa.date32())]))
 
 
 def test_a_value_with_slashes_comes_back_from_a_path_that_is_not_encoded() -> None:
     schema = pa.schema([("day", pa.string())])
-    assert keys.partition_values("2024/01/02", ["day"], schema, hive_style=False, url_encode=False) == {
+    assert keys.parse_partition_values("2024/01/02", ["day"], schema, hive_style=False, url_encode=False) == {
         "day": "2024/01/02"
     }
-    assert keys.partition_values("", [], schema) == {}
+    assert keys.parse_partition_values("", [], schema) == {}
 
 
 def test_many_rows_in_few_partitions_are_looked_at_only_once_per_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,15 +246,15 @@ def test_many_rows_in_few_partitions_are_looked_at_only_once_per_value(monkeypat
     encode = keys._encode
     monkeypatch.setattr(keys, "_encode", lambda *args: seen.append(args[1]) or encode(*args))
     rows = pa.table({"a": pa.array(["x", "y"] * 5000), "b": pa.array([1, 2, 3, 4, 5] * 2000)})
-    assert len(keys.partition_paths(rows, ["a", "b"]).dictionary) == 10
+    assert len(keys.compute_partition_paths(rows, ["a", "b"]).dictionary) == 10
     assert len(seen) == 7
 
 
 def test_a_missing_column_is_named() -> None:
     with pytest.raises(ColumnError, match="'b'"):
-        keys.record_keys(pa.table({"a": [1]}), ["b"], [])
+        keys.compute_record_keys(pa.table({"a": [1]}), ["b"], [])
     with pytest.raises(ColumnError, match="'b'"):
-        keys.partition_paths(pa.table({"a": [1]}), ["b"])
+        keys.compute_partition_paths(pa.table({"a": [1]}), ["b"])
 
 
 SCHEMA = pa.schema(

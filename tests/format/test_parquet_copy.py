@@ -23,7 +23,13 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import COMMIT_TIME, FILE_NAME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import bloom_and_key_range
-from hoodoo.format.parquet.raw_copy import CannotCopy, Copier, CopySource, copied_bytes, require_fit
+from hoodoo.format.parquet.raw_copy import (
+    CannotCopyFile,
+    CopySource,
+    RowGroupCopier,
+    copied_bytes,
+    require_compatible_files,
+)
 
 INSTANTS = ["20260101000000000", "20260102000000000"]
 NEW = "new-0_0-0-0_20260103000000000.parquet"
@@ -43,15 +49,15 @@ def table(first: int, rows: int, seed: int = 0, file_name: str = "old", instant:
     return base_file.with_meta(pa.table(own), INSTANTS[instant], 0, keys, "city=p", file_name)
 
 
-def encoded(rows: pa.Table, compression: str = "zstd", group: int = 100) -> base_file.Encoded:
-    return base_file.encode(rows, compression, group)
+def encoded(rows: pa.Table, compression: str = "zstd", group: int = 100) -> base_file.EncodedBaseFile:
+    return base_file.encode_base_file(rows, compression, group)
 
 
 def copied(files: list[Any], footer: dict[str, str] | None = None, compression: str = "zstd") -> tuple[bytes, Any]:
     sources = [CopySource.of(file) for file in files]
-    require_fit(sources)
+    require_compatible_files(sources)
     sink = io.BytesIO()
-    copier = Copier(sink, NEW, compression)
+    copier = RowGroupCopier(sink, NEW, compression)
     for source in sources:
         copier.add(source)
     stats = copier.close(footer or {})
@@ -133,7 +139,7 @@ def test_a_bit_flipped_in_a_copied_page_is_noticed_by_the_page_checksum() -> Non
     column = pq.read_metadata(io.BytesIO(bytes(data))).row_group(2).column(6)
     data[column.data_page_offset + column.total_compressed_size - 5] ^= 4
     with pytest.raises(CorruptTable):
-        base_file.decode(pa.BufferReader(bytes(data)), "copy", pa.schema([("x", pa.float64())]))
+        base_file.read_base_file(pa.BufferReader(bytes(data)), "copy", pa.schema([("x", pa.float64())]))
 
 
 def test_only_the_chunks_of_the_name_column_are_encoded_anew() -> None:
@@ -161,12 +167,12 @@ def test_files_of_different_schemas_or_writers_are_refused() -> None:
         encoded(table(10, 10).rename_columns([*table(0, 1).schema.names[:-1], "e"])).data,
     ]
     for other in others:
-        with pytest.raises(CannotCopy, match="different schemas"):
+        with pytest.raises(CannotCopyFile, match="different schemas"):
             copied([one, other])
     strange = CopySource.of(one)
     strange.footer[6] = (8, b"parquet-mr version 1.10.1")
-    with pytest.raises(CannotCopy, match="different Parquet writers"):
-        require_fit([CopySource.of(one), strange])
+    with pytest.raises(CannotCopyFile, match="different Parquet writers"):
+        require_compatible_files([CopySource.of(one), strange])
 
 
 def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
@@ -174,7 +180,7 @@ def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
     rows = rows.cast(
         pa.schema([field.with_nullable(False) if field.name == FILE_NAME else field for field in rows.schema])
     )
-    with pytest.raises(CannotCopy):
+    with pytest.raises(CannotCopyFile):
         CopySource.of(encoded(rows).data)
 
 
@@ -185,7 +191,7 @@ def test_a_damaged_footer_is_understood_or_refused_but_never_another_error(data:
     for _ in range(data.draw(st.integers(1, 3))):
         file[data.draw(st.integers(max(0, len(file) - 3000), len(file) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, 3))
-    with contextlib.suppress(CannotCopy):
+    with contextlib.suppress(CannotCopyFile):
         CopySource.of(bytes(file[: len(file) - cut]))
 
 

@@ -15,12 +15,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 @given(st.dictionaries(TEXT, TEXT, max_size=8))
 def test_what_is_rendered_is_parsed_back(values: dict[str, str]) -> None:
-    assert properties.parse(properties.render(values, STAMP)) == values
+    assert properties.parse_properties(properties.format_properties(values, STAMP)) == values
 
 
 @given(st.dictionaries(TEXT, TEXT, max_size=4))
 def test_rendered_text_is_ascii_with_one_line_per_key_after_two_comments(values: dict[str, str]) -> None:
-    lines = properties.render(values, STAMP).decode("ascii").splitlines()
+    lines = properties.format_properties(values, STAMP).decode("ascii").splitlines()
     assert [line[0] for line in lines[:2]] == ["#", "#"]
     assert len(lines) == 2 + len(values)
 
@@ -29,7 +29,7 @@ def test_rendered_text_is_ascii_with_one_line_per_key_after_two_comments(values:
 def test_any_bytes_are_parsed_or_refused_as_corrupt(text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     try:
-        parsed = properties.parse(data)
+        parsed = properties.parse_properties(data)
     except CorruptTable:
         return
     assert all(isinstance(k, str) and isinstance(v, str) for k, v in parsed.items())
@@ -74,15 +74,17 @@ def test_a_wrong_checksum_is_refused_and_an_absent_one_is_not() -> None:
     ],
 )
 def test_the_grammar_is_that_of_java(line: str, key: str, value: str) -> None:
-    assert properties.parse(line.encode())[key] == value
+    assert properties.parse_properties(line.encode())[key] == value
 
 
 def test_comments_and_blank_lines_are_no_properties() -> None:
-    assert properties.parse(b"#a=1\n!b=2\n\n   \r\n  # c=3\r\nd=4\r") == {"d": "4"}
+    assert properties.parse_properties(b"#a=1\n!b=2\n\n   \r\n  # c=3\r\nd=4\r") == {"d": "4"}
 
 
 def test_a_value_is_escaped_as_apache_hudi_escapes_it() -> None:
-    rendered = properties.render({"hoodie.table.create.schema": '{"type":"record"}', "b c": "é #!\n"}, STAMP).decode()
+    rendered = properties.format_properties(
+        {"hoodie.table.create.schema": '{"type":"record"}', "b c": "é #!\n"}, STAMP
+    ).decode()
     assert 'hoodie.table.create.schema={"type"\\:"record"}\n' in rendered
     assert "b\\ c=\\u00E9 \\#\\!\\n\n" in rendered
 
@@ -90,16 +92,16 @@ def test_a_value_is_escaped_as_apache_hudi_escapes_it() -> None:
 def test_damaged_escapes_are_refused() -> None:
     for data in (rb"a=\u12", rb"a=\uD83D", b"x" * (properties.SIZE_CAP + 1)):
         with pytest.raises(CorruptTable):
-            properties.parse(data)
+            properties.parse_properties(data)
     with pytest.raises(OptionError):
-        properties.render({"a": "\ud83d"}, STAMP)
+        properties.format_properties({"a": "\ud83d"}, STAMP)
 
 
 def test_a_stamp_cannot_smuggle_in_a_property() -> None:
-    assert properties.parse(properties.render({"a": "1"}, "now\na=2")) == {"a": "1"}
+    assert properties.parse_properties(properties.format_properties({"a": "1"}, "now\na=2")) == {"a": "1"}
 
 
 def test_partition_metadata_names_the_instant_and_the_depth() -> None:
-    data = properties.partition_metadata("20260307162557587", 2, STAMP)
+    data = properties.create_partition_metadata("20260307162557587", 2, STAMP)
     assert data.startswith(b"#partition metadata\n#")
-    assert properties.parse(data) == {"commitTime": "20260307162557587", "partitionDepth": "2"}
+    assert properties.parse_properties(data) == {"commitTime": "20260307162557587", "partitionDepth": "2"}

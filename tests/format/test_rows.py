@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.format import rows
-from hoodoo.format.rows import compact, take, take_from_column
+from hoodoo.format.rows import compact, take_from_column, take_rows
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_heavy_rows_are_taken_in_their_order_however_small_the_pieces(
         "none": np.empty(0, np.int64),
         "one": np.array([299]),
     }[order]
-    assert take(chunked, places).to_pylist() == chunked.combine_chunks().take(pa.array(places)).to_pylist()
+    assert take_rows(chunked, places).to_pylist() == chunked.combine_chunks().take(pa.array(places)).to_pylist()
     assert take_from_column(chunked["text"], places).to_pylist() == chunked["text"].take(pa.array(places)).to_pylist()
 
 
@@ -65,8 +65,8 @@ def test_rows_beyond_two_gigabytes_are_taken_where_arrow_alone_overflows() -> No
     table = pa.table({"n": pa.array(range(560)), "text": pa.chunked_array([one] * 560)})
     with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
         table.take(pa.array([5, 3]))
-    assert len(take(table, np.empty(0, np.int64))) == 0
-    found = take(table, np.array([559, 3, 3]))
+    assert len(take_rows(table, np.empty(0, np.int64))) == 0
+    found = take_rows(table, np.array([559, 3, 3]))
     assert found["n"].to_pylist() == [559, 3, 3]
     assert [len(text.as_py()) for text in found["text"]] == [4 << 20] * 3
 
@@ -75,7 +75,7 @@ def test_texts_in_the_same_memory_are_taken_once_and_parts_of_it_are_not_mistake
     texts = pa.array(["a", None, "c", "d", "e"])
     one, two = texts.slice(0, 4), texts.slice(1, 4)
     table = pa.table({"k": one, "again": one, "later": two, "n": [1, 2, 3, 4]})
-    found = take(table, np.array([3, 1, 1]))
+    found = take_rows(table, np.array([3, 1, 1]))
     assert found.to_pydict() == {
         "k": ["d", None, None],
         "again": ["d", None, None],

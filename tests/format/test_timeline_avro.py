@@ -81,35 +81,35 @@ def test_each_schema_equals_the_text_of_the_format_document(kind: str) -> None:
 @given(data=st.data())
 def test_another_avro_reader_sees_the_record_that_was_encoded(kind: str, data: st.DataObject) -> None:
     record = data.draw(values_of(SCHEMAS[kind]()))
-    encoded = timeline_avro.encode(kind, record)
+    encoded = timeline_avro.encode_timeline_file(kind, record)
     reader = fastavro.reader(io.BytesIO(encoded))
     assert list(reader) == [record]
     assert reader.writer_schema["name"].endswith(kind)
-    assert timeline_avro.decode(encoded, kind) == record
+    assert timeline_avro.decode_timeline_file(encoded, kind) == record
 
 
 def test_a_file_of_another_avro_writer_is_read() -> None:
-    record = timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", commit(3)))
+    record = timeline_avro.decode_timeline_file(timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(3)))
     stream = io.BytesIO()
     fastavro.writer(stream, SCHEMAS["HoodieCommitMetadata"](), [record])
-    assert timeline_avro.decode(stream.getvalue(), "HoodieCommitMetadata") == record
+    assert timeline_avro.decode_timeline_file(stream.getvalue(), "HoodieCommitMetadata") == record
 
 
 def test_the_file_metadata_is_the_schema_alone_as_apache_hudi_writes_it() -> None:
-    reader = fastavro.reader(io.BytesIO(timeline_avro.encode("HoodieCommitMetadata", commit(1))))
+    reader = fastavro.reader(io.BytesIO(timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(1))))
     assert list(reader.metadata) == ["avro.schema"]
     assert json.loads(reader.metadata["avro.schema"]) == DOCUMENTED["HoodieCommitMetadata"]
 
 
 def test_equal_records_give_equal_bytes_so_that_a_retry_meets_its_own_file() -> None:
-    assert timeline_avro.encode("HoodieCommitMetadata", commit(2)) == timeline_avro.encode(
+    assert timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(2)) == timeline_avro.encode_timeline_file(
         "HoodieCommitMetadata", commit(2)
     )
 
 
 def test_a_field_that_the_schema_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match="numWriteErrors"):
-        timeline_avro.encode("HoodieCommitMetadata", {"numWriteErrors": 1})
+        timeline_avro.encode_timeline_file("HoodieCommitMetadata", {"numWriteErrors": 1})
 
 
 def test_a_record_of_an_older_release_gets_the_fields_that_came_later() -> None:
@@ -117,7 +117,7 @@ def test_a_record_of_an_older_release_gets_the_fields_that_came_later() -> None:
     old["fields"] = [field for field in old["fields"] if field["name"] in ("operations", "version")]
     stream = io.BytesIO()
     fastavro.writer(stream, old, [{"operations": None, "version": 2}])
-    decoded = timeline_avro.decode(stream.getvalue(), "HoodieCompactionPlan")
+    decoded = timeline_avro.decode_timeline_file(stream.getvalue(), "HoodieCompactionPlan")
     assert decoded["version"] == 2
     assert decoded["preserveHoodieMetadata"] is False
     assert decoded["missingSchedulePartitions"] is None
@@ -127,36 +127,38 @@ def test_a_kind_nobody_listed_is_read_by_the_schema_inside() -> None:
     stream = io.BytesIO()
     schema = {"type": "record", "name": "HoodieIndexPlan", "fields": [{"name": "version", "type": "int"}]}
     fastavro.writer(stream, schema, [{"version": 1}])
-    assert timeline_avro.decode(stream.getvalue()) == {"version": 1}
+    assert timeline_avro.decode_timeline_file(stream.getvalue()) == {"version": 1}
     with pytest.raises(CorruptTable, match="expected HoodieCleanerPlan, got HoodieIndexPlan"):
-        timeline_avro.decode(stream.getvalue(), "HoodieCleanerPlan")
+        timeline_avro.decode_timeline_file(stream.getvalue(), "HoodieCleanerPlan")
 
 
 def test_every_cut_of_a_file_is_refused() -> None:
-    encoded = timeline_avro.encode("HoodieCommitMetadata", commit(1))
+    encoded = timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(1))
     for size in range(len(encoded)):
         with pytest.raises(CorruptTable):
-            timeline_avro.decode(encoded[:size])
+            timeline_avro.decode_timeline_file(encoded[:size])
     with pytest.raises(CorruptTable):
-        timeline_avro.decode(encoded + b"\0")
+        timeline_avro.decode_timeline_file(encoded + b"\0")
 
 
 def test_a_schema_whose_names_were_damaged_is_refused() -> None:
     """One flipped byte in a record name once came out as the decoder's own error, four kilobytes long."""
-    damaged = timeline_avro.encode("HoodieCommitMetadata", commit(2)).replace(b"HoodieWriteStat", b"XoodieWriteStat")
+    damaged = timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(2)).replace(
+        b"HoodieWriteStat", b"XoodieWriteStat"
+    )
     with pytest.raises(CorruptTable) as refusal:
-        timeline_avro.decode(damaged)
+        timeline_avro.decode_timeline_file(damaged)
     assert len(str(refusal.value)) < 400
 
 
 @settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_file_is_refused_or_read_but_never_breaks_the_reader(data: st.DataObject) -> None:
-    damaged = bytearray(timeline_avro.encode("HoodieCommitMetadata", commit(2)))
+    damaged = bytearray(timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(2)))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     try:
-        assert isinstance(timeline_avro.decode(bytes(damaged)), dict)
+        assert isinstance(timeline_avro.decode_timeline_file(bytes(damaged)), dict)
     except CorruptTable:
         return
 
@@ -202,22 +204,24 @@ def nested(levels: int) -> Any:
 def test_a_schema_that_would_make_the_decoder_loop_or_recurse_is_refused(type_: Any) -> None:
     bomb = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"\x02" * 50
     with pytest.raises(CorruptTable):
-        timeline_avro.decode(container(one_field(type_), bomb))
+        timeline_avro.decode_timeline_file(container(one_field(type_), bomb))
 
 
 def test_compressed_or_oversized_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, one_field("int"), [{"f": 1}], codec="deflate")
     with pytest.raises(CorruptTable, match="compressed"):
-        timeline_avro.decode(stream.getvalue())
+        timeline_avro.decode_timeline_file(stream.getvalue())
     monkeypatch.setattr(timeline_avro, "SIZE_CAP", 10)
     with pytest.raises(CorruptTable, match="too large"):
-        timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", commit(1)))
+        timeline_avro.decode_timeline_file(timeline_avro.encode_timeline_file("HoodieCommitMetadata", commit(1)))
 
 
 def test_a_commit_of_two_thousand_files_comes_back_whole() -> None:
     whole, begin = commit(2000), time.process_time()
-    decoded = timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", whole))
+    decoded = timeline_avro.decode_timeline_file(timeline_avro.encode_timeline_file("HoodieCommitMetadata", whole))
     record("commit of 2,000 files", cpu_s=round(time.process_time() - begin, 2))
-    assert decoded == timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", decoded))
+    assert decoded == timeline_avro.decode_timeline_file(
+        timeline_avro.encode_timeline_file("HoodieCommitMetadata", decoded)
+    )
     assert sum(map(len, decoded["partitionToWriteStats"].values())) == 2000

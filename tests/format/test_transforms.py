@@ -55,11 +55,11 @@ def test_a_timestamp_has_the_unit_that_python_says_and_lies_within_its_bounds(na
     moments = [one.replace(tzinfo=UTC if kind.tz else None) for one in moments]
     made = of(name)
     column = pa.array([None, *moments], kind)
-    found = transforms.values(made, column)
-    assert found.type == transforms.type_of(made, kind)
+    found = transforms.compute_partition_values(made, column)
+    assert found.type == transforms.generated_column_type(made, kind)
     assert found.to_pylist() == [None, *map(BY_TIME[name], moments)]
     for moment, value in zip(moments, found.to_pylist()[1:], strict=True):
-        least, greatest = transforms.bounds(made, value, kind)
+        least, greatest = transforms.range_of_partition(made, value, kind)
         assert least <= moment <= greatest
         assert BY_TIME[name](least) == BY_TIME[name](greatest) == value, "a bound of another unit prunes less"
 
@@ -67,10 +67,10 @@ def test_a_timestamp_has_the_unit_that_python_says_and_lies_within_its_bounds(na
 @pytest.mark.parametrize("name", ["year", "month", "day"])
 def test_a_date_has_the_unit_that_python_says_and_lies_within_its_bounds(name: str) -> None:
     dates, made = [one.date() for one in MOMENTS], of(name)
-    found = transforms.values(made, pa.array([*dates, None], pa.date32()))
+    found = transforms.compute_partition_values(made, pa.array([*dates, None], pa.date32()))
     assert found.to_pylist() == [*map(BY_TIME[name], dates), None]
     for date, value in zip(dates, found.to_pylist(), strict=False):
-        least, greatest = transforms.bounds(made, value, pa.date32())
+        least, greatest = transforms.range_of_partition(made, value, pa.date32())
         assert least <= date <= greatest and BY_TIME[name](least) == BY_TIME[name](greatest) == value
 
 
@@ -117,21 +117,25 @@ def test_a_bucket_is_pmod_of_the_hash_whatever_slice_of_a_column_it_is_asked_of(
     column = pa.array([None, *values, None], kind)
     made = hoodoo.bucket(n, "x")
     expected = [None, *(pmod(encoded(value), n) for value in values), None]
-    assert transforms.values(made, column).to_pylist() == expected
-    assert transforms.values(made, column.slice(1, 2)).to_pylist() == expected[1:3]
-    assert transforms.values(made, column).type == transforms.type_of(made, kind) == pa.int32()
+    assert transforms.compute_partition_values(made, column).to_pylist() == expected
+    assert transforms.compute_partition_values(made, column.slice(1, 2)).to_pylist() == expected[1:3]
+    assert (
+        transforms.compute_partition_values(made, column).type
+        == transforms.generated_column_type(made, kind)
+        == pa.int32()
+    )
     assert transforms.value(made, values[0], kind) == expected[1]
 
 
 def test_truncated_text_has_its_first_characters_and_lies_within_its_bounds() -> None:
     made = hoodoo.truncate(2, "zip")
     texts = ["", "a", "ab", "abc", "ab\U0010ffff", "äöü", "😀😀x", "a\ud7ffz", "\U0010ffff\U0010ffffz"]
-    found = transforms.values(made, pa.array([*texts, None])).to_pylist()
+    found = transforms.compute_partition_values(made, pa.array([*texts, None])).to_pylist()
     assert found == [*(text[:2] for text in texts), None]
     for text, value in zip(texts, found, strict=False):
-        least, greatest = transforms.bounds(made, value, pa.string())
+        least, greatest = transforms.range_of_partition(made, value, pa.string())
         assert least <= text and (greatest is None or text <= greatest)
-    assert transforms.bounds(made, "ab", pa.string()).greatest == "ac" and transforms.bounds(
+    assert transforms.range_of_partition(made, "ab", pa.string()).greatest == "ac" and transforms.range_of_partition(
         made, "a", pa.string()
     ) == ("a", "a")
 
@@ -140,10 +144,10 @@ def test_truncated_text_has_its_first_characters_and_lies_within_its_bounds() ->
 def test_a_truncated_number_is_the_least_of_its_range(kind: pa.DataType) -> None:
     made, least = hoodoo.truncate(10, "n"), np.iinfo(kind.to_pandas_dtype()).min
     numbers = [17, -3, 0, -10, 9, least + 8, np.iinfo(kind.to_pandas_dtype()).max]
-    found = transforms.values(made, pa.array(numbers, kind)).to_pylist()
+    found = transforms.compute_partition_values(made, pa.array(numbers, kind)).to_pylist()
     assert found == [number - number % 10 for number in numbers]
     for number, value in zip(numbers, found, strict=True):
-        assert transforms.bounds(made, value, kind) == (value, value + 9) and value <= number <= value + 9
+        assert transforms.range_of_partition(made, value, kind) == (value, value + 9) and value <= number <= value + 9
     assert transforms.unfit(made, pa.array([least, least + 7, least + 8, None], kind)).tolist() == [
         True,
         True,
@@ -201,4 +205,4 @@ def test_a_number_or_a_column_that_is_none_is_refused(call: Callable[[], Any]) -
 )
 def test_a_type_that_a_transform_does_not_take_is_refused(made: Transform, kind: pa.DataType) -> None:
     with pytest.raises(hoodoo.SchemaError, match="needs a"):
-        transforms.type_of(made, kind)
+        transforms.generated_column_type(made, kind)

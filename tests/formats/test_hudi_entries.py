@@ -204,7 +204,7 @@ def test_an_entry_that_is_up_to_date_is_asked_and_nothing_else(
     table.register("lake.rides", catalog=catalog)
     kind = type(hudi_registration.metastore_of(catalog, "lake.rides"))
     asked: list[str] = []
-    for name in ("find", "create", "change", "partitions", "add", "drop"):
+    for name in ("find", "create_entry", "update_entry", "list_partitions", "add_partitions", "drop_partitions"):
         real = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *given, name=name, real=real: (asked.append(name), real(*given))[1])
     assert changes(table.register("lake.rides", catalog=catalog)) == [("lake.rides", "kept", 0, 0)]
@@ -346,7 +346,7 @@ def test_many_partitions_are_told_in_several_requests(catalog: Catalog, tmp_path
     assert changes(table.register("lake.rides", catalog=catalog))[0][2:] == (230, 0)
     table.delete_partitions([f"p{number}" for number in range(60)])
     assert changes(table.register("lake.rides", catalog=catalog))[0][2:] == (0, 60)
-    found = hudi_registration.metastore_of(catalog, "lake.rides").partitions("rides")
+    found = hudi_registration.metastore_of(catalog, "lake.rides").list_partitions("rides")
     assert found == {(f"p{number}",) for number in range(60, 230)}
 
 
@@ -358,7 +358,7 @@ def test_a_registration_that_was_interrupted_is_finished_by_the_next(
     table.upsert(some("a", "b"))
     kind = type(hudi_registration.metastore_of(catalog, "lake.rides"))
     with monkeypatch.context() as patched:
-        patched.setattr(kind, "add", lambda *given: 1 / 0)
+        patched.setattr(kind, "add_partitions", lambda *given: 1 / 0)
         with pytest.raises(hoodoo.CatalogRefused):
             table.register("lake.rides", catalog=catalog)
     assert entry(catalog, "rides")["partitions"] == {}
@@ -375,7 +375,7 @@ def test_two_that_register_at_once_leave_the_partitions_of_the_newer_commit(
     table.register("lake.rides", catalog=metastore)
     table.upsert(some("b", first=5))
     kind = type(hudi_registration.metastore_of(metastore, "lake.rides"))
-    real, overtaken = kind.partitions, []
+    real, overtaken = kind.list_partitions, []
 
     def late(self: Any, name: str) -> Any:
         if not overtaken:
@@ -385,7 +385,7 @@ def test_two_that_register_at_once_leave_the_partitions_of_the_newer_commit(
             other.register("lake.rides", catalog=load_catalog("too", type="hive", uri=metastore.properties["uri"]))
         return real(self, name)
 
-    monkeypatch.setattr(kind, "partitions", late)
+    monkeypatch.setattr(kind, "list_partitions", late)
     table.register("lake.rides", catalog=metastore)
     found = entry(metastore, "rides")
     assert overtaken and folders(path, found) == ["part=a", "part=b", "part=c"]

@@ -51,8 +51,8 @@ def test_each_export_of_a_worker_moves_the_iceberg_entry_and_refreshes_hudis_own
         for number, parts in enumerate((["a"], ["a", "b"], ["a", "b", "c"])):
             if number:
                 table.upsert(some(parts[-1], first=10 * number))
-            loop.round()
-            assert not loop.failing
+            loop.run_due_services()
+            assert not loop.has_failing_work
             assert metastore.load_table("lake.rides").scan().to_arrow().num_rows == number + 1
             found = metastore_reader.entry(metastore, "rides_hudi")
             assert sorted(found["partitions"]) == [(part,) for part in parts]
@@ -99,8 +99,8 @@ def test_a_table_without_an_iceberg_export_is_told_what_to_set(
     table.upsert(some("a"))
     sql = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
     with loop_of(table, "export", register="lake.rides", catalog="prod", catalog_properties=sql) as loop:
-        loop.round()
-        assert loop.failing
+        loop.run_due_services()
+        assert loop.has_failing_work
     assert "export_formats to 'iceberg' or 'both'" in caplog.text
 
 

@@ -255,7 +255,7 @@ def instants(made: Table) -> Callable[[random.Random], str]:
     files = [data for key, data in made.handle.store.data.items() if key.startswith(layout.TIMELINE) and data]
 
     def one(rng: random.Random) -> str:
-        timeline_avro.decode(mutated(rng, rng.choice(files), files))
+        timeline_avro.decode_timeline_file(mutated(rng, rng.choice(files), files))
         return "a record"
 
     return one
@@ -323,7 +323,7 @@ def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
         if verified:
             rows = slices.read_base(store, config, file, config.file_schema, verified=True)
         else:
-            rows = base_file.decode(pa.BufferReader(bytes(damaged)), file.path, config.file_schema)
+            rows = base_file.read_base_file(pa.BufferReader(bytes(damaged)), file.path, config.file_schema)
         return "right rows" if rows.equals(right[file.path]) else "wrong rows"
 
     return one

@@ -19,7 +19,7 @@ from figures import record
 import hoodoo
 from hoodoo.errors import DataError, HoodooError
 from hoodoo.format.hashing import hash64
-from hoodoo.format.keys import record_keys
+from hoodoo.format.keys import compute_record_keys
 
 pytestmark = pytest.mark.xdist_group("s3")
 FIXED = [
@@ -245,7 +245,7 @@ def test_a_million_different_composite_keys_stay_different() -> None:
     fine = {part for part in parts if part and not part.startswith("__") and ":" not in part}
     sound = [n for n, (one, two) in enumerate(zip(left, right, strict=True)) if one in fine and two in fine]
     rows = pa.table({"a": pa.array(left[sound], pa.string()), "b": pa.array(right[sound], pa.string())})
-    keys = record_keys(rows, ["a", "b"], [])
+    keys = compute_record_keys(rows, ["a", "b"], [])
     pairs = len(set(zip(left[sound].tolist(), right[sound].tolist(), strict=True)))
     assert len(keys.unique()) == pairs
     assert len(np.unique(hash64(pa.chunked_array([keys.unique()])))) == pairs

@@ -33,7 +33,7 @@ def test_a_filter_filled_in_bulk_equals_one_filled_by_add():
 def test_scalar_and_vectorised_answers_agree(strangers):
     names = pa.concat_arrays([keys(2000 if strangers > 300 else 100), keys(strangers, "other")])
     small = bloom.build(hash64(keys(2000)), error_rate=0.05)
-    answers = bloom.may_contain(small, hash64(names)).tolist()
+    answers = bloom.find_possible_hashes(small, hash64(names)).tolist()
     assert answers == [name in small for name in names.to_pylist()]
 
 
@@ -42,14 +42,14 @@ def test_no_stored_key_is_missed_and_the_error_rate_holds(error_rate):
     hashes = np.random.default_rng(1).integers(0, 1 << 64, 200_000, np.uint64)
     stored, strangers = hashes[:100_000], hashes[100_000:]
     built = bloom.build(stored, error_rate)
-    assert bloom.may_contain(built, stored).all()
-    assert bloom.may_contain(built, strangers).mean() < 1.3 * error_rate
+    assert bloom.find_possible_hashes(built, stored).all()
+    assert bloom.find_possible_hashes(built, strangers).mean() < 1.3 * error_rate
 
 
 def test_no_keys_give_a_filter_that_holds_nothing():
     empty = bloom.build(np.empty(0, np.uint64))
-    assert not bloom.may_contain(empty, hash64(keys(100))).any()
-    assert bloom.may_contain(empty, np.empty(0, np.uint64)).tolist() == []
+    assert not bloom.find_possible_hashes(empty, hash64(keys(100))).any()
+    assert bloom.find_possible_hashes(empty, np.empty(0, np.uint64)).tolist() == []
     assert bloom.from_bytes(bloom.to_bytes(empty)).bitarray == empty.bitarray
 
 
@@ -63,15 +63,15 @@ def test_stored_bytes_come_back_as_the_same_filter(count):
     ):
         assert again.bitarray == built.bitarray
         assert len(again) == count
-        assert bloom.may_contain(again, hash64(keys(count))).all()
+        assert bloom.find_possible_hashes(again, hash64(keys(count))).all()
         assert "trip-0-é" in again
 
 
 def test_copies_unions_and_further_keys_keep_the_hash():
     left, right = bloom.build(hash64(keys(500))), bloom.build(hash64(keys(500, "other")))
     both = left | right
-    assert bloom.may_contain(both, hash64(keys(500))).all()
-    assert bloom.may_contain(both, hash64(keys(500, "other"))).all()
+    assert bloom.find_possible_hashes(both, hash64(keys(500))).all()
+    assert bloom.find_possible_hashes(both, hash64(keys(500, "other"))).all()
     grown = left.copy()
     grown.add("late", skip_check=True)
     assert "late" in grown

@@ -18,7 +18,14 @@ from memory_store import MemoryStore
 from hoodoo.errors import CorruptTable
 from hoodoo.format.hashing import hash64
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.index.key_index import NOWHERE, BaseEntry, Keys, Located, base_entry_path, deletes_entry_path
+from hoodoo.index.key_index import (
+    NOWHERE,
+    LookupKeys,
+    LookupResult,
+    StoredIndexEntry,
+    base_entry_path,
+    deletes_entry_path,
+)
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.slots.slot import BASE, LOG, DataFile
 from hoodoo.timeline.views.view import AddedFile, FileGroup
@@ -39,18 +46,18 @@ def narrow(keys: list[str]) -> np.ndarray:
     return exact(keys) % np.uint64(7)
 
 
-def base(entry: BaseEntry) -> DataFile:
+def base(entry: StoredIndexEntry) -> DataFile:
     """The base file of an entry."""
     return DataFile("x", "", "g", BASE, 1, "", 1, index=entry.name, order=entry.stored)
 
 
 def stored(
     index: KeyIndex, file_id: str, keys: list[str], hashes: np.ndarray, before: DataFile | None = None
-) -> BaseEntry:
+) -> StoredIndexEntry:
     """The entry of a base file with these keys, which follow those of the file `before`."""
     in_rows = index.keys_of_rows(before)
     in_rows.add(pa.array(keys, pa.string()), hashes)
-    return index.entry_for(file_id, INSTANT, ("a", "z"), in_rows)
+    return index.store_entry(file_id, INSTANT, ("a", "z"), in_rows)
 
 
 def file(index: str, partition: str, file_id: str, kind: str) -> AddedFile:
@@ -75,10 +82,10 @@ class World:
             group = FileGroup(partition, name, file(entry, partition, name, BASE), tuple(logs))
             self.groups.setdefault(partition, {})[name] = group
 
-    def located(self, asked: list[tuple[str, str]]) -> Located:
+    def located(self, asked: list[tuple[str, str]]) -> LookupResult:
         texts = [key for _, key in asked]
         codes = np.array([PARTITIONS.index(partition) for partition, _ in asked], np.int32)
-        keys = Keys.one_lookup_per_key(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
+        keys = LookupKeys.one_lookup_per_key(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
         return self.index.locate(self.groups, keys)
 
 
@@ -113,7 +120,7 @@ def test_a_key_is_at_its_home_or_in_doubt_where_hashes_are_shared_and_its_home_i
 @given(homes, st.lists(st.sampled_from(KEYS), unique=True))
 def test_keys_of_no_known_partition_are_looked_for_in_each(home: Home, texts: list[str]) -> None:
     world = World(home, set(), hashed=True)
-    keys = Keys.one_lookup_per_partition(pa.array(texts, pa.string()), exact(texts), PARTITIONS)
+    keys = LookupKeys.one_lookup_per_partition(pa.array(texts, pa.string()), exact(texts), PARTITIONS)
     found = world.index.locate(world.groups, keys)
     places = {(found.groups[n].file_id, texts[keys.rows[row]]) for n, rows in found.matches for row in rows}
     assert places == {(f"{where}{one}", key) for (where, key), one in home.items() if key in texts}
@@ -147,7 +154,7 @@ def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
     index = index_of(MemoryStore())
     in_rows = index.keys_of_rows()
     in_rows.add(pa.array(["anna", "mia", "zoe"]))
-    entry = index.entry_for("g", INSTANT, ("anna", "zoe"), in_rows).name
+    entry = index.store_entry("g", INSTANT, ("anna", "zoe"), in_rows).name
     assert index.contains_key_text(entry, {"zoe"}) and index.contains_key_text(entry, {"anna", "x"})
     assert not index.contains_key_text(entry, {"mia"})  # its hash alone is there
 
@@ -159,7 +166,7 @@ def test_a_missing_entry_is_named() -> None:
 
 
 def test_new_keys_may_go_to_any_file_group() -> None:
-    keys = Keys.one_lookup_per_key(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
+    keys = LookupKeys.one_lookup_per_key(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
     assert index_of(MemoryStore()).required_group(keys) is None
 
 
@@ -200,7 +207,7 @@ def test_rows_follow_any_history_of_keys_that_come_and_go(
         fresh = sorted(come - set(rows))
         in_rows.add(pa.array(fresh, pa.string()), hash_(fresh))
         rows += fresh
-        entry = index.entry_for(f"f{number}", INSTANT, ("", ""), in_rows)
+        entry = index.store_entry(f"f{number}", INSTANT, ("", ""), in_rows)
         file_ = base(entry)
         assert entry.order == stored(index, f"anew{number}", rows, hash_(rows)).order
         found = index.rows(file_, pa.array(KEYS), hash_(KEYS))

@@ -164,7 +164,9 @@ def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_s
     if kind == "merge_on_read":
         assert compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs
         table.upsert(batch(("k1", "sf", 22, 1.7)))
-        plan = plans.schedule(table.handle.context(), lambda view: plans.BY_LOG_SIZE.plan(view, list(behind(view, 1))))
+        plan = plans.commit_compaction_plan(
+            table.handle.context(), lambda view: plans.BY_LOG_SIZE.plan(view, list(behind(view, 1)))
+        )
         assert plan
         table.upsert(batch(("k1", "sf", 23, 1.8), ("k7", "la", 30, 7.8)))  # under an open plan
         require_same(hudi, table, path, 1)

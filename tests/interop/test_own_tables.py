@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import hoodoo
-from hoodoo.compactor.clustering.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster_files
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.engine.local import LocalEngine
@@ -159,7 +159,7 @@ def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_w
             flagged = batch(("k5", "sf", 30, 0.0), ("k6", "sf", 5, 0.0))
             table.upsert(flagged.append_column("_hoodie_is_deleted", pa.array([True, True])))
 
-    result = cluster(replace(table.handle.context(), engine=Between(write)), by=by, order="zorder")
+    result = cluster_files(replace(table.handle.context(), engine=Between(write)), by=by, order="zorder")
     assert (result.units, result.yielded) == (1, 0)
     rows = plain(table.scan().to_arrow().to_pylist())
     assert len(rows) == (37 if type_ == "merge_on_read" else 40)

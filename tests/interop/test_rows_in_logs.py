@@ -125,10 +125,10 @@ def test_logs_over_an_older_base_beside_logs_over_the_newest_are_read_alike(
     table = make(tmp_path / "t", log_format, order_by)
     table.delete([{"id": "k000", "city": "sf"}, {"id": "k050", "city": "sf"}])
     context = table.handle.context()
-    plan = plans.schedule(context, plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(context, plans.plan_groups_with_logs)
     assert plan is not None
     table.upsert(batch(range(41, 71, 2), 20, 1000.0))
-    plans.run(context, plan)
+    plans.run_compaction_plan(context, plan)
     assert not slices.has_row_positions(group(table))
     assert plain(hudi_rows(tmp_path / "t")) == ours(table)
     table.upsert(batch(range(42, 72, 3), 30, 2000.0))

@@ -197,12 +197,12 @@ def test_everybody_reads_the_same_after_a_restore_over_a_change(told: Told) -> N
 
 @pytest.mark.parametrize("told", ["merge_on_read"], indirect=True)
 def test_everybody_reads_the_same_after_a_compaction_whose_plan_is_older_than_a_change(told: Told) -> None:
-    plan = plans.schedule(told.table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(told.table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     told.table.alter([hoodoo.AddColumn("n", pa.int32()), hoodoo.DropColumn("b")])
     told.write(("k1", "sf"))
     told.same()
-    assert plans.run(told.table.handle.context(), plan).groups == 2
+    assert plans.run_compaction_plan(told.table.handle.context(), plan).groups == 2
     told.same()
     told.spark_writes(told.ours()[0] | {"ts": 99, "n": 9})
 

@@ -55,7 +55,7 @@ def test_rows_beat_others_as_tuples_of_python_do(count: int, nulls: bool) -> Non
         rng = random.Random(number)
         new, old = (random_rows(rng, kinds, 12, nulls) for _ in range(2))
         names = tuple(f"c{at}" for at in range(count))
-        won = kernels.beats(arrow(new, kinds), arrow(old, kinds), names)
+        won = kernels.find_winning_rows(arrow(new, kinds), arrow(old, kinds), names)
         assert won.tolist() == [rank(mine) >= rank(theirs) for mine, theirs in zip(new, old, strict=True)], kinds
 
 
@@ -65,7 +65,7 @@ def test_ranks_are_in_the_order_of_pythons_tuples_and_equal_where_these_are(coun
     for number, kinds in enumerate(itertools.product(VALUES, repeat=count)):
         rows = random_rows(random.Random(number), kinds, 15, nulls)
         positions = np.array(random.Random(number).sample(range(15), 10))
-        found = kernels.ranks(arrow(rows, kinds), positions, tuple(f"c{at}" for at in range(count)))
+        found = kernels.rank_rows(arrow(rows, kinds), positions, tuple(f"c{at}" for at in range(count)))
         mine = [rank(rows[at]) for at in positions]
         for one, other in itertools.product(range(10), repeat=2):
             assert (found[one] < found[other]) == (mine[one] < mine[other]), (kinds, rows)
@@ -79,7 +79,7 @@ def test_a_partial_update_is_compared_where_it_sets_all_ordering_columns_and_win
     changes = kernels.as_upserts(pa.Table.from_pylist(given, schema))
 
     def values(*names: str) -> list[str]:
-        found = kernels.overlay(base, replace(changes, columns=names), ("ts", "seq"))
+        found = kernels.set_columns(base, replace(changes, columns=names), ("ts", "seq"))
         return found["v"].to_pylist()
 
     assert values("ts", "seq", "v") == ["old", "new", "new"]
@@ -88,5 +88,5 @@ def test_a_partial_update_is_compared_where_it_sets_all_ordering_columns_and_win
 
 def test_no_rows_have_no_ranks_and_beat_nothing() -> None:
     none = arrow([], ("int64", "string"))
-    assert kernels.beats(none, none, ("c0", "c1")).tolist() == []
-    assert kernels.ranks(none, np.empty(0, np.int64), ("c0", "c1")).tolist() == []
+    assert kernels.find_winning_rows(none, none, ("c0", "c1")).tolist() == []
+    assert kernels.rank_rows(none, np.empty(0, np.int64), ("c0", "c1")).tolist() == []

@@ -59,8 +59,8 @@ def grouped(rng: random.Random, parts: list[KeyedChanges]) -> KeyedChanges:
     left = list(parts)
     while len(left) > 1:
         at = rng.randrange(len(left) - 1)
-        left[at : at + 2] = [LATER_WINS.collapse(kernels.concat(left[at : at + 2]))]
-    return LATER_WINS.collapse(kernels.concat(left))
+        left[at : at + 2] = [LATER_WINS.collapse(kernels.concat_changes(left[at : at + 2]))]
+    return LATER_WINS.collapse(kernels.concat_changes(left))
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -76,7 +76,7 @@ def test_any_grouping_gives_every_column_its_newest_value(seed: int) -> None:
         assert len(set(one.rows[KEY].to_pylist())) == len(one)
         assert LATER_WINS.apply(base, one).rows.to_pylist() == wanted
         assert LATER_WINS.applied(base, LATER_WINS.one_per_key(some)).to_pylist() == wanted
-        assert LATER_WINS.apply_streaming(some).applied(base).to_pylist() == wanted
+        assert LATER_WINS.start_streaming_merge(some).applied(base).to_pylist() == wanted
     (whole,) = LATER_WINS.one_per_key(parts)
     assert whole.at is not None
     assert LATER_WINS.applied_by_row(base, whole, whole.at).to_pylist() == wanted
@@ -84,9 +84,9 @@ def test_any_grouping_gives_every_column_its_newest_value(seed: int) -> None:
 
 def test_a_partial_update_of_a_key_that_is_nowhere_leaves_nothing_of_a_value_to_be_kept() -> None:
     part = changes([{KEY: "k0", "a": 1}, {KEY: "k1", "a": None}], ("a",), ["k0", "k1"])
-    one = kernels.concat([part])
+    one = kernels.concat_changes([part])
     assert one.columns is None and sorted(one.unset) == ["b", "c"] and one.partial.all()
-    assert not kernels.concat([changes([{KEY: "k0"}], None, ["k0"])]).partial.any()
+    assert not kernels.concat_changes([changes([{KEY: "k0"}], None, ["k0"])]).partial.any()
     assert one.setting("a", np.array([0, 1])) is None
     assert one.setting("b", np.array([0, 1])) is not None
 

@@ -10,7 +10,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge import kernels, pending
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.merge.pending import PendingChanges
+from hoodoo.merge.pending import StreamingMerge
 
 
 @pytest.mark.parametrize("order_by", [("ts",), ("ts", "seq"), ()])
@@ -29,10 +29,10 @@ def test_batches_meet_their_changes_as_all_rows_at_once_would(
     delete = rng.random(200) < 0.2
     hashes = np.full(200, 7, np.uint64) if how == "equal hashes" else hash64(given[RECORD_KEY])
     changes = KeyedChanges(given, delete, delete & (rng.random(200) < 0.5), hashes=hashes)
-    waiting, want = PendingChanges(changes, order_by), kernels.merge(base, changes, order_by)
+    waiting, want = StreamingMerge(changes, order_by), kernels.apply_changes(base, changes, order_by)
     replaced, of = [], []
     for start in range(0, 500, 130):
-        at, change = waiting.meet(base.slice(start, 130))
+        at, change = waiting.find_changed_rows(base.slice(start, 130))
         assert (np.diff(at) > 0).all()
         replaced += (at + start).tolist()
         of += change.tolist()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.merge.kernels import KeyedChanges, concat_changes
 from hoodoo.merge.policy import MergePolicy
 
 KEY = "_hoodie_record_key"
@@ -88,7 +88,7 @@ def test_a_base_that_goes_by_in_batches_ends_as_one_that_is_there_whole(name: st
         stored = stored_of(rng, "abcdef")
         parts = [changes(versions_of(rng, rng.randrange(1, 6), policy)) for _ in range(3)]
         whole = policy.applied(table(stored), policy.one_per_key(parts))
-        held, base = policy.apply_streaming(parts), table(stored)
+        held, base = policy.start_streaming_merge(parts), table(stored)
         kept = [batch.filter(pa.array(held.mask_of_kept_rows(batch))) for batch in (base.slice(0, 2), base.slice(2))]
         live = held.changes.rows.filter(pa.array(held.live())).select(SCHEMA.names)
         assert dictionary(pa.concat_tables([*kept, live])) == dictionary(whole)
@@ -104,7 +104,7 @@ def test_merging_rows_first_among_themselves_in_any_groups_changes_nothing(name:
         lots = [versions[: cut[0]], versions[cut[0] : cut[1]], versions[cut[1] :]]
         merged = [policy.collapse(changes(lot)) for lot in lots if lot]
         at_once = policy.applied(table(stored), policy.one_per_key([changes(versions)] if versions else []))
-        grouped = policy.applied(table(stored), [policy.collapse(concat(merged))] if merged else [])
+        grouped = policy.applied(table(stored), [policy.collapse(concat_changes(merged))] if merged else [])
         assert dictionary(grouped) == dictionary(at_once) == one_by_one(stored, versions, policy)
 
 
@@ -117,23 +117,23 @@ def test_of_what_is_said_of_bounds_every_change_wins(name: str) -> None:
         versions = [(key, rng.randrange(6), rng.randrange(3), 1, "row") for key in rng.sample("abcdef", 2)]
         least, greatest = min(ts for _, ts, *_ in versions), max(ts for ts, *_ in stored.values())
         won = policy.apply(table(stored), changes(versions)).won.all()
-        if policy.cannot_lose([least], [greatest]):
+        if policy.changes_always_win([least], [greatest]):
             said += 1
             assert won
     assert said > 20
 
 
 def test_equal_bounds_are_enough_for_one_column_and_leave_several_open() -> None:
-    assert POLICIES["event time"].cannot_lose([2], [2])
-    assert not POLICIES["two columns"].cannot_lose([2], [2])
-    assert POLICIES["two columns"].cannot_lose([3], [2])
+    assert POLICIES["event time"].changes_always_win([2], [2])
+    assert not POLICIES["two columns"].changes_always_win([2], [2])
+    assert POLICIES["two columns"].changes_always_win([3], [2])
 
 
 def test_an_unknown_bound_promises_nothing_and_without_an_ordering_column_nothing_can_lose() -> None:
-    assert not POLICIES["event time"].cannot_lose([None], [1])
-    assert not POLICIES["event time"].cannot_lose([2], [None])
-    assert POLICIES["event time"].cannot_lose([2], [])
-    assert POLICIES["commit time"].cannot_lose([None], [None])
+    assert not POLICIES["event time"].changes_always_win([None], [1])
+    assert not POLICIES["event time"].changes_always_win([2], [None])
+    assert POLICIES["event time"].changes_always_win([2], [])
+    assert POLICIES["commit time"].changes_always_win([None], [None])
 
 
 def test_needed_columns_are_the_key_and_what_orders() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hoodoo.merge.replaced_values import replaced
+from hoodoo.merge.replaced_values import replace_values
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int8(): [1, 2, -128, 127],
@@ -44,7 +44,7 @@ def test_it_is_the_column_that_a_list_of_values_would_be(kind: pa.DataType, null
             want[place] = value
         cut = len(old) // 2
         column = pa.chunked_array([pa.array(old[:cut], kind), pa.array(old[cut:], kind)], kind)
-        found = replaced(column, at, pa.chunked_array([pa.array(new, kind)], kind))
+        found = replace_values(column, at, pa.chunked_array([pa.array(new, kind)], kind))
         assert (column if found is None else found).to_pylist() == want
         if not pa.types.is_nested(kind):
             assert (found is None) == (want == old)
@@ -57,17 +57,17 @@ def test_dictionaries_take_texts_and_dictionaries_and_keep_no_value_that_no_row_
     )
     at = np.array([1, 3])
     for new in (pa.array(["c", None]), pa.array(["c", None]).dictionary_encode()):
-        found = replaced(column, at, pa.chunked_array([new]))
+        found = replace_values(column, at, pa.chunked_array([new]))
         assert found is not None and found.type == text
         assert found.to_pylist() == ["a", "c", None, None]
         assert found.combine_chunks().dictionary.to_pylist() == ["a", "c"]
-    assert replaced(column, at, pa.chunked_array([pa.array(["b", "secret"])])) is None
+    assert replace_values(column, at, pa.chunked_array([pa.array(["b", "secret"])])) is None
 
 
 def test_floats_are_compared_by_their_bits() -> None:
     def floats(*values: float | None) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array(values, pa.float64())])
 
-    assert replaced(floats(0.0, 1.0), np.array([0]), floats(-0.0)) is not None
-    assert replaced(floats(0.0, None), np.array([0]), floats(-0.0)) is not None
-    assert replaced(floats(float("nan"), 1.0), np.array([0]), floats(float("nan"))) is None
+    assert replace_values(floats(0.0, 1.0), np.array([0]), floats(-0.0)) is not None
+    assert replace_values(floats(0.0, None), np.array([0]), floats(-0.0)) is not None
+    assert replace_values(floats(float("nan"), 1.0), np.array([0]), floats(float("nan"))) is None

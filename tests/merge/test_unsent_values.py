@@ -36,5 +36,5 @@ UNAVAILABLE = "__debezium_unavailable_value"
 )
 def test_what_stands_for_a_value_depends_on_the_type_of_the_column(kind: pa.DataType, marker: Any, other: Any) -> None:
     column = pa.chunked_array([pa.array([other, marker], kind), pa.array([None, marker], kind)])
-    assert MergeMode(unavailable=UNAVAILABLE).stands_for_unavailable(column).tolist() == [False, True, False, True]
-    assert not MergeMode().stands_for_unavailable(column).any()
+    assert MergeMode(unavailable=UNAVAILABLE).find_unsent_values(column).tolist() == [False, True, False, True]
+    assert not MergeMode().find_unsent_values(column).any()

@@ -89,7 +89,7 @@ def test_where_python_has_no_such_time_an_error_of_ours_says_so(
 def test_bounds_of_far_years_bound_nothing_and_join_with_others(kind: pa.DataType) -> None:
     """An older release may have put them into slots: they are numbers there."""
     schema = pa.schema([("at", kind)])
-    joined = statistics.union([{"at": [1, 2**62, 0]}, {"at": [-(2**62), 5, 1]}], schema)
+    joined = statistics.combine_statistics([{"at": [1, 2**62, 0]}, {"at": [-(2**62), 5, 1]}], schema)
     assert joined == json.loads(json.dumps(joined)) == {"at": [-(2**62), 2**62, 1]}
-    assert statistics.from_json(2**62, kind) is None
-    assert statistics.from_json(-(2**62), kind) is None
+    assert statistics.bound_from_json(2**62, kind) is None
+    assert statistics.bound_from_json(-(2**62), kind) is None

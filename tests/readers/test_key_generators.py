@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.format.properties import parse, render
+from hoodoo.format.properties import format_properties, parse_properties
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.properties import hoodie_properties
 from hoodoo.writers.batches import batch
@@ -58,7 +58,7 @@ def foreign(
     properties.
     """
     table = hoodoo.create(path, rows.schema, key="id", partition_by=by, type="copy_on_write")
-    real = batch.partition_paths
+    real = batch.compute_partition_paths
 
     def formatted(given: pa.Table, columns: Any, hive: bool, encode: bool) -> Any:
         place = given.schema.get_field_index(by[0])
@@ -66,13 +66,13 @@ def foreign(
         return real(given.set_column(place, by[0], texts), columns, False, encode and "/" not in str(texts))
 
     with patch.context() as inside:
-        inside.setattr(batch, "partition_paths", formatted)
+        inside.setattr(batch, "compute_partition_paths", formatted)
         table.upsert(rows)
     shutil.rmtree(path / ".hoodie" / ".hoodoo")
     file = path / PROPERTIES
-    values = {name: value for name, value in parse(file.read_bytes()).items() if "hoodoo" not in name}
+    values = {name: value for name, value in parse_properties(file.read_bytes()).items() if "hoodoo" not in name}
     values |= {"hoodie.datasource.write.hive_style_partitioning": "false", _DAYS: "DATE_STRING"} | says
-    file.write_bytes(render(values, "Thu Jan 01 00:00:00 UTC 2026"))
+    file.write_bytes(format_properties(values, "Thu Jan 01 00:00:00 UTC 2026"))
     return path
 
 

@@ -106,14 +106,14 @@ def test_of_untouched_row_groups_and_columns_only_one_side_is_decoded_or_none(
     place = rows.schema.get_field_index("ts")
     table.upsert(rows.slice(150, 5).set_column(place, "ts", pa.array([7] * 5)))
     decoded: list[tuple[int, tuple[str, ...]]] = []
-    decode = base_file.RowGroups.decode
+    decode = base_file.RowGroupReader.decode
 
     def note(self: Any, group: int, columns: Any = None) -> pa.Table:
         found = decode(self, group, columns)
         decoded.append((group, tuple(found.schema.names)))
         return found
 
-    monkeypatch.setattr(base_file.RowGroups, "decode", note)
+    monkeypatch.setattr(base_file.RowGroupReader, "decode", note)
     assert len(told(table.changes(since=since))) == 5
     whole, other = decoded
     assert (whole[0], other[0]) == (1, 1)

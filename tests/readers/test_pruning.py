@@ -101,8 +101,10 @@ def test_a_look_up_decodes_only_the_row_groups_that_hold_the_key(
     table.upsert(rows((1007, 2, 100)))
     decoded.clear()
     groups = list[int]()
-    decode = base_file.RowGroups.decode
-    monkeypatch.setattr(base_file.RowGroups, "decode", lambda self, group: groups.append(group) or decode(self, group))
+    decode = base_file.RowGroupReader.decode
+    monkeypatch.setattr(
+        base_file.RowGroupReader, "decode", lambda self, group: groups.append(group) or decode(self, group)
+    )
     assert table.get([1007, 1008, 5]).to_pylist() == rows((1007, 2, 100), (1008, 1, 1008))
     assert len(groups) == 1 and not decoded
     assert table.get([5]).num_rows == 0 and len(groups) == 1  # the index knew

@@ -85,7 +85,7 @@ def test_any_history_is_read_by_rows_as_by_keys(
 def opened_columns(patch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Names of the columns that each base and log is asked for."""
     asked: list[tuple[str, ...]] = []
-    decode, decode_logs = base_file.decode, block.decode_logs
+    decode, decode_logs = base_file.read_base_file, block.decode_logs
 
     def base(source: Any, path: str, schema: pa.Schema, *rest: Any) -> pa.Table:
         asked.append(tuple(schema.names))
@@ -95,7 +95,7 @@ def opened_columns(patch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         asked.append(tuple(columns))
         return decode_logs(files, columns, positions)
 
-    patch.setattr(base_file, "decode", base)
+    patch.setattr(base_file, "read_base_file", base)
     patch.setattr(slices, "decode_logs", logs)
     return asked
 
@@ -141,7 +141,7 @@ def test_a_log_with_a_record_whose_key_is_not_in_the_base_names_no_rows(
     table.upsert(batch([3, 4], 7, random.Random(1)))
     log = group(table).logs[-1].file
     assert not log.order and not slices.has_row_positions(group(table))
-    assert set(block.base_instants_of_blocks(table.handle.store.get(log.path))) == {""}
+    assert set(block.find_base_instants(table.handle.store.get(log.path))) == {""}
 
 
 def test_a_base_that_lost_rows_makes_older_logs_be_read_by_keys(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_a_base_that_lost_rows_makes_older_logs_be_read_by_keys(tmp_path: Path) 
     table.delete([{"id": 0}])
     context = table.handle.context()
 
-    plan = plans.schedule(context, plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(context, plans.plan_groups_with_logs)
     assert plan
     table.upsert(batch([5, 6], 9, random.Random(2)))
-    plans.run(context, plan)
+    plans.run_compaction_plan(context, plan)
     now = group(table)
     assert now.base and now.logs[0].file.order and now.logs[0].file.order != now.base.file.order
     assert {row["id"]: row["ts"] for row in found(table, "id < 8")} == {1: 5, 2: 5, 3: 5, 4: 5, 5: 9, 6: 9, 7: 5}

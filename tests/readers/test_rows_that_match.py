@@ -79,13 +79,13 @@ def test_columns_that_the_condition_does_not_look_at_are_decoded_where_a_row_mat
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[tuple[int, tuple[str, ...]]] = []
-    decode = base_file.RowGroups.decode
+    decode = base_file.RowGroupReader.decode
 
-    def seen(self: base_file.RowGroups, group: int, columns: list[str]) -> pa.Table:
+    def seen(self: base_file.RowGroupReader, group: int, columns: list[str]) -> pa.Table:
         decoded.append((group, tuple(columns)))
         return decode(self, group, columns)
 
-    monkeypatch.setattr(base_file.RowGroups, "decode", seen)
+    monkeypatch.setattr(base_file.RowGroupReader, "decode", seen)
     assert table.scan(where="n % 1000 = 450", columns=["s"]).to_arrow().to_pylist() == [{"s": "s2"}]
     assert decoded == [(0, ("n",)), (1, ("n",)), (2, ("n",)), (2, ("s",)), (3, ("n",)), (4, ("n",))]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoodoo.format.table_schema import FIELD_ID, Column, TableSchema, by_names
+from hoodoo.format.table_schema import FIELD_ID, Column, TableSchema, assign_column_ids
 
 LEAVES = [
     pa.bool_(),
@@ -145,28 +145,28 @@ def ids(schema: TableSchema) -> dict[str, int]:
 
 def test_names_keep_their_ids_in_any_order_and_new_ones_get_new_ids() -> None:
     said = pa.schema([("new", pa.int32()), ("s", FIRST.arrow.field("s").type), ("a", pa.int64())])
-    after = by_names(FIRST, said)
+    after = assign_column_ids(FIRST, said)
     assert ids(after) == {"new": FIRST.last + 1, "s": 7, "a": 5}
     assert after.arrow == said and (after.id, after.last) == (2, FIRST.last + 1)
 
 
 def test_a_name_that_comes_back_has_its_old_id_as_engines_by_name_show_its_old_values() -> None:
-    dropped = by_names(FIRST, pa.schema([("b", pa.string())]))
-    back = by_names(dropped, pa.schema([("b", pa.string()), ("a", pa.int32())]), [dropped, FIRST])
+    dropped = assign_column_ids(FIRST, pa.schema([("b", pa.string())]))
+    back = assign_column_ids(dropped, pa.schema([("b", pa.string()), ("a", pa.int32())]), [dropped, FIRST])
     assert ids(back) == {"b": 6, "a": 5} and back.last == FIRST.last
 
 
 def test_a_field_of_a_struct_that_comes_back_has_its_old_id() -> None:
-    less = by_names(FIRST, pa.schema([("s", pa.struct([("y", pa.int32())]))]))
-    back = by_names(less, FIRST.arrow, [less, FIRST])
+    less = assign_column_ids(FIRST, pa.schema([("s", pa.struct([("y", pa.int32())]))]))
+    back = assign_column_ids(less, FIRST.arrow, [less, FIRST])
     assert back.columns == FIRST.columns
 
 
 def test_a_name_that_became_a_struct_is_another_column() -> None:
-    after = by_names(FIRST, pa.schema([("a", pa.struct([("x", pa.int32())]))]), [FIRST])
+    after = assign_column_ids(FIRST, pa.schema([("a", pa.struct([("x", pa.int32())]))]), [FIRST])
     assert ids(after)["a"] == FIRST.last + 1 and after.by_name["a"].children[0].id == FIRST.last + 2
 
 
 def test_a_column_that_is_gone_keeps_its_name_from_no_other_level() -> None:
-    after = by_names(FIRST, pa.schema([("x", pa.int32()), ("s", pa.struct([("a", pa.int32())]))]), [FIRST])
+    after = assign_column_ids(FIRST, pa.schema([("x", pa.int32()), ("s", pa.struct([("a", pa.int32())]))]), [FIRST])
     assert ids(after)["x"] > FIRST.last and after.by_name["s"].children[0].id > FIRST.last

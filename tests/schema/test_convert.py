@@ -15,7 +15,7 @@ import pytest
 from tiers import sized
 
 import hoodoo
-from hoodoo.format.convert import convert, convert_bounds, is_automatic_widening, is_exact, is_readable_as
+from hoodoo.format.convert import convert_bounds, convert_values, is_automatic_widening, is_exact, is_readable_as
 from hoodoo.format.parquet.statistics import statistics_of_rows
 
 INT, L, F, D = pa.int32(), pa.int64(), pa.float32(), pa.float64()
@@ -72,9 +72,9 @@ VALUES: dict[pa.DataType, list[Any]] = {
 @pytest.mark.parametrize(("old", "new"), sorted(EXACT, key=str), ids=str)
 def test_what_is_exact_loses_nothing_and_comes_back(old: pa.DataType, new: pa.DataType) -> None:
     for values in (pa.array(VALUES[old], old), pa.chunked_array([pa.array(VALUES[old], old)] * 2).slice(1)):
-        wide = convert(values, new)
+        wide = convert_values(values, new)
         assert wide.type == new and wide.null_count == values.null_count
-        assert convert(wide, old).equals(values)
+        assert convert_values(wide, old).equals(values)
         texts = [None if v is None else str(v) for v in values.to_pylist()]
         if new == S:
             assert wide.to_pylist() == texts
@@ -105,12 +105,12 @@ def test_a_value_that_does_not_fit_a_narrower_type_is_refused_not_rounded(
     old: pa.DataType, new: pa.DataType, value: Any
 ) -> None:
     with pytest.raises(pa.ArrowInvalid):
-        convert(pa.array([value], old), new)
+        convert_values(pa.array([value], old), new)
 
 
 def test_what_other_engines_round_is_rounded_as_they_do() -> None:
-    assert convert(pa.array([2**24 + 1], INT), F).to_pylist() == [float(2**24)]
-    assert convert(pa.array([2**53 + 1], L), D).to_pylist() == [float(2**53)]
+    assert convert_values(pa.array([2**24 + 1], INT), F).to_pylist() == [float(2**24)]
+    assert convert_values(pa.array([2**53 + 1], L), D).to_pylist() == [float(2**53)]
 
 
 def random_floats(count: int) -> np.ndarray:
@@ -123,7 +123,7 @@ def random_floats(count: int) -> np.ndarray:
 def test_40_000_random_floats_become_the_doubles_with_their_shortest_text() -> None:
     floats = random_floats(40_000)
     want = [float(str(np.float32(x))) for x in floats]
-    assert convert(pa.array(floats, F), D).to_pylist() == want
+    assert convert_values(pa.array(floats, F), D).to_pylist() == want
     for x, wide in zip(floats[:2000].tolist(), want, strict=False):
         assert convert_bounds(x, x, F, D) == (wide, wide)
 
@@ -166,7 +166,7 @@ ORDERED = sorted(EXACT - {(INT, S), (L, S)}, key=str)
 def test_bounds_of_converted_values_are_the_converted_bounds(old: pa.DataType, new: pa.DataType) -> None:
     values = pa.array([v for v in VALUES[old] if v is None or v not in (float("inf"), float("-inf"))], old)
     [low, high, _] = statistics_of_rows(pa.table({"x": values}))["x"]
-    own_low, own_high, _ = statistics_of_rows(pa.table({"x": convert(values, new)}))["x"]
+    own_low, own_high, _ = statistics_of_rows(pa.table({"x": convert_values(values, new)}))["x"]
     got = convert_bounds(low, high, old, new)
     if pa.types.is_decimal(new):
         assert tuple(map(Decimal, got)) == (Decimal(own_low), Decimal(own_high))

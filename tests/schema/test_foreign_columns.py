@@ -16,7 +16,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.cli.main import main
-from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.avro.schema import create_avro_schema
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.format.timeline import avro
 
@@ -173,8 +173,8 @@ def test_a_type_that_another_engine_widened_stands_in_no_change_of_ours(tmp_path
     table.upsert(pa.table({"id": ["k1"], "f": [0.1]}, schema=schema))
     now = pa.schema([("id", pa.string()), ("f", pa.float64())])
     [instant] = [name for name in (tmp_path / "t/.hoodie/timeline").iterdir() if name.suffix == ".deltacommit"][-1:]
-    record = avro.decode(instant.read_bytes())
-    record["extraMetadata"]["schema"] = json.dumps(avro_schema("t", now, meta=False))
+    record = avro.decode_timeline_file(instant.read_bytes())
+    record["extraMetadata"]["schema"] = json.dumps(create_avro_schema("t", now, meta=False))
     record |= {"operationType": "ALTER_SCHEMA", "partitionToWriteStats": {}}
     _, completed = instant.stem.split("_")
     theirs = instant_of_ms(ms_of_instant(completed) + 1_000)
@@ -182,7 +182,7 @@ def test_a_type_that_another_engine_widened_stands_in_no_change_of_ours(tmp_path
     (folder / f"{theirs}.deltacommit.requested").write_bytes(b"")
     (folder / f"{theirs}.deltacommit.inflight").write_bytes(b"")
     until = instant_of_ms(ms_of_instant(theirs) + 1)
-    (folder / f"{theirs}_{until}.deltacommit").write_bytes(avro.encode("HoodieCommitMetadata", record))
+    (folder / f"{theirs}_{until}.deltacommit").write_bytes(avro.encode_timeline_file("HoodieCommitMetadata", record))
     table = hoodoo.open(tmp_path / "t")
     assert table.schema.field("f").type == pa.float64()
     assert table.scan().to_arrow()["f"].to_pylist() == [0.1]

@@ -17,7 +17,7 @@ from slots import make_slot
 from tiers import sized
 
 import hoodoo
-from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.avro.schema import create_avro_schema
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import digest
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS
@@ -68,7 +68,7 @@ def test_a_table_whose_columns_changed_is_refused_by_who_does_not_know_of_it(tmp
 
 
 def avro(schema: pa.Schema) -> str:
-    return json.dumps(avro_schema("t", schema, False))
+    return json.dumps(create_avro_schema("t", schema, False))
 
 
 def foreign(view: View, schema: str, before: str = "") -> Slot:

@@ -363,11 +363,11 @@ def test_s3_a_plan_older_than_a_free_change_makes_the_same_files_as_before_it(tm
         table = hoodoo.create(tmp_path / name, SCHEMA, key="id", compact_after_logs=None, clean_every=None)
         table.upsert([row(1), row(2)])
         table.upsert([row(2, a=5)])
-        plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+        plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
         if name == "changed":
             table.alter([change])
         assert plan is not None
-        plans.run(other(table).handle.context(), plan)
+        plans.run_compaction_plan(other(table).handle.context(), plan)
         [group] = table.handle.history.head().groups()
         assert group.base is not None and group.base.file.schema == 0
         import pyarrow.parquet as pq
@@ -391,7 +391,7 @@ def test_s4_a_change_that_rewrites_runs_open_plans_first(tmp_path: Path, change:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", compact_after_logs=None, clean_every=None)
     table.upsert([row(1), row(2)])
     table.upsert([row(2, a=5)])
-    assert plans.schedule(table.handle.context(), plans.plan_groups_with_logs) is not None
+    assert plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs) is not None
     table.upsert([row(1, a=6)])
     seq = table.cursor.seq
     done = table.alter([change], rewrite=True)
@@ -406,7 +406,7 @@ def test_s4_a_plan_that_is_made_while_a_change_rewrites_is_run_before_it(tmp_pat
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", compact_after_logs=None, clean_every=None)
     table.upsert([row(1), row(2)])
     table.upsert([row(2, a=5)])
-    between(lambda: plans.schedule(other(table).handle.context(), plans.plan_groups_with_logs))
+    between(lambda: plans.commit_compaction_plan(other(table).handle.context(), plans.plan_groups_with_logs))
     table.alter.rename_column("a", "aa", rewrite=True)
     assert not table.handle.history.head().plans
     assert {key: one["aa"] for key, one in found(table).items()} == {1: 1, 2: 5}

@@ -11,7 +11,7 @@ from column_model import Col, cast, edited, paths, shown, some
 from tiers import sized
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.resolve import NO_CHANGES, resolve
+from hoodoo.format.resolve import NO_CHANGES, map_columns
 from hoodoo.format.table_schema import Column, TableSchema
 
 
@@ -85,7 +85,7 @@ def assert_rebuilt(rng: random.Random) -> None:
     chunks = pa.chunked_array([whole.slice(begin, cut - begin), whole.slice(cut, end - cut)], one.arrow)
     for _ in range(3):
         after = changed(rng, (one,))
-        resolution = resolve(schema(1, one), schema(2, *after))
+        resolution = map_columns(schema(1, one), schema(2, *after))
         asked = [pa.field(c.name, c.arrow) for c in after]
         found = resolution.to_requested_columns(pa.table({"c": chunks}), asked)
         found.validate(full=True)
@@ -104,10 +104,10 @@ def asked(*columns: Column) -> TableSchema:
 
 
 def test_the_same_columns_in_any_order_cost_nothing() -> None:
-    found = resolve(FILE, asked(*FILE.columns[::-1]))
+    found = map_columns(FILE, asked(*FILE.columns[::-1]))
     assert found.changes_nothing and found.name_of("a") == "a"
     stats = {"a": [1, 2, 0]}
-    assert found.stats(stats, 3) is stats
+    assert found.convert_statistics(stats, 3) is stats
     rows = pa.table({"a": pa.array([1], pa.int32())})
     assert found.to_requested_columns(rows, [pa.field("a", pa.int32())])["a"].chunk(0).buffers()[1].address == (
         rows["a"].chunk(0).buffers()[1].address
@@ -115,7 +115,7 @@ def test_the_same_columns_in_any_order_cost_nothing() -> None:
 
 
 def test_a_column_is_found_by_its_id_and_one_of_the_same_name_is_not_opened() -> None:
-    found = resolve(FILE, asked(Column(6, "a", pa.string()), Column(8, "b", pa.string())))
+    found = map_columns(FILE, asked(Column(6, "a", pa.string()), Column(8, "b", pa.string())))
     assert found.name_of("a") == "b" and found.name_of("b") is None
     assert found.names_of(["a", "b", "_hoodie_record_key"]) == ["b", "_hoodie_record_key"]
     rows = pa.table({"b": ["x"], "a": pa.array([1], pa.int32())})
@@ -125,8 +125,10 @@ def test_a_column_is_found_by_its_id_and_one_of_the_same_name_is_not_opened() ->
 
 
 def test_statistics_follow_ids_and_an_absent_column_is_null_in_every_row() -> None:
-    found = resolve(FILE, asked(Column(5, "b", pa.string()), Column(8, "a", pa.int32()), Column(7, "z", pa.float64())))
-    stats = found.stats({"a": [1, 20, 1], "b": ["x", "y", 0], "c": [0.10000000149011612, 0.5, 2]}, 4)
+    found = map_columns(
+        FILE, asked(Column(5, "b", pa.string()), Column(8, "a", pa.int32()), Column(7, "z", pa.float64()))
+    )
+    stats = found.convert_statistics({"a": [1, 20, 1], "b": ["x", "y", 0], "c": [0.10000000149011612, 0.5, 2]}, 4)
     assert {name: stats[name] for name in ("a", "b", "z")} == {
         "b": [None, None, 1],
         "a": [None, None, 4],
@@ -136,13 +138,13 @@ def test_statistics_follow_ids_and_an_absent_column_is_null_in_every_row() -> No
 
 def test_names_that_a_partial_update_sets_are_those_asked_for_and_columns_that_are_gone_are_left_out() -> None:
     """A column that was dropped was still said to be set, under a name that the table has no more."""
-    found = resolve(FILE, asked(Column(6, "a", pa.string()), Column(7, "c", pa.float32())))
+    found = map_columns(FILE, asked(Column(6, "a", pa.string()), Column(7, "c", pa.float32())))
     assert found.asked(["a", "b", "c", "_hoodie_record_key"]) == ["a", "c", "_hoodie_record_key"]
-    assert resolve(FILE, asked(FILE.columns[2])).asked(["a", "b", "c"]) == ["c"]
+    assert map_columns(FILE, asked(FILE.columns[2])).asked(["a", "b", "c"]) == ["c"]
 
 
 def test_rows_without_any_column_asked_for_keep_their_number() -> None:
-    found = resolve(FILE, asked(Column(8, "n", pa.int32())))
+    found = map_columns(FILE, asked(Column(8, "n", pa.int32())))
     assert (
         found.to_requested_columns(pa.table({"": pa.nulls(3)}), [pa.field("n", pa.int32())]).to_pylist()
         == [{"n": None}] * 3
@@ -162,17 +164,19 @@ def test_rows_without_any_column_asked_for_keep_their_number() -> None:
 )
 def test_a_type_that_old_values_have_no_meaning_in_is_refused_by_the_name_of_the_column(column: Column) -> None:
     other = next(one for one in FILE.columns if one.id not in (5, 6))
-    found = resolve(FILE, asked(column, other))
+    found = map_columns(FILE, asked(column, other))
     for ask in (found.name_of, lambda name: found.names_of([other.name, name])):
         with pytest.raises(UnsupportedTable) as refused:
             ask(column.name)
         assert refused.value.details["column"] == column.name
     assert found.names_of([other.name]) == [other.name], "it stands in the way of no other column"
-    assert column.name not in found.stats({column.name: [1, 2, 0]}, 5)
+    assert column.name not in found.convert_statistics({column.name: [1, 2, 0]}, 5)
 
 
 def test_a_value_that_does_not_fit_a_narrower_type_is_refused_by_the_name_of_its_column_not_as_damage() -> None:
-    found = resolve(TableSchema(2, (Column(5, "a", pa.int64()),), 9), TableSchema(3, (Column(5, "z", pa.int32()),), 9))
+    found = map_columns(
+        TableSchema(2, (Column(5, "a", pa.int64()),), 9), TableSchema(3, (Column(5, "z", pa.int32()),), 9)
+    )
     fits, not_ = (pa.table({"a": pa.array([value], pa.int64())}) for value in (7, 2**40))
     assert found.to_requested_columns(fits, [pa.field("z", pa.int32())]).to_pylist() == [{"z": 7}]
     with pytest.raises(UnsupportedTable) as refused:
@@ -185,6 +189,6 @@ def test_a_field_that_stood_in_another_struct_is_not_taken_for_this_one() -> Non
     x: Any = Column(8, "x", pa.int32())
     file = TableSchema(1, (Column(5, "s", "struct", (x,)), Column(6, "t", "struct", (Column(9, "y", pa.int32()),))), 9)
     moved = TableSchema(2, (Column(6, "t", "struct", (x,)),), 9)
-    found = resolve(file, moved)
+    found = map_columns(file, moved)
     rows = pa.table({"s": [{"x": 1}], "t": [{"y": 2}]}, schema=file.arrow)
     assert found.to_requested_columns(rows.select(["t"]), list(moved.arrow)).to_pylist() == [{"t": {"x": None}}]

@@ -186,13 +186,13 @@ def test_a_write_between_the_look_and_the_commit_is_looked_at_too(
     table = made(tmp_path, "double", [1.0, 2.0], kind)
     other = hoodoo.open(table.path)
     meanwhile = once(lambda: other.upsert([{"id": "k1", "p": "x", "v": value, "w": 1}]))
-    look = altering.require_fit
+    look = altering.require_convertible_values
 
     def looked(*arguments: Any) -> None:
         look(*arguments)
         meanwhile()
 
-    monkeypatch.setattr(altering, "require_fit", looked)
+    monkeypatch.setattr(altering, "require_convertible_values", looked)
     if fits:
         table.alter.retype_column("v", "int64", rewrite=True)
         assert values(table) == [1, 7] and str(table.schema.field("v").type) == "int64"

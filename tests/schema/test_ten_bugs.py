@@ -19,7 +19,7 @@ from hudi_rows import hudi_rows
 import hoodoo
 from hoodoo import AddColumn, DropColumn, RenameColumn, WidenColumn
 from hoodoo.compactor.compaction import plans
-from hoodoo.format.resolve import Resolution, resolve
+from hoodoo.format.resolve import ColumnMapping, map_columns
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.properties import config
@@ -189,7 +189,7 @@ def a_write_with_the_old_columns_does_not_bring_them_back(table: hoodoo.Table) -
         return complete(self, draft)
 
     if table.type == "merge_on_read":
-        plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+        plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     Transaction.complete = late  # type: ignore[method-assign]
     try:
         table.upsert(batch(row(4, a=1, b=2)))
@@ -266,13 +266,13 @@ def test_by_names_it_goes_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, bug: Callable[[hoodoo.Table], None]
 ) -> None:
     table = make(tmp_path / "t", kind)
-    monkeypatch.setattr(config, "resolve", by_name)
+    monkeypatch.setattr(config, "map_columns", by_name)
     with pytest.raises((AssertionError, hoodoo.UnsupportedTable, hoodoo.CorruptTable)):
         bug(table)
 
 
-def by_name(file: TableSchema, asked: TableSchema) -> Resolution:
-    """As `resolve`, as engines without ids would: a column is whatever has its name."""
+def by_name(file: TableSchema, asked: TableSchema) -> ColumnMapping:
+    """As `map_columns`, as engines without ids would: a column is whatever has its name."""
     unused = count(max(file.last, asked.last) + 1)
 
     def named(column: Column, beside: Iterable[Column]) -> Column:
@@ -281,4 +281,4 @@ def by_name(file: TableSchema, asked: TableSchema) -> Resolution:
         number = there.id if there else next(unused)
         return replace(column, id=number, children=tuple(named(child, inner) for child in column.children))
 
-    return resolve(replace(file, columns=tuple(named(one, asked.columns) for one in file.columns)), asked)
+    return map_columns(replace(file, columns=tuple(named(one, asked.columns) for one in file.columns)), asked)

@@ -19,7 +19,7 @@ from tiers import sized
 
 import hoodoo
 from hoodoo.errors import CorruptTable, HoodooError
-from hoodoo.format.keys import partition_paths, partition_values
+from hoodoo.format.keys import compute_partition_paths, parse_partition_values
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot, decode_commit_file, encode_commit_file
@@ -216,14 +216,14 @@ TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(ODD))
 def test_a_partition_value_becomes_a_folder_below_the_root_and_back_or_is_refused(value: str) -> None:
     rows = pa.table({"id": [1], "city": [value]})
     try:
-        path = partition_paths(rows, ["city"]).dictionary[0].as_py()
+        path = compute_partition_paths(rows, ["city"]).dictionary[0].as_py()
     except HoodooError as refused:
         assert refused.code == "PARTITION_VALUE"
         return
     resolved = os.path.normpath(os.path.join("/the/table", path))
     assert resolved.startswith("/the/table/") and "\0" not in path and resolved == os.path.join("/the/table", path)
     assert not path.startswith(".hoodie")
-    back = partition_values(path, ["city"], pa.schema([("city", pa.string())]), True, True)["city"]
+    back = parse_partition_values(path, ["city"], pa.schema([("city", pa.string())]), True, True)["city"]
     assert back == (value or None)
 
 

@@ -321,7 +321,7 @@ class _OfAttempt(FileTarget):
 
 @bug("10, H15", "a worker that loses a plan deletes the plan's output")
 def loser_deletes_the_output(patch: Patch) -> None:
-    run_plan = plans.run
+    run_plan = plans.run_compaction_plan
 
     def tidy(context: Any, plan: Any, *rest: Any, **named: Any) -> Any:
         result = run_plan(context, plan, *rest, **named)
@@ -330,7 +330,7 @@ def loser_deletes_the_output(patch: Patch) -> None:
                 context.store.delete(join(group.partition, base_file_name(group.file_id, plan.instant)))
         return result
 
-    patch(plans, "run", tidy)
+    patch(plans, "run_compaction_plan", tidy)
 
 
 @bug("11, I8", "a completed instant is rolled back, and what it published taken away")

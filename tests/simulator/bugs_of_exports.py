@@ -11,15 +11,15 @@ from simulation import SLOW, Scene
 
 from hoodoo.errors import ForeignExport
 from hoodoo.exports import overlays
-from hoodoo.exports.base_files import Step, live, steps
+from hoodoo.exports.base_files import CommitChanges, live, yield_commit_changes
 from hoodoo.exports.delta import delta_export
 from hoodoo.exports.delta.actions import encode
 from hoodoo.exports.delta.delta_schema import Json
-from hoodoo.exports.delta.log import LogState, delta_commit_file_path
+from hoodoo.exports.delta.log import DeltaLogState, delta_commit_file_path
 from hoodoo.exports.iceberg import iceberg_export
 from hoodoo.exports.iceberg.metadata_files import HINT
-from hoodoo.exports.request import Request
-from hoodoo.exports.writing import Writing
+from hoodoo.exports.request import ExportRequest
+from hoodoo.exports.writing import MetadataFileWriter
 from hoodoo.timeline.history import History
 from hoodoo.timeline.views.view import FileGroup
 
@@ -29,11 +29,11 @@ _ARCHIVED = Scene(("exporter", "exporter", "clusterer", "merger", "archiver", "c
 
 @bug("exports: one history", "a version is put whether or not somebody else put one of that number", _EXPORTED)
 def versions_put_over_others(patch: Patch) -> None:
-    def once(self: Writing, key: str, data: bytes) -> None:
+    def once(self: MetadataFileWriter, key: str, data: bytes) -> None:
         self.store.put(key, data)
         self._count(data)
 
-    patch(Writing, "once", once)
+    patch(MetadataFileWriter, "create_once", once)
 
 
 @bug(
@@ -42,11 +42,11 @@ def versions_put_over_others(patch: Patch) -> None:
     _EXPORTED,
 )
 def memory_gone_on_from(patch: Patch) -> None:
-    def commit(self: Any, state: LogState, said: Sequence[Json]) -> None:
+    def commit(self: Any, state: DeltaLogState, said: Sequence[Json]) -> None:
         version = state.version
         while version < state.version + 5:
             try:
-                self.writing.once(delta_commit_file_path(version), encode(said))
+                self.writing.create_once(delta_commit_file_path(version), encode(said))
                 break
             except FileExistsError:
                 version += 1
@@ -57,25 +57,25 @@ def memory_gone_on_from(patch: Patch) -> None:
 
 @bug("exports: one history", "the hint names a metadata file before it is there", _EXPORTED)
 def hinted_before_it_is_there(patch: Patch) -> None:
-    once = Writing.once
+    once = MetadataFileWriter.create_once
 
-    def hasty(self: Writing, key: str, data: bytes) -> None:
+    def hasty(self: MetadataFileWriter, key: str, data: bytes) -> None:
         if key.startswith("metadata/v"):
             self.store.put(HINT, key.removeprefix("metadata/v").partition(".")[0].encode())
         once(self, key, data)
 
-    patch(Writing, "once", hasty)
+    patch(MetadataFileWriter, "create_once", hasty)
 
 
 @bug("exports: the view of a slot", "a version of an older slot has the files of the newest one only", _EXPORTED)
 def removed_by_the_newest_view(patch: Patch) -> None:
-    def by_the_newest(history: History, after: int, until: int) -> Iterator[Step]:
+    def by_the_newest(history: History, after: int, until: int) -> Iterator[CommitChanges]:
         there = live(history.known_head())
-        for step in steps(history, after, until):
+        for step in yield_commit_changes(history, after, until):
             added = {path: file for path, file in step.changes.added.items() if path in there}
             yield replace(step, changes=replace(step.changes, added=added))
 
-    patch(delta_export, "steps", by_the_newest)
+    patch(delta_export, "yield_commit_changes", by_the_newest)
 
 
 @bug("exports: overlays", "an overlay stays although the logs of its file group changed", _EXPORTED)
@@ -97,8 +97,8 @@ def overlays_swept_by_the_newest_view(patch: Patch) -> None:
 
         return is_older
 
-    patch(delta_export, "overlay_expiry_test", passed)
-    patch(iceberg_export, "overlay_expiry_test", passed)
+    patch(delta_export, "create_unused_file_test", passed)
+    patch(iceberg_export, "create_unused_file_test", passed)
 
 
 @bug("exports: retention", "versions are deleted before a checkpoint stands for them", _EXPORTED)
@@ -118,7 +118,7 @@ def snapshots_stay_without_their_files(patch: Patch) -> None:
 
 @bug("exports: company", "files that others deleted meanwhile are taken for damage", _ARCHIVED)
 def taken_for_damage(patch: Patch) -> None:
-    def once(request: Request, format: str, folder: str, remedy: str, run: Callable[[int], Any]) -> Any:
+    def once(request: ExportRequest, format: str, folder: str, remedy: str, run: Callable[[int], Any]) -> Any:
         for _ in range(20):
             try:
                 return run(request.until)
@@ -128,5 +128,5 @@ def taken_for_damage(patch: Patch) -> None:
                 raise ForeignExport(str(problem)) from None
         raise AssertionError
 
-    patch(delta_export, "attempted", once)
-    patch(iceberg_export, "attempted", once)
+    patch(delta_export, "export_with_retries", once)
+    patch(iceberg_export, "export_with_retries", once)

@@ -14,7 +14,7 @@ from simulation import SLOW, Scene
 from hoodoo.compactor.cleaning import purge
 from hoodoo.compactor.clustering import cluster_tasks, log_rebase
 from hoodoo.compactor.clustering.cluster_tasks import ClusterTask
-from hoodoo.compactor.clustering.log_rebase import LogRebaser
+from hoodoo.compactor.clustering.log_rebase import ConcurrentChangeCopier
 from hoodoo.format.names import COMMIT_TIME
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.transaction import Transaction
@@ -29,12 +29,12 @@ from hoodoo.writers.sources import rows_that_exist
     Scene(("clusterer", "clusterer"), SLOW),
 )
 def logs_left_behind(patch: Patch) -> None:
-    since = LogRebaser._changes_since_last_round
+    since = ConcurrentChangeCopier._changes_since_last_round
 
-    def forget(self: LogRebaser, view_: Any) -> None:
+    def forget(self: ConcurrentChangeCopier, view_: Any) -> None:
         since(self, view_)
 
-    patch(LogRebaser, "_changes_since_last_round", forget)
+    patch(ConcurrentChangeCopier, "_changes_since_last_round", forget)
 
 
 @bug(
@@ -122,6 +122,6 @@ def absent_keys_unchecked(patch: Patch) -> None:
     Scene(("purger", "purger", "keeper", "keeper"), (("stall", 0.01), ("hold", 0.3))),
 )
 def purged_under_a_savepoint(patch: Patch) -> None:
-    draft_of = purge.draft_of
-    patch(purge._Purge, "require_free", lambda self, view_, live=True: None)
-    patch(purge, "draft_of", lambda view_, *rest: draft_of(replace(view_, savepoints={}), *rest))
+    draft_of = purge.create_clean_commit
+    patch(purge._Purge, "require_unused_files", lambda self, view_, live=True: None)
+    patch(purge, "create_clean_commit", lambda view_, *rest: draft_of(replace(view_, savepoints={}), *rest))

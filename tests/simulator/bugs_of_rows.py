@@ -12,7 +12,7 @@ import pyarrow as pa
 from bug_registry import Patch, bug
 from simulation import SLOW, Scene
 
-from hoodoo.compactor.compaction.merge_group import GroupMerge
+from hoodoo.compactor.compaction.merge_group import BaseFileMerge
 from hoodoo.index.bloom import cells
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.slices import slices
@@ -47,9 +47,11 @@ def rows_of_an_older_base(patch: Patch) -> None:
 
 @bug("rows: deletes shift", "a base that lost rows keeps the numbers of those behind them")
 def rows_not_shifted(patch: Patch) -> None:
-    follow = cells.follow
+    follow = cells.update_positions
 
-    def unshifted(before: cells.Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> cells.Cells:
+    def unshifted(
+        before: cells.RowPositions, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray
+    ) -> cells.RowPositions:
         found = follow(before, dropped, hashes, checks)
         mask = np.uint64((1 << found.bits) - 1)
         old = dict(zip(before.hashes.tolist(), before.rows.tolist(), strict=True))
@@ -58,7 +60,7 @@ def rows_not_shifted(patch: Patch) -> None:
         rows = [min(old.get(key, row), last) for key, row in told]
         return replace(found, values=(found.values & ~mask) | np.array(rows, np.uint64))
 
-    patch(cells, "follow", unshifted)
+    patch(cells, "update_positions", unshifted)
 
 
 @bug(
@@ -67,9 +69,9 @@ def rows_not_shifted(patch: Patch) -> None:
     Scene(("compactor",) * 3, SLOW),
 )
 def entry_and_base_of_two_attempts(patch: Patch) -> None:
-    rows, turns, store_base = GroupMerge.rows, count(), base_sink.store_base_file
+    rows, turns, store_base = BaseFileMerge.rows, count(), base_sink.store_base_file
 
-    def any_way(self: GroupMerge) -> Iterator[pa.Table]:
+    def any_way(self: BaseFileMerge) -> Iterator[pa.Table]:
         """Rows in an order of the worker's own, which is its right."""
         found = pa.concat_tables(rows(self)).unify_dictionaries()
         yield found.take(pa.array(np.arange(len(found))[::-1])) if next(turns) % 2 else found
@@ -78,5 +80,5 @@ def entry_and_base_of_two_attempts(patch: Patch) -> None:
         entry = given[-1]
         return replace(store_base(*given), order=entry.order)
 
-    patch(GroupMerge, "rows", any_way)
+    patch(BaseFileMerge, "rows", any_way)
     patch(base_sink, "store_base_file", unasked)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from table_columns import names_of, value_name
 
-from hoodoo.format.log.block import DataBlock, DeleteBlock, base_instants_of_blocks, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log, find_base_instants
 from hoodoo.format.names import BaseFileName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.timeline import avro as timeline_avro
@@ -81,7 +81,7 @@ class Files:
         """value: what the value's column is called; null where the file has none of that name."""
 
         def decode(data: bytes) -> Base:
-            table = base_file.decode(pa.BufferReader(data), path, columns_with(value))
+            table = base_file.read_base_file(pa.BufferReader(data), path, columns_with(value))
             commits, keys, ts, v = (column.to_pylist() for column in table.columns)
             found = {key: Row(*rest) for key, *rest in zip(keys, ts, v, commits, strict=True)}
             if len(found) != len(keys):
@@ -95,7 +95,7 @@ class Files:
 
         def decode(data: bytes) -> list[Change]:
             changes: list[Change] = []
-            bases = base_instants_of_blocks(data)
+            bases = find_base_instants(data)
             for block in decode_log(data, columns=names, strict=True, positions=bool(bases) and all(bases)):
                 if isinstance(block, DataBlock):
                     there = block.rows.to_pydict()
@@ -240,7 +240,7 @@ class Published:
             if action in ("commit", "deltacommit", "replacecommit"):
                 self.completed[time] = completed
                 self.first = min(self.completed)
-                record = timeline_avro.decode(self.files.data[key])
+                record = timeline_avro.decode_timeline_file(self.files.data[key])
                 self.columns[time] = names_of(record["extraMetadata"]["schema"])
                 if action == "replacecommit":
                     self.replaced[time] = {
@@ -248,7 +248,7 @@ class Published:
                     }
                 self.changed = True
         elif name.endswith(".compaction.requested"):
-            record = timeline_avro.decode(self.files.data[key])
+            record = timeline_avro.decode_timeline_file(self.files.data[key])
             self.plans[name[:17]] = {operation["fileId"] for operation in record["operations"] or ()}
             self.changed = True
 

@@ -41,7 +41,7 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
             if what == "both":
                 table.compact(logs_min=least)
             elif what == "schedule":
-                plans.schedule(
+                plans.commit_compaction_plan(
                     table.handle.context(), lambda view, least=least: plans.plan_groups_with_logs(view, least)
                 )
             else:

@@ -19,8 +19,8 @@ from hoodoo.sources import Kafka
 from hoodoo.sources.bad_messages import BadMessages
 from hoodoo.sources.debezium import UNAVAILABLE
 from hoodoo.sources.debezium_events import EventReader
-from hoodoo.sources.debezium_messages import Messages
-from hoodoo.sources.debezium_values import meant
+from hoodoo.sources.debezium_messages import KafkaConnectMessages
+from hoodoo.sources.debezium_values import convert_event_values
 
 
 # ---- messages
@@ -86,13 +86,13 @@ def test_numbers_that_say_their_own_scale_are_read_together_once_one_was_met() -
     }
     reader = EventReader(schema, False, False)
     payloads = [value or b"" for _, value in events]
-    some = Messages(range(9), [None] * 9, payloads, payloads)
+    some = KafkaConnectMessages(range(9), [None] * 9, payloads, payloads)
     assert reader._decode_together(some) is None
     [first] = reader.events(some, BadMessages("t", 0, str))
     again = reader._decode_together(some)
     assert again is not None
     for one in (first, again):
-        assert meant(one.after["v"], schema["v"], None).to_pylist() == [Decimal("1.10")] * 9
+        assert convert_event_values(one.after["v"], schema["v"], None).to_pylist() == [Decimal("1.10")] * 9
     found, bad = decoded(
         [*events, change("c", {"id": 9}, {"id": 9, "v": {"scale": 9, "value": "Cw=="}})], ID, ("v", pa.decimal128(9, 2))
     )

@@ -13,8 +13,8 @@ import pytest
 from change_events import ID, change, decoded, sent
 
 from hoodoo.errors import ColumnError, OptionError
-from hoodoo.sources.debezium_schemas import column_descriptions_in
-from hoodoo.sources.debezium_values import meant
+from hoodoo.sources.debezium_schemas import read_column_descriptions
+from hoodoo.sources.debezium_values import convert_event_values
 
 
 def values(kind: pa.DataType, *sent_values: Any, said: dict[str, Any] | None = None) -> list[Any]:
@@ -177,9 +177,9 @@ def test_a_unit_that_is_not_one_or_of_another_column_is_refused() -> None:
 
 def test_items_of_lists_are_what_their_schema_says() -> None:
     items = {"type": "int64", "name": "io.debezium.time.Timestamp", "optional": True}
-    [said] = column_descriptions_in({"fields": [{"field": "v", "type": "array", "items": items}]}).values()  # type: ignore[union-attr]
+    [said] = read_column_descriptions({"fields": [{"field": "v", "type": "array", "items": items}]}).values()  # type: ignore[union-attr]
     field = pa.field("v", pa.list_(pa.timestamp("us")))
-    assert meant(pa.array([[1_769_860_800_123]]), field, said).to_pylist() == [
+    assert convert_event_values(pa.array([[1_769_860_800_123]]), field, said).to_pylist() == [
         [dt.datetime(2026, 1, 31, 12, 0, 0, 123000)]
     ]
 

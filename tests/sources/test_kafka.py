@@ -24,7 +24,7 @@ from patience import PATIENCE_S
 import hoodoo
 from hoodoo.errors import ColumnError, DataError, OptionError, SourceUnavailable, TooManyBadRows
 from hoodoo.sources import Kafka, Limits, Planned, columns_of
-from hoodoo.sources.kafka_position import shares
+from hoodoo.sources.kafka_position import distribute_batch
 
 
 def test_messages_are_read_once_in_the_order_of_partition_and_offset(cluster: str, put: Any) -> None:
@@ -408,7 +408,7 @@ def test_a_wrong_argument_is_named(wrong: dict[str, Any], named: str) -> None:
 def test_what_one_partition_does_not_need_the_others_get(
     waiting: dict[int, int], most: int, taken: dict[int, int]
 ) -> None:
-    assert shares(waiting, most) == taken
+    assert distribute_batch(waiting, most) == taken
 
 
 @pytest.mark.parametrize("call", ["list_topics", "get_watermark_offsets", "assign", "consume", "poll"])

@@ -17,8 +17,8 @@ from tiers import sized
 from hoodoo.errors import SourceLost
 from hoodoo.sources import Files, Limits, Planned
 from hoodoo.sources import files as files_module
-from hoodoo.sources.folders import Listed
-from hoodoo.sources.taken_files import Entry, ReadSoFar, TakenFiles
+from hoodoo.sources.folders import ListedFile
+from hoodoo.sources.taken_files import PartiallyReadFile, ReadFile, ReadFiles
 from hoodoo.storage.s3 import S3Store
 
 COLUMNS = pa.schema([("id", pa.int64())])
@@ -127,32 +127,35 @@ def test_every_object_of_a_bucket_is_read_once_and_again_if_it_was_overwritten(s
     assert read == expected and read
 
 
-def listed(name: str, time_ms: int, stamp: str = "1", changed_ms: int = 0) -> Listed:
-    return Listed(time_ms, name, 1, stamp, changed_ms or time_ms)
+def listed(name: str, time_ms: int, stamp: str = "1", changed_ms: int = 0) -> ListedFile:
+    return ListedFile(time_ms, name, 1, stamp, changed_ms or time_ms)
 
 
 def test_a_file_that_left_the_folder_is_forgotten_after_the_grace_and_not_before() -> None:
-    taken = TakenFiles("/in").mark_as_read([listed("a", 1), listed("b", 1)])
+    taken = ReadFiles("/in").mark_as_read([listed("a", 1), listed("b", 1)])
     there = [listed("b", 1)]
-    gone = taken.beside(there, [], 1_000, 500)
+    gone = taken.remove_departed_files(there, [], 1_000, 500)
     assert gone.seen["a"].gone_ms == 1_000 and gone.new([listed("a", 1)]) == []
-    assert "a" in gone.beside(there, [], 1_500, 500).seen
-    assert set(gone.beside(there, [], 1_501, 500).seen) == {"b"}
-    assert gone.beside([*there, listed("a", 1)], [], 9_999, 500).seen["a"].gone_ms == 0
+    assert "a" in gone.remove_departed_files(there, [], 1_500, 500).seen
+    assert set(gone.remove_departed_files(there, [], 1_501, 500).seen) == {"b"}
+    assert gone.remove_departed_files([*there, listed("a", 1)], [], 9_999, 500).seen["a"].gone_ms == 0
 
 
 def test_files_below_a_folder_that_cannot_be_read_count_as_there() -> None:
-    taken = TakenFiles("/in").mark_as_read([listed("day/a", 1)])
-    assert taken.beside([], ["day/"], 1_000, 0).beside([], ["day/"], 9_000, 0).seen == taken.seen
+    taken = ReadFiles("/in").mark_as_read([listed("day/a", 1)])
+    assert (
+        taken.remove_departed_files([], ["day/"], 1_000, 0).remove_departed_files([], ["day/"], 9_000, 0).seen
+        == taken.seen
+    )
 
 
 def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
     old = '{"source":"files","upto":17000,"seen":{"young":[18000,"s"]}}'
-    taken = TakenFiles.of(old, "/in")
+    taken = ReadFiles.of(old, "/in")
     files = [listed("old", 16_000), listed("moved", 16_000, changed_ms=19_000), listed("young", 18_000, "s")]
     assert [file.name for file in taken.new(files)] == ["moved"] and taken.to_hudi() == "16999"
-    after = taken.beside(files, [], 20_000, 0)
-    assert set(after.seen) == {"old", "young"} and TakenFiles.of(after.text(), "/in") == after
+    after = taken.remove_departed_files(files, [], 20_000, 0)
+    assert set(after.seen) == {"old", "young"} and ReadFiles.of(after.text(), "/in") == after
 
 
 @pytest.mark.parametrize(
@@ -175,19 +178,19 @@ def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
 )
 def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(position: str) -> None:
     with pytest.raises(SourceLost, match="another source"):
-        TakenFiles.of(position)
+        ReadFiles.of(position)
 
 
 def test_a_position_of_another_folder_is_refused_and_says_what_to_do() -> None:
-    position = TakenFiles("/in").text()
+    position = ReadFiles("/in").text()
     with pytest.raises(
         SourceLost, match=r"expected '/out', got '/in'\. To read all its files, give the job another name"
     ):
-        TakenFiles.of(position, "/out")
+        ReadFiles.of(position, "/out")
 
 
 def test_a_position_is_read_back_as_it_was_written() -> None:
-    seen = {'"ü\n': Entry("1-2", "d"), "b": Entry("", "", 5)}
-    taken = TakenFiles("/in", seen, ReadSoFar("c", "s", 7, 2), hudi_ms=3)
-    assert TakenFiles.of(taken.text()) == taken
-    assert TakenFiles.of("") == TakenFiles()
+    seen = {'"ü\n': ReadFile("1-2", "d"), "b": ReadFile("", "", 5)}
+    taken = ReadFiles("/in", seen, PartiallyReadFile("c", "s", 7, 2), hudi_ms=3)
+    assert ReadFiles.of(taken.text()) == taken
+    assert ReadFiles.of("") == ReadFiles()

@@ -15,7 +15,7 @@ import pytest
 import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.engine import spark as spark_engine
-from hoodoo.engine.spark import SparkEngine, deal, numbered
+from hoodoo.engine.spark import SparkEngine, distribute_tasks, numbered
 from hoodoo.writers.staging import staged
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("v", pa.int64())])
@@ -60,12 +60,14 @@ def test_parts_are_dealt_evenly_and_none_is_lost(session: Any, at_once: int | No
 
     spark_engine.prepare_session(session)
     parts = [bytes([number]) * 3 for number in range(12)]
-    assert sorted(deal(session, parts, at_once).mapInArrow(count, "n long").toArrow()["n"].to_pylist()) == want
+    assert (
+        sorted(distribute_tasks(session, parts, at_once).mapInArrow(count, "n long").toArrow()["n"].to_pylist()) == want
+    )
 
 
 def test_parts_that_are_many_bytes_leave_in_several_rows(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_engine, "_LIST_BYTES", 10)
-    found = deal(session, [b"x" * number for number in range(8)]).toArrow()
+    found = distribute_tasks(session, [b"x" * number for number in range(8)]).toArrow()
     assert dict(zip(found["id"].to_pylist(), map(len, found["part"].to_pylist()), strict=True)) == {
         number: number for number in range(8)
     }
@@ -83,7 +85,7 @@ def test_a_batch_is_routed_and_written_a_plan_run_and_logs_merged_by_tasks(
     for _ in range(2):
         found = table.scan().to_spark(session).toArrow()
         assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == want
-        plans.compact(table.handle.context(SparkEngine(session)))
+        plans.compact_files(table.handle.context(SparkEngine(session)))
     assert not any(group.logs for group in table.handle.history.head().groups())
 
 

@@ -17,7 +17,7 @@ import pytest
 from three_ways import TasksHere, agreed, all_staged, copies, frame_of, written
 
 import hoodoo
-from hoodoo.engine.task_pickling import PickledTasks, pack
+from hoodoo.engine.task_pickling import TaskDeserializer, serialize_tasks
 from hoodoo.writers.batches.batch import BatchTerms, prepare_batch
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.staging import staged
@@ -379,9 +379,9 @@ def test_a_staged_batch_keeps_all_that_is_known_of_it(table: Path) -> None:
 def test_terms_travel_once_with_all_tasks_of_a_job(table: Path) -> None:
     config = hoodoo.open(table).handle.config
     terms = BatchTerms.of(SCHEMA, config, False)
-    common, parts = pack(len, [(terms, number) for number in range(3)])
+    common, parts = serialize_tasks(len, [(terms, number) for number in range(3)])
     assert max(map(len, parts)) < 100 < len(common)
-    assert PickledTasks(common).item(parts[2]) == (terms, 2)
+    assert TaskDeserializer(common).item(parts[2]) == (terms, 2)
 
 
 NOT_OURS = {

@@ -45,7 +45,9 @@ def test_a_bucket_is_what_spark_makes_of_the_hash(spark: Any, n: int) -> None:
     texts = [f"IF(`{name}` IS NULL, NULL, CAST(pmod(xxhash64(`{name}`), {n}) AS INT)) AS `{name}`" for name in given]
     theirs = spark.createDataFrame(pa.table(given)).coalesce(1).selectExpr(*texts).toArrow()
     for name, column in given.items():
-        assert transforms.values(hoodoo.bucket(n, name), column).to_pylist() == theirs[name].to_pylist(), name
+        assert (
+            transforms.compute_partition_values(hoodoo.bucket(n, name), column).to_pylist() == theirs[name].to_pylist()
+        ), name
 
 
 def test_years_months_days_and_hours_are_those_of_spark_in_utc(spark: Any) -> None:
@@ -71,9 +73,10 @@ def test_years_months_days_and_hours_are_those_of_spark_in_utc(spark: Any) -> No
     for at, made in enumerate(texts):
         column = given[made.column]
         fits = pa.array(~transforms.unfit(made, column))
-        assert transforms.values(made, column).filter(fits).to_pylist() == theirs[f"c{at}"].filter(fits).to_pylist(), (
-            str(made)
-        )
+        assert (
+            transforms.compute_partition_values(made, column).filter(fits).to_pylist()
+            == theirs[f"c{at}"].filter(fits).to_pylist()
+        ), str(made)
 
 
 # ---------------------------------------------------------------- three ways

@@ -105,7 +105,7 @@ def test_a_read_that_fails_in_the_end_is_unavailable_not_an_os_error_or_damage(
             between.rates = Rates(0, 0, 0, 0, truncated=1, latency_s_max=0)
             if size > 1 << 20:
                 with pytest.raises(hoodoo.StoreUnavailable):
-                    base_file.decode(source, "k", pa.schema([("a", pa.int64())]))
+                    base_file.read_base_file(source, "k", pa.schema([("a", pa.int64())]))
         with pytest.raises(hoodoo.StoreUnavailable, match="Connection to S3 failed"):
             store.open_input("k")
         with pytest.raises(hoodoo.StoreUnavailable, match="Connection to S3 failed"):

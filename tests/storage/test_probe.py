@@ -17,7 +17,7 @@ from faulty_store import FaultyStore
 from figures import record
 
 import hoodoo
-from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.cleaning.sweep import remove_orphan_files
 from hoodoo.readers.predicate import duckdb_engine
 from hoodoo.storage import mounts, probe
 from hoodoo.storage.local import LocalStore
@@ -145,7 +145,7 @@ def test_what_a_killed_probe_left_is_swept(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.handle.store.put(f"{probe.PROBES}dead/b", b"first")
     assert table.maintenance.sweep(older_than_hours=1).files == 0
-    assert sweep(table.handle.context().timeline, -1).files == 1  # as if an hour had passed
+    assert remove_orphan_files(table.handle.context().timeline, -1).files == 1  # as if an hour had passed
     assert not table.handle.store.exists(f"{probe.PROBES}dead/b")
 
 

@@ -25,7 +25,7 @@ def run(path: Path, store: Store | None = None, **more: Any) -> Any:
     config, history, view = handle.look()
     now_ms = handle.environment.now_ms()
     formats = {"delta": True, "iceberg": True} | more
-    return exporting.export(store or handle.store, history, config, view, now_ms, **formats)
+    return exporting.export_table(store or handle.store, history, config, view, now_ms, **formats)
 
 
 def faulty(path: Path, fault: Fault) -> FaultyStore:

@@ -11,7 +11,7 @@ from column_model import Col, ColumnModel, paths
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.avro.schema import convert_to_arrow_schema
 from hoodoo.format.convert import is_exact
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.timeline.properties.hoodie_properties import own_columns
@@ -170,10 +170,10 @@ class ColumnChecks:
                 continue
             name = "commit" if slot.compacts else slot.action
             [path] = (Path(self.table.path) / ".hoodie/timeline").glob(f"{slot.instant}_*.{name}")
-            record = timeline_avro.decode(path.read_bytes())
+            record = timeline_avro.decode_timeline_file(path.read_bytes())
             columns = self.model.snapshots[slot.plan_seq if slot.compacts else slot.seq].columns
             text = (record.get("extraMetadata") or {}).get("schema")
-            said[slot.instant] = names = own_columns(arrow_schema(text))
+            said[slot.instant] = names = own_columns(convert_to_arrow_schema(text))
             assert names == pa.schema([(c.name, c.arrow) for c in columns]), slot.seq
         if said:
             assert said[max(said)] == pa.schema([(c.name, c.arrow) for c in self.model.columns])

@@ -329,7 +329,7 @@ class ColumnMachine(ColumnChecks):
         self.table.compact()
 
     def plan(self) -> None:
-        plans.schedule(self.table.handle.context(), plans.plan_groups_with_logs)
+        plans.commit_compaction_plan(self.table.handle.context(), plans.plan_groups_with_logs)
 
     def clean(self) -> None:
         self.table.maintenance.clean(retain_hours=0, retain_commits=self.rng.randint(2, 6))

@@ -41,7 +41,7 @@ def of_hudi() -> Mapping[str, bytes]:
 def schema() -> str:
     """The schema of its records, as its commits say it."""
     newest = max(name for name in of_hudi() if name.endswith(".deltacommit"))
-    return str(avro.decode(of_hudi()[newest])["extraMetadata"]["schema"])
+    return str(avro.decode_timeline_file(of_hudi()[newest])["extraMetadata"]["schema"])
 
 
 def make(store: Store, now_ms: int, instant: str = FIRST, partitions: str = IN_USE) -> None:
@@ -52,8 +52,8 @@ def make(store: Store, now_ms: int, instant: str = FIRST, partitions: str = IN_U
         store.put(ROOT + ".hoodie/hoodie.properties", of_hudi()[".hoodie/hoodie.properties"])
     full = file_listing.metadata_record_schema(schema())
     assert full is not None
-    values = file_listing.encode(full, _by_partition(there(store)) or {"": {}})
-    store.put(f"{FILES}files-0000-0_0-1-2_{instant}.hfile", hfile.encode(values, full, now_ms))
+    values = file_listing.encode_file_list(full, _by_partition(there(store)) or {"": {}})
+    store.put(f"{FILES}files-0000-0_0-1-2_{instant}.hfile", hfile.encode_hfile(values, full, now_ms))
     action = "deltacommit" if instant == FIRST else "commit"
     put_instant(store, Instant(instant, action, State.COMPLETED, instant_of_ms(now_ms)))
     use(store, partitions, now_ms)
@@ -69,7 +69,7 @@ def put_instant(store: Store, instant: Instant, schema_text: str | None = None) 
         "operationType": "UPSERT_PREPPED",
     }
     completed = instant.state is State.COMPLETED
-    store.put(ROOT + instant.key, avro.encode("HoodieCommitMetadata", record) if completed else b"")
+    store.put(ROOT + instant.key, avro.encode_timeline_file("HoodieCommitMetadata", record) if completed else b"")
 
 
 def use(store: Store, partitions: str, now_ms: int, **more: str) -> None:
@@ -80,7 +80,7 @@ def use(store: Store, partitions: str, now_ms: int, **more: str) -> None:
 
 
 def in_use(store: Store) -> str:
-    return properties.parse(store.get(PROPERTIES)).get(PARTITIONS, "")
+    return properties.parse_properties(store.get(PROPERTIES)).get(PARTITIONS, "")
 
 
 def listed(store: Store) -> Listing | None:

@@ -16,7 +16,7 @@ def instants(path: Path, action: str = "deltacommit") -> list[Path]:
 
 def said_beside(file: Path) -> dict[str, str]:
     """The extra metadata of an instant."""
-    return dict(avro.decode(file.read_bytes())["extraMetadata"])
+    return dict(avro.decode_timeline_file(file.read_bytes())["extraMetadata"])
 
 
 def places(path: Path) -> list[str]:
@@ -27,11 +27,13 @@ def places(path: Path) -> list[str]:
 def streamer_commits(path: Path, text: str, key: str = PLACE) -> None:
     """Hudi's streamer commits a place under a key."""
     newest = instants(path)[-1]
-    record = avro.decode(newest.read_bytes())
+    record = avro.decode_timeline_file(newest.read_bytes())
     kept = {name: value for name, value in record["extraMetadata"].items() if name not in (PLACE, REACHED)}
     record |= {"extraMetadata": kept | {key: text}, "partitionToWriteStats": {}}
     theirs = instant_of_ms(ms_of_instant(newest.name[18:35]) + 1)
     until = instant_of_ms(ms_of_instant(theirs) + 1)
     for state in ("requested", "inflight"):
         newest.with_name(f"{theirs}.deltacommit.{state}").write_bytes(b"")
-    newest.with_name(f"{theirs}_{until}.deltacommit").write_bytes(avro.encode("HoodieCommitMetadata", record))
+    newest.with_name(f"{theirs}_{until}.deltacommit").write_bytes(
+        avro.encode_timeline_file("HoodieCommitMetadata", record)
+    )

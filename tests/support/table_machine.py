@@ -330,7 +330,7 @@ class Machine:
 
     def plan(self) -> None:
         """Decide a compaction and leave it to others."""
-        plans.schedule(self.table.handle.context(), plans.plan_groups_with_logs)
+        plans.commit_compaction_plan(self.table.handle.context(), plans.plan_groups_with_logs)
 
     def clean(self) -> None:
         self.table.maintenance.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))
@@ -339,7 +339,7 @@ class Machine:
         """Pack, or sort along some columns. Nobody else writes, so no unit yields."""
         by = self.rng.choice([(), ("b",), ("city", "a"), ("ts", "v", "a")])
         assert (
-            cluster.cluster(
+            cluster.cluster_files(
                 self.table.handle.context(), by=by, order=self.rng.choice(["linear", "zorder", "hilbert"])
             ).yielded
             == 0

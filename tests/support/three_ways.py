@@ -24,9 +24,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
 from hoodoo.engine.session import is_spark_dataframe
-from hoodoo.engine.spark import dumps, loads, outcome, result
+from hoodoo.engine.spark import dumps, loads, result, serialize_outcome
 from hoodoo.engine.spark_types import arrow_schema_of
-from hoodoo.engine.task_pickling import PickledTasks, pack
+from hoodoo.engine.task_pickling import TaskDeserializer, serialize_tasks
 from hoodoo.spark.write import HoodooWriter, plan_write
 from hoodoo.writers.batches.cast import cast_column
 from hoodoo.writers.batches.input import to_arrow
@@ -59,8 +59,8 @@ class TasksHere:
         pass
 
     def map(self, task: Any, items: Sequence[Any], at_once: int | None = None, waiting: bool = False) -> list[Any]:
-        common, parts = pack(task, list(items))
-        done = [outcome(functools.partial(PickledTasks(common).run, part)) for part in parts]
+        common, parts = serialize_tasks(task, list(items))
+        done = [serialize_outcome(functools.partial(TaskDeserializer(common).run, part)) for part in parts]
         return [result(one) for one in done]
 
 
@@ -82,7 +82,7 @@ def prepared_once() -> Iterator[None]:
 
     def prepared(*arguments: Any) -> Any:
         if not done:
-            done.append(outcome(lambda: prepare(*arguments)))
+            done.append(serialize_outcome(lambda: prepare(*arguments)))
         return result(done[0])
 
     with pytest.MonkeyPatch.context() as patch:

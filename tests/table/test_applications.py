@@ -157,7 +157,7 @@ def test_a_view_without_positions_is_written_as_before(table: hoodoo.Table) -> N
 def test_the_instant_says_what_the_position_is(table: hoodoo.Table) -> None:
     table.upsert(row(1), transaction=("orders", 0, "a:1"))
     files = (Path(table.path) / ".hoodie/timeline").glob("*_*.deltacommit")
-    record = avro.decode(max(files, key=lambda file: file.name).read_bytes())
+    record = avro.decode_timeline_file(max(files, key=lambda file: file.name).read_bytes())
     assert json.loads(record["extraMetadata"]["hoodoo.ingest"]) == {"app": "orders", "n": 0, "position": "a:1"}
 
 

@@ -183,7 +183,7 @@ def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one
 
 def stats_of(table: Table) -> list[dict[str, Any]]:
     records = [
-        timeline_avro.decode(table.handle.store.get(find_publication_file(one)))
+        timeline_avro.decode_timeline_file(table.handle.store.get(find_publication_file(one)))
         for one in history(table)
         if one.commits
     ]
@@ -193,7 +193,7 @@ def stats_of(table: Table) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("mode", MODES)
 def test_create_says_the_mode_in_hudis_properties(tmp_path: Path, mode: str) -> None:
     table = make(tmp_path / "t", mode=mode)
-    values = properties.parse((tmp_path / "t" / PROPERTIES).read_bytes())
+    values = properties.parse_properties((tmp_path / "t" / PROPERTIES).read_bytes())
     assert (values["hoodie.table.cdc.enabled"], values["hoodie.table.cdc.supplemental.logging.mode"]) == (
         "true",
         MODES[mode],

@@ -22,7 +22,7 @@ import pytest
 from argument_catalog import LINES, MORE, NEEDED, ODD, ROWS, SCHEMA, TRANSFORMS, WITHOUT_ARGUMENTS
 
 import hoodoo
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.limits import ServiceLimits
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.pin import Pin
@@ -58,7 +58,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "hoodoo.BadRowLimits": hoodoo.BadRowLimits.__init__,
-        "Limits": Limits.__init__,
+        "Limits": ServiceLimits.__init__,
         "Sink": Sink.__call__,
         "Table.alter": Alter.__call__,
     }
@@ -145,7 +145,7 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.sql(**({"spark": None, "text": "SELECT 1", **given}))
         return getattr(hoodoo, method)  # type: ignore[no-any-return]
     if home == "Limits":
-        return Limits
+        return ServiceLimits
     if home == "Sink":
         return table.sink("s")
     if home == "Quarantine":

@@ -18,8 +18,8 @@ import hoodoo
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import META_COLUMNS, parse_data_file
 from hoodoo.format.parquet import hudi_bloom
-from hoodoo.format.properties import checksum, parse, render
-from hoodoo.format.timeline.avro import decode
+from hoodoo.format.properties import checksum, format_properties, parse_properties
+from hoodoo.format.timeline.avro import decode_timeline_file
 from hoodoo.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])
@@ -49,7 +49,7 @@ def keys_of(path: Path) -> set[str]:
 
 
 def properties(table: hoodoo.Table) -> dict[str, str]:
-    return parse((Path(table.path) / ".hoodie/hoodie.properties").read_bytes())
+    return parse_properties((Path(table.path) / ".hoodie/hoodie.properties").read_bytes())
 
 
 def test_rule_1_a_new_key_never_stands_only_in_a_log(table: hoodoo.Table) -> None:
@@ -71,7 +71,9 @@ def test_rule_2_every_base_file_has_hudis_bloom_filter_and_key_range_even_withou
     footer = {key.decode(): value.decode() for key, value in pq.read_metadata(full).metadata.items()}
     assert footer["hoodie_bloom_filter_type_code"] == "SIMPLE"
     assert (footer["hoodie_min_record_key"], footer["hoodie_max_record_key"]) == ("a", "é")
-    assert hudi_bloom.may_contain(footer["org.apache.hudi.bloomfilter"], pa.array(["a", "é", "zz"])).tolist() == [
+    assert hudi_bloom.find_possible_keys(
+        footer["org.apache.hudi.bloomfilter"], pa.array(["a", "é", "zz"])
+    ).tolist() == [
         True,
         True,
         False,
@@ -160,7 +162,7 @@ def test_rule_7_a_metadata_table_that_hoodoo_does_not_know_goes_out_of_use_befor
         for name, value in (("", "files,column_stats"), (".inflight", ""))
     }
     extra["hoodie.table.index.defs.path"] = ".hoodie/.index_defs/index.json"
-    (root / ".hoodie/hoodie.properties").write_bytes(render(properties(table) | extra, "now"))
+    (root / ".hoodie/hoodie.properties").write_bytes(format_properties(properties(table) | extra, "now"))
     (root / ".hoodie/.hoodie.properties.crc").write_bytes(b"crc of these bytes")
     (root / ".hoodie/metadata/files").mkdir(parents=True)
     (root / ".hoodie/metadata/files/x").write_bytes(b"x")
@@ -241,7 +243,7 @@ def test_hudis_incremental_query_agrees_with_ours(table: hoodoo.Table) -> None:
 def test_commit_metadata_names_every_file_and_carries_the_schema(table: hoodoo.Table) -> None:
     result = table.upsert(rows(("a", "p", 7), ("n", "r", 1)))
     path = next((Path(table.path) / ".hoodie/timeline").glob(f"{result.instant}_*.deltacommit"))
-    record: dict[str, Any] = decode(path.read_bytes())
+    record: dict[str, Any] = decode_timeline_file(path.read_bytes())
     stats = {stat["path"]: stat for found in record["partitionToWriteStats"].values() for stat in found}
     assert {str(file.relative_to(table.path)) for file in data_files(table) if result.instant in file.name} == set(
         stats

@@ -21,7 +21,7 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.service_turn import LOOK_AGAIN_S
 from hoodoo.errors import StoreFull
-from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.avro.schema import create_avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import create_table, layout
@@ -99,10 +99,10 @@ def test_a_handle_that_was_open_before_takes_up_another_engines_commit_before_it
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
-    assert plans.run(table.handle.context(), plan).groups == 1
+    assert plans.run_compaction_plan(table.handle.context(), plan).groups == 1
     assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
 
 
@@ -243,11 +243,11 @@ def test_a_plan_that_was_open_through_an_undo_compacts_exactly_what_it_planned(
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
     undone(store, clock, opened(store, clock), rows(("a", "p", 5)))
     table = opened(store, clock)
-    assert plans.run(table.handle.context(), plan).groups == 1
+    assert plans.run_compaction_plan(table.handle.context(), plan).groups == 1
     assert pairs(table) == pairs(table, read_optimized=True) == [("a", 2), ("b", 1)]
     assert not any(group.logs for group in table.handle.history.head().groups())
 
@@ -375,7 +375,7 @@ def test_a_handle_that_only_writes_goes_on_after_another_engine_added_a_column(
     def with_column(other: Table) -> None:
         """As Spark does: the commit says what the columns are, the properties stay as they were."""
         before = hoodie_properties.read_properties(other.handle.store)
-        wider = avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
+        wider = create_avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
         changed = before | {"hoodie.table.create.schema": json.dumps(wider)}
         other.handle.store.put(layout.PROPERTIES, hoodie_properties.render(changed, clock()))
         again = opened(other.handle.store, clock)  # type: ignore[arg-type]
@@ -395,12 +395,12 @@ def test_a_worker_serves_what_another_engine_committed(store: MemoryStore, clock
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     with loop_of(table, "compact", logs_min=1) as loop:
-        while loop.round():
+        while loop.run_due_services():
             continue
         elsewhere(store, clock, lambda other: other.upsert(rows(("a", "p", 2))))
-        assert not loop.round(), "nothing of ours changed"
+        assert not loop.run_due_services(), "nothing of ours changed"
         loop._healed = (loop._healed[0], loop._healed[1] - LOOK_AGAIN_S)
-        assert loop.round() and not loop.failing
+        assert loop.run_due_services() and not loop.has_failing_work
         assert loop.work["compact"].groups == 1
     assert pairs(opened(store, clock)) == [("a", 2)]
     assert not any(group.logs for group in opened(store, clock).handle.history.head().groups())

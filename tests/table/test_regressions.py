@@ -15,7 +15,7 @@ from faulty_store import Died, FaultyStore
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.cleaning.sweep import remove_orphan_files
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import parse_data_file
 from hoodoo.index.bloom.entry import IndexEntryReader
@@ -187,7 +187,9 @@ def test_a_service_that_fails_in_whatever_way_leaves_the_commit_acknowledged(
     """Only two kinds of errors of an inline service were caught; an Arrow error came out of upsert after the commit."""
     table = make(tmp_path / "t", compact_after_logs=1)
     table.upsert(rows((1, "a", 1)))
-    monkeypatch.setattr(plans, "schedule", lambda *_: (_ for _ in ()).throw(pa.ArrowInvalid("offset overflow")))
+    monkeypatch.setattr(
+        plans, "commit_compaction_plan", lambda *_: (_ for _ in ()).throw(pa.ArrowInvalid("offset overflow"))
+    )
     assert table.upsert(rows((1, "a", 2))).updated == 1
 
 
@@ -288,7 +290,7 @@ def test_what_a_dead_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> No
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead").mkdir(parents=True)
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead/x").write_bytes(b"staged")
     assert table.maintenance.sweep().files == 0  # all of it is too young
-    swept = sweep(hoodoo.open(tmp_path / "t").handle.context().timeline, -1)  # as if an hour had passed
+    swept = remove_orphan_files(hoodoo.open(tmp_path / "t").handle.context().timeline, -1)  # as if an hour had passed
     assert (swept.rolled_back, swept.files >= 1) == (1, True)
     named = {entry.file.path for group in table.handle.history.head().groups() for entry in group.files()}
     assert {key for key, _ in table.handle.store.list("") if parse_data_file(key.rpartition("/")[2])} == named

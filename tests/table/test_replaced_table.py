@@ -157,7 +157,7 @@ def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new
     try:
         wait_for(lambda: worker.loops[0].seen, "first round")
         os.rename(tmp_path / "t", tmp_path / "old")
-        wait_for(lambda: worker.loops[0].failing, "a round without a table")
+        wait_for(lambda: worker.loops[0].has_failing_work, "a round without a table")
         assert not (tmp_path / "t").exists()
         new = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
         for turn in range(6):
@@ -166,7 +166,7 @@ def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new
     finally:
         worker.stop()
         thread.join(PATIENCE_S)
-    assert not worker.loops[0].failing
+    assert not worker.loops[0].has_failing_work
 
 
 @pytest.mark.parametrize("how", ["dropped", "renamed"])
@@ -193,7 +193,7 @@ def test_a_worker_makes_no_folder_where_a_table_was(tmp_path: Path, how: str, mo
         os.rename(tmp_path / "t", tmp_path / "elsewhere")
         if how == "dropped":
             shutil.rmtree(tmp_path / "elsewhere")
-        wait_for(lambda: worker.loops[0].failing, "a round without a table")
+        wait_for(lambda: worker.loops[0].has_failing_work, "a round without a table")
         wait_for(lambda: sum(tried) >= 3, "three beats without a table")
     finally:
         worker.stop()

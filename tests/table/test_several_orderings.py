@@ -14,7 +14,7 @@ from tiers import sized
 import hoodoo
 from hoodoo.format.log.block import DeleteBlock, decode_log
 from hoodoo.format.names import IS_DELETED
-from hoodoo.format.properties import parse, render
+from hoodoo.format.properties import format_properties, parse_properties
 from hoodoo.readers.slices import slices
 
 SCHEMA = pa.schema(
@@ -59,7 +59,7 @@ def test_order_by_takes_a_name_several_or_none_and_keeps_their_order(
 ) -> None:
     table = make(tmp_path / "t", order_by=given)
     assert table.order_by == hoodoo.open(table.path).order_by == names
-    stored = parse(properties(table).read_bytes())
+    stored = parse_properties(properties(table).read_bytes())
     assert stored.get("hoodie.table.ordering.fields", "") == ",".join(names)
     assert stored["hoodie.record.merge.mode"] == ("EVENT_TIME_ORDERING" if names else "COMMIT_TIME_ORDERING")
 
@@ -242,8 +242,8 @@ def test_a_pull_with_deletes_has_every_ordering_column_of_a_key_that_went(tmp_pa
 def test_a_table_of_hudis_that_goes_by_commit_time_does_so_although_it_has_ordering_fields(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     file = properties(table)
-    stored = parse(file.read_bytes()) | {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}
-    file.write_bytes(render(stored, "Thu Jan 01 00:00:00 UTC 1970"))
+    stored = parse_properties(file.read_bytes()) | {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}
+    file.write_bytes(format_properties(stored, "Thu Jan 01 00:00:00 UTC 1970"))
     table = hoodoo.open(table.path)
     table.upsert(rows(("a", 10, 5, "a")))
     table.upsert(rows(("a", 1, 1, "later")))
@@ -255,8 +255,8 @@ def test_a_delete_with_another_number_of_ordering_values_than_the_table_has_colu
     table.upsert(rows(("a", 10, 5, "a")))
     table.upsert(flagged(("a", 10, 6, "")))
     file = properties(table)
-    stored = parse(file.read_bytes()) | {"hoodie.table.ordering.fields": "ts"}
-    file.write_bytes(render(stored, "Thu Jan 01 00:00:00 UTC 1970"))
+    stored = parse_properties(file.read_bytes()) | {"hoodie.table.ordering.fields": "ts"}
+    file.write_bytes(format_properties(stored, "Thu Jan 01 00:00:00 UTC 1970"))
     with pytest.raises(
         hoodoo.UnsupportedTable, match=r"has 2 ordering values: expected 1, one for each ordering column \(ts\)"
     ):

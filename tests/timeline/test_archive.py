@@ -231,7 +231,7 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     elif holder == "plan":
         from hoodoo.compactor.compaction import plans
 
-        assert plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+        assert plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     elif holder == "pending":
         attempt = table.handle.timeline.begin("deltacommit")
         attempt.start()

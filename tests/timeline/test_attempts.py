@@ -87,13 +87,13 @@ def test_what_a_plans_attempt_wrote_stays_for_whoever_runs_the_plan_next(tmp_pat
     table = table_of(tmp_path / "t")
     for ts in range(2):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(table.handle.context(), plans.plan_groups_with_logs)
     assert plan
     with pytest.raises(RuntimeError), table.handle.timeline.resume_compaction(plan):
         table.handle.store.put("part=0/output", b"...")
         raise RuntimeError("the worker was out of memory")
     assert "part=0/output" in files_of(table)
-    assert plans.run(table.handle.context(), plan).groups == 2
+    assert plans.run_compaction_plan(table.handle.context(), plan).groups == 2
 
 
 def test_a_unit_of_work_is_tried_as_often_as_its_policy_says_with_longer_and_longer_waits() -> None:

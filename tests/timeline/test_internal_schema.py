@@ -12,8 +12,8 @@ import pytest
 from slots import make_slot
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.table_schema import TableSchema, by_names
+from hoodoo.format.avro.schema import create_avro_schema
+from hoodoo.format.table_schema import TableSchema, assign_column_ids
 from hoodoo.timeline.hudi.external_columns import ExternalColumnHistory
 from hoodoo.timeline.hudi.internal_schema import apply_hudi_schema, assign_hudi_column_ids, ids_by_path
 from hoodoo.timeline.slots.slot import DataFile, Slot
@@ -126,7 +126,7 @@ def test_a_name_that_was_dropped_and_added_is_another_column() -> None:
 def test_hudis_ids_are_known_again_after_a_commit_without_them_and_survive_json() -> None:
     """A writer without the flag drops the internal schema; the next ALTER numbers the columns as they stand."""
     first = apply_hudi_schema(TableSchema.first(flat("a", "b", "c")), flat("b", "c"), said(b=6, c=7))
-    by_name = by_names(first, flat("b", "c"))
+    by_name = assign_column_ids(first, flat("b", "c"))
     assert TableSchema.from_json(json.loads(json.dumps(by_name.to_json()))).hudi == ()
     again = apply_hudi_schema(by_name, flat("bb", "c"), said(bb=5, c=6))
     assert ids_of(again) == {"bb": 6, "c": 7}
@@ -139,7 +139,7 @@ def test_a_name_that_comes_back_is_not_the_column_that_was_renamed_from_it() -> 
     """
     born = TableSchema.first(flat("a", "b"))
     renamed = apply_hudi_schema(born, flat("a", "bb"), said(a=5, bb=6))
-    after = by_names(renamed, flat("a", "bb", "b"), [renamed, born])
+    after = assign_column_ids(renamed, flat("a", "bb", "b"), [renamed, born])
     assert ids_of(after) == {"a": 5, "bb": 6, "b": 7}
 
 
@@ -150,7 +150,7 @@ def commit(seq: int, instant: str, action: str = "commit", operation: str = "UPS
 
 
 def record(schema: pa.Schema) -> dict[str, Any]:
-    return {"extraMetadata": {"schema": json.dumps(avro_schema("t", schema, meta=False))}}
+    return {"extraMetadata": {"schema": json.dumps(create_avro_schema("t", schema, meta=False))}}
 
 
 def test_a_change_by_a_commit_that_began_before_a_clean_counts() -> None:

@@ -143,23 +143,23 @@ def test_opening_asks_for_the_newest_checkpoint_and_the_slots_since(table: Table
 def test_a_worker_that_finds_nothing_to_do_asks_for_one_list_of_slots(table: Table) -> None:
     """A round was 6 lists and more: two looks, one for the round and one for each service."""
     with loop_of(table, "compact", "cluster", "clean", "archive") as loop:
-        while loop.round():
+        while loop.run_due_services():
             continue
-        loop.round()  # what it published itself
+        loop.run_due_services()  # what it published itself
         loop.quiet.set()
         loop._beating.join()  # its heartbeat is counted apart
         asked(table).clear()
-        assert not loop.round()
+        assert not loop.run_due_services()
         assert asked(table) == Counter({("list", "slots"): 1})
         table.upsert(rows(1, ts=9))
         asked(table).clear()
-        loop.round()
+        loop.run_due_services()
         assert asked(table)["list", "timeline"], "what was written is looked at"
 
 
 def test_a_heartbeat_asks_whether_the_table_is_there_and_puts_one_file(table: Table) -> None:
     with loop_of(table, "compact") as loop:
-        loop.round()
+        loop.run_due_services()
         loop.quiet.set()
         loop._beating.join()
         asked(table).clear()

@@ -19,7 +19,7 @@ from hoodoo.timeline.views import checkpoint
 
 
 def properties(path: Path) -> dict[str, str]:
-    return dict(java.parse((path / PROPERTIES).read_bytes()))
+    return dict(java.parse_properties((path / PROPERTIES).read_bytes()))
 
 
 def test_two_who_change_options_at_once_lose_nothing(tmp_path: Path) -> None:

@@ -109,10 +109,10 @@ def test_two_workers_on_one_plan_end_in_one_completion(tmp_path: Path) -> None:
     one.upsert(rows((1, 1, 1)))
     one.upsert(rows((1, 2, 2)))
     two = hoodoo.open(tmp_path / "t")
-    plan = plans.schedule(one.handle.context(), plans.plan_groups_with_logs)
+    plan = plans.commit_compaction_plan(one.handle.context(), plans.plan_groups_with_logs)
     assert plan is not None
-    racing(one, lambda: plans.run(two.handle.context(), plan))
-    assert plans.run(one.handle.context(), plan).groups == 0
+    racing(one, lambda: plans.run_compaction_plan(two.handle.context(), plan))
+    assert plans.run_compaction_plan(one.handle.context(), plan).groups == 0
     completed = [
         entry for entry in one.inspect.timeline() if entry.instant == plan.instant and entry.state == "completed"
     ]

@@ -20,7 +20,7 @@ import hoodoo
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import hudi_bloom
-from hoodoo.format.parquet.raw_copy import Copier, CopySource
+from hoodoo.format.parquet.raw_copy import CopySource, RowGroupCopier
 from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.writers.files import in_place
 
@@ -157,7 +157,7 @@ def test_any_history_leaves_the_rows_of_a_dict(
         keys = pq.read_table(path)[RECORD_KEY]
         assert sorted(table.handle.index.key_hashes(file.index)) == sorted(hash64(keys))
         footer = pq.read_metadata(path).metadata
-        assert hudi_bloom.may_contain(footer[hudi_bloom.FILTER_KEY.encode()].decode(), keys).all()
+        assert hudi_bloom.find_possible_keys(footer[hudi_bloom.FILTER_KEY.encode()].decode(), keys).all()
         assert footer[hudi_bloom.MIN_KEY.encode()].decode() == min(keys.to_pylist())
         assert footer[hudi_bloom.MAX_KEY.encode()].decode() == max(keys.to_pylist())
         rows = duckdb.sql(f"select id, ts, word, text, tags from '{path}'").fetchall()
@@ -236,8 +236,8 @@ def test_a_filter_that_holds_too_many_keys_that_are_gone_is_made_anew(tmp_path: 
     footer = pq.read_metadata(Path(table.path, base(table).path)).metadata
     filter_ = footer[hudi_bloom.FILTER_KEY.encode()].decode()
     strangers = pa.array([f"stranger {n}" for n in range(20_000)])
-    assert hudi_bloom.may_contain(filter_, strangers).mean() < 6e-3
-    assert hudi_bloom.may_contain(filter_, pa.array([one["id"] for one in keep])).all()
+    assert hudi_bloom.find_possible_keys(filter_, strangers).mean() < 6e-3
+    assert hudi_bloom.find_possible_keys(filter_, pa.array([one["id"] for one in keep])).all()
     assert table.verify().problems == []
 
 
@@ -261,7 +261,7 @@ def test_columns_with_other_rows_than_their_row_group_are_refused() -> None:
 
     source = file(3)
     with pytest.raises(ValueError, match="different number of rows"):
-        Copier(pa.BufferOutputStream(), "g", "zstd").add_group(source, source.groups()[0], file(2))
+        RowGroupCopier(pa.BufferOutputStream(), "g", "zstd").add_group(source, source.groups()[0], file(2))
 
 
 KINDS: dict[pa.DataType, list[Any]] = {

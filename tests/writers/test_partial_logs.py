@@ -17,7 +17,7 @@ from partial_logs import FREE, QUIET, SCHEMA, Row, found, logs, made, row, set_i
 from tiers import sized
 
 import hoodoo
-from hoodoo.compactor.clustering.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster_files
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
@@ -285,9 +285,9 @@ def test_any_grouping_of_logs_gives_one_answer(
         elif service == "compact":
             served.compact()
         elif service == "plan":
-            plans.schedule(context, plans.plan_groups_with_logs)
+            plans.commit_compaction_plan(context, plans.plan_groups_with_logs)
         elif service == "cluster":
-            assert cluster(context, by=rng.choice([(), ("n",)])).yielded == 0
+            assert cluster_files(context, by=rng.choice([(), ("n",)])).yielded == 0
         assert found(served) == model
         snapshots[str(served.cursor)] = dict(model)
     assert found(alone) == model

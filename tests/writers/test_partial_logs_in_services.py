@@ -14,12 +14,12 @@ from hudi_rows import hudi_rows
 from partial_logs import FREE, QUIET, SCHEMA, blocks, found, logs, made, row, set_in, some, values
 
 import hoodoo
-from hoodoo.compactor.clustering.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster_files
 from hoodoo.compactor.compaction import merge_group
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.engine.local import LocalEngine
-from hoodoo.format.log.block import base_instants_of_blocks
+from hoodoo.format.log.block import find_base_instants
 from hoodoo.readers.slices import slices
 from hoodoo.timeline.slots.slot import LOG
 from hoodoo.writers.files import in_place
@@ -46,9 +46,7 @@ def test_log_compaction_makes_one_log_of_partial_and_whole_rows(tmp_path: Path, 
         (True, ["n", "word"]),
         (True, ["word"]),
     ]
-    assert (
-        log.partial and log.order and len(set(base_instants_of_blocks((Path(table.path) / log.path).read_bytes()))) == 1
-    )
+    assert log.partial and log.order and len(set(find_base_instants((Path(table.path) / log.path).read_bytes()))) == 1
     assert found(table) == before and table.incremental(mark).count() == 0
     times = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key"]
     assert table.scan(meta=True).to_arrow().sort_by("id").select(times) == meta.select(times)
@@ -196,7 +194,7 @@ def test_partial_rows_that_are_logged_while_a_clustering_works_are_brought_along
             other.update({"n": -1}, where="id < 10")
             return made
 
-    result = cluster(replace(table.handle.context(), engine=Beside(1)), by=["n"])
+    result = cluster_files(replace(table.handle.context(), engine=Beside(1)), by=["n"])
     stored = found(table)
     assert result.yielded == 0 and [stored[key]["word"] for key in (4, 5)] == ["while"] * 2
     assert {key for key, one in stored.items() if one["n"] == -1} == set(range(10))

@@ -18,7 +18,7 @@ from tiers import sized
 
 import hoodoo
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.key_index import Keys
+from hoodoo.index.key_index import LookupKeys
 from hoodoo.writers import operations
 from hoodoo.writers.batches.batch import Batch, prepare_batch
 from hoodoo.writers.batches.write_options import WriteOptions
@@ -142,7 +142,7 @@ class Remainder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._index, name)
 
-    def required_group(self, keys: Keys) -> list[str]:
+    def required_group(self, keys: LookupKeys) -> list[str]:
         partitions = [keys.partitions[code] for code in keys.codes]
         hashes = keys.hashes[keys.rows].tolist()
         return [f"{value % 3}-{name[-1]}" for value, name in zip(hashes, partitions, strict=True)]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hoodoo
-from hoodoo.compactor.clustering.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster_files
 from hoodoo.writers.routing.route import RoutedChunk, cut_into_slices, distribute_new_rows
 from hoodoo.writers.staging import staged_rows
 
@@ -38,7 +38,7 @@ def test_rows_larger_than_the_target_size_have_a_file_each_and_no_file_is_empty(
 def test_clustering_large_rows_leaves_no_file_empty_either(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", target_file_bytes=1 << 20)
     table.upsert(large_rows(3))
-    cluster(table.handle.context(), by=("id",))
+    cluster_files(table.handle.context(), by=("id",))
     assert rows_per_file(table) == [1, 1, 1] and table.scan().count() == 3
 
 

@@ -136,9 +136,9 @@ def test_a_checkpoint_that_does_not_know_whether_there_are_foreign_rows_is_no_da
 def test_a_property_that_says_nothing_is_a_damaged_table_or_of_a_column_that_is_gone(tmp_path: Path, text: str) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by=hoodoo.day("ts"))
     store = table.handle.store
-    values = java.parse(store.get(PROPERTIES))
+    values = java.parse_properties(store.get(PROPERTIES))
     assert values["hoodoo.transform.ts_day"] == "day(6)"
-    store.put(PROPERTIES, java.render(values | {"hoodoo.transform.ts_day": text}, "today"))
+    store.put(PROPERTIES, java.format_properties(values | {"hoodoo.transform.ts_day": text}, "today"))
     if text == "day(99)":
         assert hoodoo.open(table.path).inspect.transforms == {}
         return
@@ -150,8 +150,10 @@ def by_another_engine(table: hoodoo.Table, rows: list[dict[str, Any]]) -> None:
     """Write `rows` as an engine that knows no transform and leaves no slot."""
     store = table.handle.store
     said = store.get(PROPERTIES)
-    values = {name: text for name, text in java.parse(said).items() if not name.startswith("hoodoo.transform")}
-    store.put(PROPERTIES, java.render(values, "today"))
+    values = {
+        name: text for name, text in java.parse_properties(said).items() if not name.startswith("hoodoo.transform")
+    }
+    store.put(PROPERTIES, java.format_properties(values, "today"))
     other = hoodoo.open(table.path)
     assert other.inspect.transforms == {}
     other.upsert(rows)

@@ -22,8 +22,8 @@ from hoodoo.format.column_text import parse_column_type
 from hoodoo.format.convert import is_exact
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.numbers import is_number, same
-from hoodoo.format.parquet.statistics import to_json
-from hoodoo.format.retype import is_retype
+from hoodoo.format.parquet.statistics import bound_to_json
+from hoodoo.format.retype import supports_type_change
 from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.nearest import suggest_name
 from hoodoo.redact import printable
@@ -329,7 +329,7 @@ class _Altering:
         if new_type != column.kind and not is_exact(column.kind, new_type):
             remedy = (
                 f"alter.retype_column({path!r}, type, rewrite=True) changes the type if all values can be converted."
-                if column.name == path and is_retype(column.kind, new_type)
+                if column.name == path and supports_type_change(column.kind, new_type)
                 else "Add another column, and fill it with update()."
             )
             raise SchemaError(
@@ -349,7 +349,7 @@ class _Altering:
             )
         if new_type == column.kind or is_exact(column.kind, new_type):
             return column.of_kind(new_type)
-        if not is_retype(column.kind, new_type):
+        if not supports_type_change(column.kind, new_type):
             raise SchemaError(
                 f"Column {path!r} of type {column.kind} cannot be converted to {new_type} exactly. Add another "
                 "column, and fill it with update().",
@@ -491,7 +491,7 @@ def _default_to_json(value: object, kind: pa.DataType, path: str) -> Any:
             "this type.",
             column=path,
         ) from None
-    stored = held if isinstance(held, str) and len(held) <= _TEXT_MAX else to_json(held)
+    stored = held if isinstance(held, str) and len(held) <= _TEXT_MAX else bound_to_json(held)
     if stored is None or isinstance(stored, float) and not math.isfinite(stored) or pa.types.is_nested(kind):
         raise SchemaError(
             f"Default {printable(value)} of column {path!r} cannot be stored. Pass a number, a string of up to "

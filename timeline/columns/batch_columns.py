@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from hoodoo.errors import SchemaError
 from hoodoo.format.avro.schema import normalize_schema
-from hoodoo.format.column_names import Misnamed, misnamed, require_valid_names
+from hoodoo.format.column_names import InvalidColumnName, find_invalid_names, require_valid_names
 from hoodoo.format.convert import is_automatic_widening
-from hoodoo.format.known_types import known_type
+from hoodoo.format.known_types import remove_unknown_parts
 from hoodoo.format.table_schema import Column
 from hoodoo.timeline.columns.alterations import AddColumn, Alteration, WidenColumn, require_name
 from hoodoo.timeline.properties.config import TableConfig
@@ -31,7 +31,7 @@ def find_column_changes(config: TableConfig, schema: pa.Schema, fits: Callable[[
     changes: list[Alteration] = []
     key_columns = {*config.key, *config.partition_sources, *config.order_by}
     for field in schema:
-        column, batch_type = config.columns.by_name.get(field.name), known_type(field.type)
+        column, batch_type = config.columns.by_name.get(field.name), remove_unknown_parts(field.type)
         if batch_type is None or field.name in key_columns:
             continue
         try:
@@ -50,16 +50,18 @@ def find_column_changes(config: TableConfig, schema: pa.Schema, fits: Callable[[
     return changes
 
 
-def _misnamed_columns(columns: Sequence[Column], fields: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
+def _misnamed_columns(
+    columns: Sequence[Column], fields: Iterable[pa.Field], around: str
+) -> Iterator[InvalidColumnName]:
     # `around` is the prefix for paths of columns at this level, such as 's.'.
     by_name, fields = {column.name: column for column in columns}, list(fields)
-    yield from misnamed([field for field in fields if field.name not in by_name], around, by_name)
+    yield from find_invalid_names([field for field in fields if field.name not in by_name], around, by_name)
     for field in fields:
         if field.name in by_name:
             yield from _misnamed_in(by_name[field.name], field.type, around + field.name)
 
 
-def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misnamed]:
+def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[InvalidColumnName]:
     if column.kind == "struct" and pa.types.is_struct(kind):
         yield from _misnamed_columns(column.children, kind, f"{path}.")
     elif column.kind == "list" and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):

@@ -113,11 +113,13 @@ def encode_commit_metadata(
         "operationType": _OPERATIONS.get(slot.operation, slot.operation),
     }
     if slot.action != "replacecommit":
-        return timeline_avro.encode("HoodieCommitMetadata", record)
+        return timeline_avro.encode_timeline_file("HoodieCommitMetadata", record)
     replaced_ids: dict[str, list[str]] = {}
     for partition, file_id in slot.replaced:
         replaced_ids.setdefault(partition, []).append(file_id)
-    return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": replaced_ids})
+    return timeline_avro.encode_timeline_file(
+        "HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": replaced_ids}
+    )
 
 
 def _extra_metadata(slot: Slot) -> dict[str, str]:
@@ -139,7 +141,7 @@ def encode_metadata_table_commit(log: DataFile, instant: str, schema_text: str) 
         "version": None,
         "operationType": "UPSERT_PREPPED",
     }
-    return timeline_avro.encode("HoodieCommitMetadata", record)
+    return timeline_avro.encode_timeline_file("HoodieCommitMetadata", record)
 
 
 def encode_inflight_file(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
@@ -172,7 +174,7 @@ def encode_inflight_file(operation: str, groups: Iterable[tuple[str, str, str, i
         "version": None,
         "operationType": operation,
     }
-    return timeline_avro.encode("HoodieCommitMetadata", record)
+    return timeline_avro.encode_timeline_file("HoodieCommitMetadata", record)
 
 
 def requested_replacecommit(operation: str) -> bytes:
@@ -183,7 +185,7 @@ def requested_replacecommit(operation: str) -> bytes:
         "extraMetadata": {} if operation_type else None,
         "version": 1 if operation_type else None,
     }
-    return timeline_avro.encode("HoodieRequestedReplaceMetadata", record)
+    return timeline_avro.encode_timeline_file("HoodieRequestedReplaceMetadata", record)
 
 
 def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
@@ -217,7 +219,7 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
         "preserveHoodieMetadata": False,
         "missingSchedulePartitions": [],
     }
-    return timeline_avro.encode("HoodieCompactionPlan", record)
+    return timeline_avro.encode_timeline_file("HoodieCompactionPlan", record)
 
 
 def encode_savepoint(slot: Slot, kept: View) -> bytes:
@@ -244,7 +246,7 @@ def encode_savepoint(slot: Slot, kept: View) -> bytes:
         "partitionMetadata": partitions,
         "version": 1,
     }
-    return timeline_avro.encode("HoodieSavepointMetadata", record)
+    return timeline_avro.encode_timeline_file("HoodieSavepointMetadata", record)
 
 
 def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
@@ -273,7 +275,7 @@ def encode_clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> 
         "partitionsToBeDeleted": [],
         "extraMetadata": {},
     }
-    return timeline_avro.encode("HoodieCleanerPlan", record)
+    return timeline_avro.encode_timeline_file("HoodieCleanerPlan", record)
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
@@ -302,7 +304,7 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
         "bootstrapPartitionMetadata": {},
         "extraMetadata": {},
     }
-    return timeline_avro.encode("HoodieCleanMetadata", record)
+    return timeline_avro.encode_timeline_file("HoodieCleanMetadata", record)
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
@@ -321,7 +323,7 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
         "RollbackRequests": requests,
         "version": 1,
     }
-    return timeline_avro.encode("HoodieRollbackPlan", record)
+    return timeline_avro.encode_timeline_file("HoodieRollbackPlan", record)
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
@@ -343,4 +345,4 @@ def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
         "version": 1,
         "instantsRollback": [{"commitTime": slot.target, "action": slot.target_action}],
     }
-    return timeline_avro.encode("HoodieRollbackMetadata", record)
+    return timeline_avro.encode_timeline_file("HoodieRollbackMetadata", record)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.avro.schema import convert_to_arrow_schema
 from hoodoo.format.log.block import DataBlock, decode_log
-from hoodoo.format.table_schema import TableSchema, by_names
+from hoodoo.format.table_schema import TableSchema, assign_column_ids
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi import internal_schema
@@ -58,7 +58,7 @@ class ExternalColumnHistory:
         text = str(extra.get("schema") or "")
         if not text or not slot.has_current_schema:
             return self._with_schema_ids(slot, self.now)
-        schema = own_columns(arrow_schema(text))
+        schema = own_columns(convert_to_arrow_schema(text))
         if slot.instant <= self._newest_instant:  # a concurrent commit that began later has newer columns
             return self._with_schemas_in_files(slot, schema)
         self._newest_instant = slot.instant
@@ -84,7 +84,7 @@ class ExternalColumnHistory:
         elif ids:
             after = internal_schema.apply_hudi_schema(now, schema, ids)
         elif now.arrow != schema or now.hudi:
-            after = by_names(now, schema, self.schemas.newest_first())
+            after = assign_column_ids(now, schema, self.schemas.newest_first())
         if after and (after.columns, after.hudi) != (now.columns, now.hudi):
             columns, before = after.to_json(), {} if self.schemas else now.to_json()
             self.schemas = self.schemas.after(slot.seq, columns, before)
@@ -143,7 +143,7 @@ def _has_new_ids(store: Store, instant: str) -> bool:
     before = [one for one in before if one.completed < instant]
     if not before:
         return False  # earlier commits are archived
-    newest = timeline_avro.decode(store.get(max(before, key=lambda one: one.time).key))
+    newest = timeline_avro.decode_timeline_file(store.get(max(before, key=lambda one: one.time).key))
     return not (newest.get("extraMetadata") or {}).get("latest_schema")
 
 

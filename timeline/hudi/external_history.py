@@ -62,7 +62,7 @@ class CompletedInstant:
     data: bytes | None = None
 
     def record(self, store: Store) -> dict[str, Any]:
-        return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
+        return timeline_avro.decode_timeline_file(store.get(self.key) if self.data is None else self.data)
 
 
 DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.names import META_COLUMNS
-from hoodoo.format.table_schema import FIRST_ID, Column, TableSchema, rebuilt
+from hoodoo.format.table_schema import FIRST_ID, Column, TableSchema, create_next_schema
 
 Path = tuple[str, ...]
 """Column path from the top level down, with 'item' in lists, and 'key' and 'value' in maps."""
@@ -73,7 +73,7 @@ def apply_hudi_schema(before: TableSchema, schema: pa.Schema, ids: Mapping[Path,
         number = own_ids.get(ids[path]) if path in ids else by_parent_and_name.get((around, path[-1]))
         return before.by_id.get(number) if number is not None else None
 
-    return with_ids(rebuilt(before, schema, find), ids)
+    return with_ids(create_next_schema(before, schema, find), ids)
 
 
 def with_ids(schema: TableSchema, ids: Mapping[Path, int]) -> TableSchema:

@@ -123,7 +123,7 @@ def read_metadata_table(store: Store, instant: str) -> MetadataTableState | None
 
 def _has_known_properties(store: Store) -> bool:
     try:
-        values = java.parse(store.get(_ROOT + ".hoodie/hoodie.properties"))
+        values = java.parse_properties(store.get(_ROOT + ".hoodie/hoodie.properties"))
     except (FileNotFoundError, CorruptTable):
         return False
     return all(values.get(name) == expected for name, expected in _PROPERTIES.items())
@@ -152,7 +152,7 @@ def _record_schema(store: Store, completed: list[Instant]) -> str | None:
         if one.action != DELTA_COMMIT:
             continue
         try:
-            record = timeline_avro.decode(store.get(_key(one)), "HoodieCommitMetadata")
+            record = timeline_avro.decode_timeline_file(store.get(_key(one)), "HoodieCommitMetadata")
         except (FileNotFoundError, CorruptTable):
             return None
         text = (record.get("extraMetadata") or {}).get("schema")
@@ -176,8 +176,8 @@ def add_commit_files(store: Store, slot: Slot, table: MetadataTableState) -> Non
     if table.appended:
         return
     schema = file_listing.metadata_record_schema(table.schema) or ""
-    records = file_listing.encode(schema, list_file_changes(slot))
-    content = encode_metadata_block(slot.instant, schema, hfile.encode(records, schema, slot.completed_at))
+    records = file_listing.encode_file_list(schema, list_file_changes(slot))
+    content = encode_metadata_block(slot.instant, schema, hfile.encode_hfile(records, schema, slot.completed_at))
     path = f"{FILES}/{log_file_name(_FILE_GROUP, slot.instant)}"
     log = DataFile(path, FILES, _FILE_GROUP, LOG, size=len(content), digest="", rows=len(records), updates=len(records))
     completed = instant_of_ms(max(slot.completed_at, table.newest_ms + 1))

@@ -15,7 +15,7 @@ from typing import Any
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import BaseFileName, LogFileName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.format.timeline.commit_json import in_avro
+from hoodoo.format.timeline.commit_json import convert_json_to_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi.external_history import (
     DESCRIBED,
@@ -59,7 +59,7 @@ class ActiveInstant(CompletedInstant):
     """Instant that is not archived yet."""
 
     def record(self, store: Store) -> dict[str, Any]:
-        return timeline_avro.decode(self.in_avro(store))
+        return timeline_avro.decode_timeline_file(self.in_avro(store))
 
     def in_avro(self, store: Store) -> bytes:
         data = store.get(self.key)
@@ -69,7 +69,7 @@ class ActiveInstant(CompletedInstant):
 def commit_in_avro(data: bytes, key: str, action: str = COMMIT) -> bytes:
     kind = "HoodieReplaceCommitMetadata" if action == REPLACE_COMMIT else "HoodieCommitMetadata"
     try:
-        return in_avro(kind, strict_json(data, key))
+        return convert_json_to_avro(kind, strict_json(data, key))
     except ValueError as problem:
         raise CorruptTable(f"File {key} is damaged: {problem}. Restore it from a backup.", file=key) from None
 

@@ -90,7 +90,7 @@ def _groups(view: View) -> dict[tuple[str, str], FileGroup]:
 def _rollback_of(history: History, instant: str) -> Instant | None:
     for candidate in reversed(instants(history.store)):
         if candidate.action == ROLLBACK and candidate.state is State.COMPLETED:
-            metadata = timeline_avro.decode(history.store.get(candidate.key))
+            metadata = timeline_avro.decode_timeline_file(history.store.get(candidate.key))
             if instant in (metadata.get("commitsRollback") or ()):
                 return candidate
     return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
-from hoodoo.format.timeline.commit_json import in_avro
+from hoodoo.format.timeline.commit_json import convert_json_to_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.hudi.archived_timeline import ArchivedEntry
 from hoodoo.timeline.hudi.commit_metadata import clean_metadata, encode_clean_plan
@@ -58,7 +58,7 @@ def upgrade_timeline(history: TimelineV1History) -> UpgradedTimeline:
     for time, saved in sorted({*done, *((time, False) for time in told)}):
         at = max(ms_of_instant(time), at) + 1
         if time in told and (time, False) not in done:
-            data = in_avro("HoodieCommitMetadata", told[time].record(history.store))
+            data = convert_json_to_avro("HoodieCommitMetadata", told[time].record(history.store))
             archived.append(ArchivedEntry(time, instant_of_ms(at), told[time].action, data))
         else:
             files += _upgraded_files(history.store, done[time, saved], instant_of_ms(at))

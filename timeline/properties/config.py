@@ -11,11 +11,11 @@ from typing import ClassVar
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.avro.schema import create_avro_schema
 from hoodoo.format.log.change_log_block import change_log_mode
 from hoodoo.format.name_mapping import NameMapping
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from hoodoo.format.resolve import NO_CHANGES, Resolution, resolve
+from hoodoo.format.resolve import NO_CHANGES, ColumnMapping, map_columns
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.policy import MergePolicy
@@ -217,7 +217,7 @@ class TableConfig:
 
     @cached_property
     def schema_text(self) -> str:
-        return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
+        return json.dumps(create_avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
     def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
         return self if schemas == self.schemas else replace(self, schemas=schemas)
@@ -243,12 +243,12 @@ class TableConfig:
             )
         return found
 
-    def resolution(self, file: DataFile) -> Resolution:
+    def resolution(self, file: DataFile) -> ColumnMapping:
         number = file.schema or 1
         if number == self.columns.id:
             return NO_CHANGES
         if number not in self._resolutions:
-            self._resolutions[number] = resolve(self.columns_of(file), self.columns)
+            self._resolutions[number] = map_columns(self.columns_of(file), self.columns)
         return self._resolutions[number]
 
     def order_of(self, file: DataFile) -> str:
@@ -264,7 +264,7 @@ class TableConfig:
         return f"{order}:{','.join(found)}" if len(found) == names.count(",") + 1 else ""
 
     @cached_property
-    def _resolutions(self) -> dict[int, Resolution]:
+    def _resolutions(self) -> dict[int, ColumnMapping]:
         return {}
 
     @property

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
 from hoodoo.format import properties as java
-from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.avro.schema import convert_to_arrow_schema, create_avro_schema
 from hoodoo.format.log import change_log_block as change_logs
 from hoodoo.format.log.change_log_block import change_log_mode
 from hoodoo.format.names import META_COLUMNS
@@ -69,7 +69,7 @@ def create_properties(
         "hoodie.table.recordkey.fields": ",".join(key),
         "hoodie.table.keygenerator.type": key_generator_for(key, partition_by),
         "hoodie.record.merge.mode": BY_EVENT if order_by else BY_COMMIT,
-        "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
+        "hoodie.table.create.schema": json.dumps(create_avro_schema(name, schema, False), separators=(",", ":")),
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.populate.meta.fields": "true",
         "hoodie.datasource.write.drop.partition.columns": "false",
@@ -102,7 +102,7 @@ def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dic
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
-    return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
+    return java.format_properties(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
 
 
 def apply_settings(config: TableConfig, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
@@ -125,7 +125,7 @@ def read_properties(store: Store) -> dict[str, str]:
     """
     for key in (PROPERTIES, PROPERTIES_BACKUP):
         try:
-            values = java.parse(store.get(key))
+            values = java.parse_properties(store.get(key))
         except FileNotFoundError:
             continue
         java.check(values)
@@ -160,7 +160,9 @@ def _parsed(properties: tuple[tuple[str, str], ...]) -> TableConfig:
     order = tuple(name.strip() for name in order_text.split(",") if name.strip())
     # tables created by Spark have the schema only in commits
     schema = (
-        arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
+        convert_to_arrow_schema(values["hoodie.table.create.schema"])
+        if "hoodie.table.create.schema" in values
+        else pa.schema([])
     )
     config = TableConfig(
         name=values["hoodie.table.name"],

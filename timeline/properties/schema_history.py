@@ -15,9 +15,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.avro.schema import convert_to_arrow_schema
 from hoodoo.format.names import META_COLUMNS
-from hoodoo.format.table_schema import TableSchema, by_names
+from hoodoo.format.table_schema import TableSchema, assign_column_ids
 
 _TEXT_MAX = 256 << 20
 _OF_AVRO = "of_avro"
@@ -118,7 +118,7 @@ class SchemaHistory:
         history = self if self else SchemaHistory().after(0, TableSchema.first(_own(before)).to_json(), {})
         newest = history.newest
         assert newest is not None
-        columns = by_names(newest, _own(avro), history.newest_first()).to_json()
+        columns = assign_column_ids(newest, _own(avro), history.newest_first()).to_json()
         return history.after(seq, columns | {_OF_AVRO: True}, {})
 
     def without(self, live: Collection[int], positions: Collection[int], readable: int) -> SchemaHistory:
@@ -192,7 +192,7 @@ def _parsed(text: str) -> TableSchema:
 
 
 def _own(avro: str) -> Any:
-    schema = arrow_schema(avro)
+    schema = convert_to_arrow_schema(avro)
     for name in META_COLUMNS:
         if (number := schema.get_field_index(name)) >= 0:
             schema = schema.remove(number)

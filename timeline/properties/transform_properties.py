@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hoodoo.errors import CorruptTable, OptionError, SchemaError
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.format.transforms import Transform, transform_of, type_of
+from hoodoo.format.transforms import Transform, generated_column_type, transform_of
 from hoodoo.timeline.properties.table_options import PREFIX as OURS
 
 PREFIX = OURS + "transform."
@@ -41,7 +41,7 @@ def read_transforms(properties: Mapping[str, str], created: TableSchema, columns
             source, first = columns.by_id.get(number), created.by_id.get(number)
             if source is not None and first is not None and source.arrow == first.arrow:
                 transforms[name[len(PREFIX) :]] = named = replace(transform, column=source.name)
-                type_of(named, source.arrow)
+                generated_column_type(named, source.arrow)
         except (OptionError, SchemaError, ValueError) as problem:
             reason = getattr(problem, "message", "the id of its column is missing.")
             raise CorruptTable(

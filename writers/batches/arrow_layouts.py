@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
@@ -108,10 +108,15 @@ def _to_plain_layout(array: pa.Array) -> pa.Array:
     if pa.types.is_map(kind):
         entries = as_list(array).flatten()
         return pa.MapArray.from_arrays(
-            ends(array, pa.int32()), _to_plain_layout(entries.field(0)), _to_plain_layout(entries.field(1)), mask=nulls
+            get_list_offsets(array, pa.int32()),
+            _to_plain_layout(entries.field(0)),
+            _to_plain_layout(entries.field(1)),
+            mask=nulls,
         )
     if is_list(kind):
-        return pa.LargeListArray.from_arrays(ends(array, pa.int64()), _to_plain_layout(array.flatten()), mask=nulls)
+        return pa.LargeListArray.from_arrays(
+            get_list_offsets(array, pa.int64()), _to_plain_layout(array.flatten()), mask=nulls
+        )
     return array
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import EngineError, HoodooError
-from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.avro.schema import convert_to_arrow_schema
 
 _NO_CODEC = " codec is supported but you need to install"
 """Part of fastavro's error for a codec whose package is missing."""
@@ -56,7 +56,7 @@ def avro_batches(source: Any, skip: int = 0) -> tuple[pa.Schema, Iterator[pa.Tab
         if header["magic"] != b"Obj\x01":
             raise ValueError("the file is not an Avro file")
         writer_schema = json.loads(header["meta"]["avro.schema"])
-        schema = arrow_schema(json.dumps(writer_schema))
+        schema = convert_to_arrow_schema(json.dumps(writer_schema))
         header["meta"]["avro.schema"] = json.dumps(_without_logical_types(writer_schema)).encode()
         new_header = io.BytesIO()
         fastavro.schemaless_writer(new_header, _AVRO_HEADER, header)

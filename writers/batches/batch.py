@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CheckFailed, ColumnError, DuplicateKeys, OrderingError
 from hoodoo.format.hashing import hash64
-from hoodoo.format.keys import partition_paths, record_keys
-from hoodoo.format.known_types import known_type
+from hoodoo.format.keys import compute_partition_paths, compute_record_keys
+from hoodoo.format.known_types import remove_unknown_parts
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
-from hoodoo.format.rows import compact, take
+from hoodoo.format.rows import compact, take_rows
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.index.key_index import Keys
-from hoodoo.merge.kernels import dense_codes, losers, repeated
+from hoodoo.index.key_index import LookupKeys
+from hoodoo.merge.kernels import dense_codes, find_replaced_rows, repeated
 from hoodoo.merge.policy import LATER_WINS
 from hoodoo.nearest import find_nearest_name
 from hoodoo.readers.predicate.checks import Check
@@ -103,8 +103,8 @@ class Batch:
         return self.terms.unconditional
 
     @property
-    def keys(self) -> Keys:
-        return Keys.one_lookup_per_key(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
+    def keys(self) -> LookupKeys:
+        return LookupKeys.one_lookup_per_key(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     @property
     def identities(self) -> pa.Array:
@@ -115,7 +115,7 @@ class Batch:
     def take(self, positions: np.ndarray) -> Batch:
         return replace(
             self,
-            rows=take(self.rows, positions),
+            rows=take_rows(self.rows, positions),
             hashes=self.hashes[positions],
             codes=self.codes[positions],
             delete=self.delete[positions],
@@ -177,8 +177,8 @@ def prepare_batch(
     if not delete:
         require_ordering(rows, config)
         require_values(rows, config, mask)
-    keys = record_keys(rows, config.key, config.partition_by)
-    paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
+    keys = compute_record_keys(rows, config.key, config.partition_by)
+    paths = compute_partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
     if not delete:
         require_checks(rows, config, mask, checks)
     if delete:
@@ -262,7 +262,7 @@ def _require_fillable_column(
 
 
 def _has_known_type(field: pa.Field) -> bool:
-    return known_type(field.type) is not None
+    return remove_unknown_parts(field.type) is not None
 
 
 def with_delete_flag(names: Sequence[str], flagged: bool) -> list[str]:
@@ -350,7 +350,7 @@ def remove_duplicate_keys(batch: Batch, config: TableConfig, duplicates: str) ->
     )
     policy = LATER_WINS if batch.unconditional else config.merge_policy
     rank = -suspects if duplicates == "first" else policy.ranks(batch.rows, suspects)
-    lost = suspects[losers(keys, rank)]
+    lost = suspects[find_replaced_rows(keys, rank)]
     if not len(lost):
         return batch
     if duplicates == "fail" and not batch.unconditional:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.known_types import known_type
-from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.known_types import remove_unknown_parts
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
 from hoodoo.format.numbers import is_number, same
 from hoodoo.redact import printable
 from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked, uuid_texts
@@ -164,7 +164,7 @@ def _cast_array(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         )
     if family == _LIST:
         items = _cast_array(array.flatten(), target.value_type, f"{path}.item")
-        return pa.ListArray.from_arrays(ends(array, pa.int32()), items, type=target, mask=_nulls(array))
+        return pa.ListArray.from_arrays(get_list_offsets(array, pa.int32()), items, type=target, mask=_nulls(array))
     if family == _MAP:
         return _fit_map(array, target, path)
     if family == _STRUCT:
@@ -182,7 +182,9 @@ def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
             path, f"Column {path!r} lacks the field {missing[0]!r} of the table's type {target}. Add the field."
         )
     # an extra field of only nulls and empty lists is accepted, because JSON produces such fields
-    if extra := [name for name in parts if name not in set(field_names) and known_type(parts[name].type) is not None]:
+    if extra := [
+        name for name in parts if name not in set(field_names) and remove_unknown_parts(parts[name].type) is not None
+    ]:
         raise _IncompatibleType(
             path,
             f"Column {path!r} has the field {extra[0]!r}, which is not in the table's type {target}. Drop the field.",
@@ -199,7 +201,7 @@ def _fit_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     entries = as_list(array).flatten()
     keys = _cast_array(entries.field(0), target.key_type, f"{path}.key")
     items = _cast_array(entries.field(1), target.item_type, f"{path}.value")
-    return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, type=target, mask=_nulls(array))
+    return pa.MapArray.from_arrays(get_list_offsets(array, pa.int32()), keys, items, type=target, mask=_nulls(array))
 
 
 def _nulls(array: pa.Array) -> pa.Array | None:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError, UnsupportedTable
 from hoodoo.format.convert import is_automatic_widening
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
 from hoodoo.format.parquet import statistics
-from hoodoo.format.resolve import resolve
+from hoodoo.format.resolve import map_columns
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import is_list
@@ -103,7 +103,7 @@ def _repeat_default(column: Column, rows: int) -> pa.Array:
 
 
 def default_value_of(column: Column) -> Any:
-    return statistics.from_json(column.default, column.arrow) if column.has_default else None
+    return statistics.bound_from_json(column.default, column.arrow) if column.has_default else None
 
 
 def _lacks_struct_field(kind: pa.DataType, column: Column) -> bool:
@@ -136,10 +136,10 @@ def _add_struct_fields(array: pa.Array, column: Column, path: str, config: Table
         return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=nulls)
     if column.kind == "list":
         items = _add_struct_fields(array.flatten(), column.children[0], f"{path}[]", config, missing)
-        return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
+        return pa.LargeListArray.from_arrays(get_list_offsets(array, pa.int64()), items, mask=nulls)
     entries = as_list(array).flatten()
     items = _add_struct_fields(entries.field(1), column.children[1], f"{path}{{}}", config, missing)
-    return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
+    return pa.MapArray.from_arrays(get_list_offsets(array, pa.int32()), entries.field(0), items, mask=nulls)
 
 
 def align_columns(
@@ -170,7 +170,7 @@ def align_columns(
         for chunk in rows[column.name].chunks:
             _require_no_dropped_values(chunk, column, now, column.name)
     try:
-        converted = resolve(aligned, now).to_requested_columns(rows, list(now.arrow))
+        converted = map_columns(aligned, now).to_requested_columns(rows, list(now.arrow))
     except UnsupportedTable as problem:
         raise ColumnError(
             "The type of a column changed while the batch was written, and the batch cannot be converted. "

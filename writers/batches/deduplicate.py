@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import take, take_from_column
+from hoodoo.format.rows import take_from_column, take_rows
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import MergeMode
 from hoodoo.timeline.properties.config import TableConfig
@@ -89,7 +89,9 @@ def merge_duplicate_keys(
     if merge_rows is None:
         rows = _merge_by_column(batch.rows, chains, kept, where, mode)
     else:
-        rows = _with_replaced_rows(take(batch.rows, kept), where, _merge_by_function(batch.rows, chains, merge_rows))
+        rows = _with_replaced_rows(
+            take_rows(batch.rows, kept), where, _merge_by_function(batch.rows, chains, merge_rows)
+        )
     stale = batch.stale + chains.stale
     return DeduplicatedBatch(replace(batch.take(kept), rows=rows, stale=stale), anew)
 
@@ -138,18 +140,18 @@ def _merge_by_column(
 
 
 def _merge_by_function(rows: pa.Table, chains: _DuplicateKeyRows, merge_rows: MergeRows) -> pa.Table:
-    merged, lengths = take(rows, chains.rows[chains.starts]), chains.rows_per_key
+    merged, lengths = take_rows(rows, chains.rows[chains.starts]), chains.rows_per_key
     for number in range(1, int(lengths.max())):
         longer = np.flatnonzero(lengths > number)
-        newer = take(rows, chains.rows[chains.starts[longer] + number])
-        merged = _with_replaced_rows(merged, longer, merge_rows(take(merged, longer), newer))
+        newer = take_rows(rows, chains.rows[chains.starts[longer] + number])
+        merged = _with_replaced_rows(merged, longer, merge_rows(take_rows(merged, longer), newer))
     return merged
 
 
 def _with_replaced_rows(rows: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
     order = np.arange(len(rows))
     order[where] = len(rows) + np.arange(len(where))
-    return take(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)
+    return take_rows(pa.concat_tables([rows, by.select(rows.schema.names).cast(rows.schema)]), order)
 
 
 __all__ = ["DeduplicatedBatch", "MergeRows", "merge_duplicate_keys"]

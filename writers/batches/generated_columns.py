@@ -78,7 +78,7 @@ def find_misplaced_rows(rows: pa.Table, config: TableConfig, deleted: np.ndarray
 def with_missing_partitions(rows: pa.Table, config: TableConfig) -> pa.Table:
     for name, transform in computable_partition_columns(rows.schema.names, config).items():
         column = cast_column(rows[transform.column], config.schema.field(transform.column)).combine_chunks()
-        rows = rows.append_column(config.schema.field(name), transforms.values(transform, column))
+        rows = rows.append_column(config.schema.field(name), transforms.compute_partition_values(transform, column))
     return rows
 
 
@@ -90,7 +90,7 @@ def _compare_generated_columns(
         if transform.column not in rows.schema.names:
             continue
         source = rows[transform.column].combine_chunks()
-        values, wrong = transforms.values(transform, source), transforms.unfit(transform, source)
+        values, wrong = transforms.compute_partition_values(transform, source), transforms.unfit(transform, source)
         if name in rows.schema.names:
             wrong |= ~equal_values(rows[name].combine_chunks(), values)
             wrong &= ~(deleted & source.is_null().to_numpy(zero_copy_only=False))

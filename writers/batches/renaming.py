@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
 from hoodoo.format.table_schema import Column
 from hoodoo.writers.batches.arrow_layouts import is_list
 
@@ -87,11 +87,11 @@ class _Renaming:
             return self.struct(array, ids, now, path)
         if is_list(array.type):
             items = self._rename_nested(array.flatten(), ids, now, path)
-            return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
+            return pa.LargeListArray.from_arrays(get_list_offsets(array, pa.int64()), items, mask=nulls)
         if pa.types.is_map(array.type):
             entries = as_list(array).flatten()
             items = self._rename_nested(entries.field(1), ids, now, path)
-            return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
+            return pa.MapArray.from_arrays(get_list_offsets(array, pa.int32()), entries.field(0), items, mask=nulls)
         return array
 
 

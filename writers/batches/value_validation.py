@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.nested_arrays import as_list, get_list_offsets
 from hoodoo.redact import printable
 from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, packed, packed_type, unpacked
 
@@ -178,13 +178,15 @@ def _remove_hidden_values(array: pa.Array) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
         keys, items = (_remove_hidden_values(child) for _, child in _visible_children(array))
-        return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, mask=array.is_null())
+        return pa.MapArray.from_arrays(get_list_offsets(array, pa.int32()), keys, items, mask=array.is_null())
     if is_list(kind):
         [(_, items)] = _visible_children(array)
         large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
         array_class = pa.LargeListArray if large else pa.ListArray
         return array_class.from_arrays(
-            ends(array, pa.int64() if large else pa.int32()), _remove_hidden_values(items), mask=array.is_null()
+            get_list_offsets(array, pa.int64() if large else pa.int32()),
+            _remove_hidden_values(items),
+            mask=array.is_null(),
         )
     _require_ascending_offsets(array)
     return array

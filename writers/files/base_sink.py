@@ -15,10 +15,10 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, add_keys_to_entries, has_room
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntriesBuilder, add_keys_to_entries, has_room
 from hoodoo.format.parquet.statistics import Stats
 from hoodoo.index import KeyIndex
-from hoodoo.index.key_index import BaseEntry, KeysOfRows
+from hoodoo.index.key_index import KeyCollector, StoredIndexEntry
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.properties.config import TableConfig
@@ -126,9 +126,9 @@ class BaseFileWriter:
             self._keys.dropped, self._known_hashes = same.dropped, same.hashes
             self._passed = same.base.rows - len(same.dropped)
         self._footer: dict[str, str] | None = _derive_footer_entries(store, grown) if grown else None
-        self._made = FooterEntries(expected.capacity) if self._footer is None else None
+        self._made = FooterEntriesBuilder(expected.capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
-        self._writer = base_file.Writer(
+        self._writer = base_file.BaseFileWriter(
             pa.PythonFile(self._spool, "w"),
             config.options.compression,
             config.options.row_group_rows,
@@ -165,12 +165,12 @@ class BaseFileWriter:
         return store_base_file(self._store, self._config, self._target, content, entry)
 
 
-def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
+def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeyCollector) -> StoredIndexEntry:
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
-    return index.entry_for(target.file_id, target.instant, span, keys)
+    return index.store_entry(target.file_id, target.instant, span, keys)
 
 
-def record_row_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
+def record_row_order(footer: Mapping[str, str], entry: StoredIndexEntry) -> dict[str, str]:
     """Record the row order of a base file.
 
     Readers compare the digests to check that the file and its index entry match.
@@ -179,7 +179,7 @@ def record_row_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, s
 
 
 def store_base_file(
-    store: Store, config: TableConfig, target: FileTarget, content: BaseFileContent, entry: BaseEntry
+    store: Store, config: TableConfig, target: FileTarget, content: BaseFileContent, entry: StoredIndexEntry
 ) -> DataFile:
     """Store a finished base file.
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from hoodoo.format.log import change_log_block
 from hoodoo.format.log.block import BLOCK_MAX
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import WHOLE_BYTES, take
-from hoodoo.merge.kernels import KeyedChanges, Merged
+from hoodoo.format.rows import WHOLE_BYTES, take_rows
+from hoodoo.merge.kernels import KeyedChanges, MergeResult
 from hoodoo.storage.spool import Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.properties.config import TableConfig
@@ -37,7 +37,7 @@ class RewrittenRows:
 
     base: pa.Table
     changes: KeyedChanges
-    merged: Merged
+    merged: MergeResult
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
         """List the rows of the change log.
@@ -72,7 +72,7 @@ class RewrittenRows:
 def _take_or_null(rows: pa.Table, positions: np.ndarray) -> pa.Table:
     # A negative position gives an arbitrary row, because its image is null.
     if rows.nbytes >= WHOLE_BYTES:
-        return take(rows, np.maximum(positions, 0))
+        return take_rows(rows, np.maximum(positions, 0))
     return rows.take(pa.array(positions, mask=positions < 0))
 
 
@@ -94,10 +94,10 @@ def write_change_log(
     """
     spool, instant = Spool(), target.instant
     for changes in tables:
-        for piece in change_log_block.encode(instant, config.name, config.schema, config.change_log, changes):
+        for piece in change_log_block.encode_changes(instant, config.name, config.schema, config.change_log, changes):
             spool.write(piece)
     if not spool.tell():
-        for piece in change_log_block.encode(
+        for piece in change_log_block.encode_changes(
             instant, config.name, config.schema, config.change_log, _empty_changes(config)
         ):
             spool.write(piece)

@@ -18,21 +18,21 @@ import pyarrow.compute as pc
 
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, add_keys_to_entries
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntriesBuilder, add_keys_to_entries
 from hoodoo.format.parquet.raw_copy import (
-    CannotCopy,
-    Copier,
+    CannotCopyFile,
     CopySource,
+    RowGroupCopier,
     dictionary_columns_of_group,
     group_rows,
-    require_fit,
+    require_compatible_files,
     uncompressed_group_bytes,
 )
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.merge.pending import PendingChanges
-from hoodoo.merge.replaced_values import drop_unused_dictionary_values, replaced
+from hoodoo.merge.pending import StreamingMerge
+from hoodoo.merge.replaced_values import drop_unused_dictionary_values, replace_values
 from hoodoo.readers.slices import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
@@ -73,7 +73,7 @@ class BaseFileRewriter:
 
     def rewrite(
         self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
-    ) -> tuple[DataFile, PendingChanges]:
+    ) -> tuple[DataFile, StreamingMerge]:
         """Rewrite a base file with changes.
 
         Args:
@@ -86,11 +86,11 @@ class BaseFileRewriter:
             The new file, and the outcome of the changes.
 
         Raises:
-            CannotCopy: The file must be merged completely. Nothing was written.
+            CannotCopyFile: The file must be merged completely. Nothing was written.
             CorruptTable: `old` is damaged.
         """
         if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
-            raise CannotCopy(f"File {old.path} is small, or was written by another engine or with other columns.")
+            raise CannotCopyFile(f"File {old.path} is small, or was written by another engine or with other columns.")
         data = (
             slices.read_verified_file(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
         )
@@ -106,23 +106,23 @@ class _Rewrite:
         self._old, self._source = old, source
         self._target = FileTarget(old.partition, old.file_id, instant)
         self._groups = source.groups()
-        self._readers: dict[frozenset[str], base_file.RowGroups] = {}
+        self._readers: dict[frozenset[str], base_file.RowGroupReader] = {}
         self._starts = np.cumsum([0, *map(group_rows, self._groups)])
         self._in_rows = self._index.keys_of_rows(old)
         self._changes = self._config.merge_policy.collapse(changes)
         self._pending = self._match_changes()
 
-    def run(self) -> tuple[DataFile, PendingChanges]:
+    def run(self) -> tuple[DataFile, StreamingMerge]:
         if max(map(uncompressed_group_bytes, self._groups), default=0) > self._memory:
-            raise CannotCopy(f"File {self._old.path} has a row group that is too large to rewrite in memory.")
+            raise CannotCopyFile(f"File {self._old.path} has a row group that is too large to rewrite in memory.")
         sample = self._encoded(self._config.stored_schema.empty_table())
-        require_fit([self._source, sample], with_ids=False)
+        require_compatible_files([self._source, sample], with_ids=False)
         matches = self._match_row_groups()
         new_rows = np.flatnonzero(~self._pending.found & ~self._changes.delete & ~self._changes.partial)
         joins_last_group = self._joins_last_group(len(new_rows))
 
         spool = Spool(min(IN_MEMORY, self._memory))
-        copier = Copier(spool, self._target.base_name, self._config.options.compression, sample)
+        copier = RowGroupCopier(spool, self._target.base_name, self._config.options.compression, sample)
         for number, (rows, change) in enumerate(matches):
             self._step()
             appended = new_rows if joins_last_group and number == len(matches) - 1 else new_rows[:0]
@@ -132,13 +132,13 @@ class _Rewrite:
         return self._store_new_file(copier, spool, new_rows, matches), self._pending
 
     # ---- the old file
-    def _match_changes(self) -> PendingChanges:
+    def _match_changes(self) -> StreamingMerge:
         policy, rows = self._config.merge_policy, self._changes.at
         if self._in_rows.before and rows is None:
             rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
         if not self._in_rows.before or rows is None:
-            return policy.apply_streaming([self._changes])
-        return policy.apply_by_row(self._changes, rows)
+            return policy.start_streaming_merge([self._changes])
+        return policy.start_merge_by_position(self._changes, rows)
 
     def _match_row_groups(self) -> list[tuple[np.ndarray, np.ndarray]]:
         # Each pair has the replaced or deleted rows of a row group, and the index of the change of each of these rows.
@@ -148,7 +148,7 @@ class _Rewrite:
         matches = []
         parts = self._decode_columns(names) if names else iter([pa.table({})] * len(self._groups))
         for part, start, end in zip(parts, self._starts[:-1], self._starts[1:], strict=True):
-            rows, change = self._pending.meet(part, int(start), int(end - start))
+            rows, change = self._pending.find_changed_rows(part, int(start), int(end - start))
             matches.append((rows, change))
             deleted = rows[self._changes.delete[change]]
             if self._in_rows.before:
@@ -173,8 +173,8 @@ class _Rewrite:
             self._readers[dictionary_columns] = self._open_row_groups(pa.schema(fields))
         return self._readers[dictionary_columns].decode(number, names)
 
-    def _open_row_groups(self, schema: pa.Schema) -> base_file.RowGroups:
-        return base_file.RowGroups(
+    def _open_row_groups(self, schema: pa.Schema) -> base_file.RowGroupReader:
+        return base_file.RowGroupReader(
             pa.BufferReader(self._source.data), self._old.path, schema, slices.get_expected_footer(self._old)
         )
 
@@ -194,12 +194,12 @@ class _Rewrite:
             has_room = 2 * rows < max_rows and rows + fresh <= max_rows and 2 * size < self._memory
             joins = has_room and (rows <= _WORTH_JOINING * fresh or room <= 0)
         if room < (fresh > 0 and not joins):
-            raise CannotCopy(f"The new version of file {self._old.path} would have too many row groups.")
+            raise CannotCopyFile(f"The new version of file {self._old.path} would have too many row groups.")
         return joins
 
     # ---- the new file
     def _copy_row_group(
-        self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, appended: np.ndarray
+        self, copier: RowGroupCopier, number: int, rows: np.ndarray, change: np.ndarray, appended: np.ndarray
     ) -> None:
         # `change` is the index of the change of each row in `rows`, and `appended` are the new rows to add.
         group = self._groups[number]
@@ -220,7 +220,7 @@ class _Rewrite:
             if name not in unchanged and (positions is None or len(positions))
         ]
         base, new = self._decode_with_dictionaries(number, names), self._rows(change)
-        columns = {name: replaced(base[name], rows, new[name], chosen[name]) for name in names}
+        columns = {name: replace_values(base[name], rows, new[name], chosen[name]) for name in names}
         changed = {name: column for name, column in columns.items() if column is not None}
         return self._encode_parquet(pa.table(changed), all_columns=False) if changed else None
 
@@ -230,7 +230,7 @@ class _Rewrite:
         remaining = change[~is_deleted]
         base, new = self._decode_with_dictionaries(number), self._rows(remaining)
         columns = [
-            replaced(base[name], rows[~is_deleted], new[name], self._changes.setting(name, remaining))
+            replace_values(base[name], rows[~is_deleted], new[name], self._changes.setting(name, remaining))
             for name in base.schema.names
         ]
         table = pa.table(
@@ -248,7 +248,7 @@ class _Rewrite:
         return table
 
     def _rows(self, positions: np.ndarray) -> pa.Table:
-        return take(self._changes.rows.select(self._config.stored_schema.names), positions)
+        return take_rows(self._changes.rows.select(self._config.stored_schema.names), positions)
 
     def _encoded(self, rows: pa.Table) -> CopySource:
         return self._encode_parquet(with_constants(rows, self._old.partition, self._target.base_name))
@@ -257,20 +257,22 @@ class _Rewrite:
         # Some columns of a row group must be encoded into a single row group.
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
-        writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.arrow_fields_with_ids)
+        writer = base_file.BaseFileWriter(
+            sink, options.compression, *limits, self._config.columns.arrow_fields_with_ids
+        )
         writer.write(rows)
         writer.close({})
         return CopySource.of(sink.getvalue(), whole=all_columns)
 
     # ---- storing the new file
     def _store_new_file(
-        self, copier: Copier, spool: Spool, new_rows: np.ndarray, matches: list[tuple[np.ndarray, np.ndarray]]
+        self, copier: RowGroupCopier, spool: Spool, new_rows: np.ndarray, matches: list[tuple[np.ndarray, np.ndarray]]
     ) -> DataFile:
         keys = self._changes.rows.select([RECORD_KEY])
         changed = np.concatenate([change for _, change in matches] or [new_rows[:0]])
         deleted = changed[self._changes.delete[changed]]
-        added = take(keys, new_rows)[RECORD_KEY]
-        footer = self._extend_footer_entries(added, take(keys, deleted)[RECORD_KEY])
+        added = take_rows(keys, new_rows)[RECORD_KEY]
+        footer = self._extend_footer_entries(added, take_rows(keys, deleted)[RECORD_KEY])
         if not copier.rows or not footer:
             footer = self._compute_footer_entries(added, copier.rows, matches)
         self._in_rows.add(added, self._changes.hashes_at(new_rows))
@@ -290,7 +292,7 @@ class _Rewrite:
     def _compute_footer_entries(
         self, added: pa.ChunkedArray, rows: int, matches: list[tuple[np.ndarray, np.ndarray]]
     ) -> dict[str, str]:
-        entries = FooterEntries(rows)
+        entries = FooterEntriesBuilder(rows)
         for keys, (positions, change) in zip(self._decode_columns([RECORD_KEY]), matches, strict=True):
             entries.add(_without(keys, positions[self._changes.delete[change]])[RECORD_KEY])
         entries.add(added)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hoodoo.format.log.block import DataBlock, DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY, parse_data_file
 from hoodoo.format.parquet import statistics
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.index import KeyIndex, index_of
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.storage.store import Store, digest
@@ -92,7 +92,7 @@ def count_data_blocks(config: TableConfig, changes: KeyedChanges) -> int:
 def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> Iterator[DataBlock]:
     # The rows of a block are all whole rows, or all set the same columns. Deletes are not included.
     for chosen, names in _group_by_columns(config, changes):
-        rows = changes.rows if len(chosen) == len(changes) else take(changes.rows, chosen)
+        rows = changes.rows if len(chosen) == len(changes) else take_rows(changes.rows, chosen)
         rows = with_constants(rows, target.partition, target.file_id)
         positions = None if changes.at is None else changes.at[chosen]
         yield DataBlock(

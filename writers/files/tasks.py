@@ -20,10 +20,10 @@ from hoodoo.format.names import (
     join,
 )
 from hoodoo.format.parquet import base_file, statistics
-from hoodoo.format.parquet.raw_copy import CannotCopy
-from hoodoo.format.properties import partition_metadata
+from hoodoo.format.parquet.raw_copy import CannotCopyFile
+from hoodoo.format.properties import create_partition_metadata
 from hoodoo.index.key_index import KeyIndex, base_entry_path, deletes_entry_path
-from hoodoo.merge.kernels import KeyedChanges, widened
+from hoodoo.merge.kernels import KeyedChanges, extend_to_all_columns
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import MARKERS
@@ -152,14 +152,14 @@ def _write_markers(task: WriteTask) -> None:
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
     depth = partition.count("/") + 1 if partition else 0
     try:
-        store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
+        store.create(join(partition, PARTITION_METADATA), create_partition_metadata(instant, depth, instant))
     except FileExistsError:
         return
 
 
 def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
     n = len(rows)
-    meta = [base_file.constant(instant, n), base_file.sequence_numbers(instant, number, n)]
+    meta = [base_file.constant(instant, n), base_file.create_sequence_numbers(instant, number, n)]
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
 
 
@@ -182,7 +182,7 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> WriteTaskResult:
     assert task.group is not None and task.group.base is not None
     old = task.group.base.file
     if changes.columns is not None:
-        changes = widened(changes, task.config.schema)
+        changes = extend_to_all_columns(changes, task.config.schema)
     if changes.at is None:
         changes = replace(changes, hashes=changes.key_hashes())  # hashes are needed several times
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
@@ -223,7 +223,7 @@ def _rewrite_in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None
     old = task.group.base.file
     try:
         file, pending = BaseFileRewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
-    except CannotCopy:
+    except CannotCopyFile:
         return None
     return file, pending.found, pending.won
 
@@ -275,7 +275,7 @@ def _changes_cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges)
 
     def bound(data_file: DataFile, index: int) -> Any:
         value = data_file.stats.get(name, (None, None))[index]
-        return None if value is None else statistics.comparable(value, kind)
+        return None if value is None else statistics.make_comparable(value, kind)
 
     stored = [entry.file for entry in task.group.files() if entry.file.rows and entry.file.stats]
-    return policy.cannot_lose([bound(file, 0)], [bound(stored_file, 1) for stored_file in stored])
+    return policy.changes_always_win([bound(file, 0)], [bound(stored_file, 1) for stored_file in stored])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge import kernels
 from hoodoo.merge.kernels import KeyedChanges, as_upserts
@@ -101,7 +101,7 @@ class GroupMerge:
             has_source = source.is_valid()
             if not self.rules.compares and pc.sum(has_source).as_py() != len(matched_source.keys):
                 return replace(as_upserts(stored.slice(0, 0)), mistaken=True)
-            pairs, partner = stored.filter(has_source), take(matched_source.rows, source.drop_null().to_numpy())
+            pairs, partner = stored.filter(has_source), take_rows(matched_source.rows, source.drop_null().to_numpy())
             matched = self.rules.of_kind(Kind.MATCHED)
             changes += self._apply_clauses(matched, pairs, both(partner, self._target(pairs)))
         if by_source:
@@ -114,7 +114,7 @@ class GroupMerge:
         stale = sum(part.stale for part in changes)
         if not parts:
             return replace(new, stale=stale)
-        merged = kernels.concat([replace(part, rows=part.rows.select(self._names)) for part in parts])
+        merged = kernels.concat_changes([replace(part, rows=part.rows.select(self._names)) for part in parts])
         return replace(merged, as_stored=as_stored, stale=stale, columns=self.sets or None)
 
     @property

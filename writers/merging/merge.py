@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.commits.conflicts import RowDependencies
 from hoodoo.timeline.properties.config import TableConfig
@@ -123,7 +123,7 @@ class _SelectMatchedRows:
 
     def __call__(self) -> MatchedRows:
         keys = self.source.keys.rows[RECORD_KEY].take(pa.array(self.positions)).combine_chunks()
-        return MatchedRows(take(self.source.rows, self.positions), keys, self.source.keys.hashes[self.positions])
+        return MatchedRows(take_rows(self.source.rows, self.positions), keys, self.source.keys.hashes[self.positions])
 
 
 def plan_merge(

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.rows import take
-from hoodoo.index.key_index import KeyIndex, Located
+from hoodoo.format.rows import take_rows
+from hoodoo.index.key_index import KeyIndex, LookupResult
 from hoodoo.readers.predicate import checks
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -125,7 +125,7 @@ def match_source_rows(
     )
 
 
-def _matched_chunks(located: Located, exists: np.ndarray) -> list[RoutedChunk[Positions]]:
+def _matched_chunks(located: LookupResult, exists: np.ndarray) -> list[RoutedChunk[Positions]]:
     chunks = []
     for number in np.unique(located.group[exists]).tolist():
         group, positions = located.groups[number], np.flatnonzero(exists & (located.group == number))
@@ -136,7 +136,7 @@ def _matched_chunks(located: Located, exists: np.ndarray) -> list[RoutedChunk[Po
 def _create_new_rows(source: MergeSource, fresh: Positions, rules: MergeRules) -> tuple[Batch, Positions]:
     # `fresh` are the positions of the source rows without a stored row.
     clauses, config, keys = rules.of_kind(Kind.NOT_MATCHED), rules.config, source.keys
-    seen = both(take(source.rows, fresh), None)
+    seen = both(take_rows(source.rows, fresh), None)
     chosen = first_true_clause(clauses, seen)
     inserts, positions = [], []
     for index, clause in enumerate(clauses):
@@ -144,7 +144,7 @@ def _create_new_rows(source: MergeSource, fresh: Positions, rules: MergeRules) -
         if not len(selected):
             continue
         assert clause.values is not None
-        key_columns = take(keys.rows.select(dict.fromkeys((*config.key, *config.partition_by))), fresh[selected])
+        key_columns = take_rows(keys.rows.select(dict.fromkeys((*config.key, *config.partition_by))), fresh[selected])
         values = clause.values.values(key_columns, seen.take(pa.array(selected)))
         columns = {name: key_columns[name] for name in key_columns.schema.names} | values
         inserts.append(pa.table({name: columns[name] for name in config.schema.names if name in columns}))

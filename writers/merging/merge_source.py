@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, DuplicateKeys
-from hoodoo.format.known_types import known_type
+from hoodoo.format.known_types import remove_unknown_parts
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -66,7 +66,7 @@ def convert_source_columns(rows: pa.Table, config: TableConfig) -> pa.Table:
 
 
 def _source_type(field: pa.Field, config: TableConfig) -> pa.DataType:
-    if known_type(field.type) is not None:
+    if remove_unknown_parts(field.type) is not None:
         return plain_type(field.type)
     column = config.columns.by_name.get(field.name)
     return column.arrow if column else pa.string() if pa.types.is_null(field.type) else plain_type(field.type)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from hoodoo.arguments import ApplicationVersion
 from hoodoo.errors import ColumnError, OrderingError
 from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
@@ -115,7 +115,7 @@ def one_per_key(
 
 def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
     for name in config.merge_policy.order_by:
-        unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
+        unknown = np.flatnonzero(mode.find_unsent_values(batch.rows[name]) & ~batch.delete)
         if len(unknown):
             key = printable({part: batch.rows[part][int(unknown[0])].as_py() for part in config.key})
             raise OrderingError(
@@ -141,7 +141,7 @@ def _drop_stale_rows(store: Store, index: KeyIndex, batch: Batch, view: View, co
     matched = np.flatnonzero(partner.is_valid())
     stale = np.zeros(len(duplicates), bool)
     stale[matched] = ~config.merge_policy.mask_of_winning_rows(
-        take(duplicates.rows, matched), take(stored, partner.drop_null().to_numpy())
+        take_rows(duplicates.rows, matched), take_rows(stored, partner.drop_null().to_numpy())
     )
     key = dense_codes(pa.chunked_array([duplicates.identities]))
     stale &= np.bincount(key, ~stale)[key] > 0
@@ -243,7 +243,7 @@ class _NewRowColumn:
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
         newer = rows[f"{SOURCE}.{self.name}"]
-        unknown = np.flatnonzero(self.mode.stands_for_unavailable(newer))
+        unknown = np.flatnonzero(self.mode.find_unsent_values(newer))
         if len(unknown):
             row = int(unknown[0])
             key = printable({name: rows[f"{SOURCE}.{name}"][row].as_py() for name in self.key})

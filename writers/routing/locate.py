@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.key_index import NOWHERE, KeyIndex, Located
+from hoodoo.index.key_index import NOWHERE, KeyIndex, LookupResult
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -33,7 +33,7 @@ _KeySearch = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 
 def find_files_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
-) -> Located:
+) -> LookupResult:
     """Find the files that contain the keys of a batch.
 
     If `compare_all` is True, keys are compared for every hash match, not only for uncertain ones. Raises CorruptTable
@@ -45,8 +45,8 @@ def find_files_by_key(
 
 
 def _compare_keys(
-    store: Store, config: TableConfig, index: KeyIndex, batch: Batch, located: Located, rows: np.ndarray
-) -> Located:
+    store: Store, config: TableConfig, index: KeyIndex, batch: Batch, located: LookupResult, rows: np.ndarray
+) -> LookupResult:
     # Base files are searched first, and then logs, which may contain a key that was mistaken for another one.
     group, unsure = located.group.copy(), located.unsure.copy()
     group[rows], unsure[rows] = NOWHERE, False

@@ -254,7 +254,7 @@ def estimate_row_bytes(chunks: Sequence[RoutedChunk[S]], rows: ChunkRows[S], vie
         return max(1.0, total / count)  # fits into one file with any compression
     sample_rows = max(1, min(count, _SAMPLE_ROWS, _SAMPLE_BYTES * count // max(1, total)))
     sample = rows.sample(chunks, sample_rows)
-    size = base_file.encode(sample, config.options.compression, len(sample)).data.size
+    size = base_file.encode_base_file(sample, config.options.compression, len(sample)).data.size
     return max(1.0, size / len(sample) + _ROW_OVERHEAD)
 
 

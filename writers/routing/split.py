@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.log.block import loggable_ordering
-from hoodoo.format.rows import take, take_from_column
-from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
+from hoodoo.format.log.block import supports_ordering_type
+from hoodoo.format.rows import take_from_column, take_rows
+from hoodoo.index.key_index import NOWHERE, KeyIndex, LookupKeys, LookupResult
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
@@ -23,7 +23,7 @@ Positions = np.ndarray
 
 
 def split_by_file(
-    batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
+    batch: Batch, located: LookupResult, config: TableConfig, index: KeyIndex, part_of_more: bool = False
 ) -> list[RoutedChunk[Positions]]:
     """Split the rows of a batch by file.
 
@@ -45,7 +45,7 @@ def split_by_file(
 def _new_row_chunks(batch: Batch, new_rows: Positions, target: int, index: KeyIndex) -> list[RoutedChunk[Positions]]:
     keys = batch.keys
     required_groups = index.required_group(
-        Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[new_rows], new_rows)
+        LookupKeys(keys.texts, keys.hashes, keys.partitions, keys.codes[new_rows], new_rows)
     )
     parts = []
     for code, positions in _group_by_value(new_rows, batch.codes):
@@ -75,7 +75,7 @@ def _group_by_value(positions: Positions, values: np.ndarray, own: bool = False)
         yield from zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True)
 
 
-def needs_rewrite(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
+def needs_rewrite(batch: Batch, located: LookupResult, positions: Positions, config: TableConfig) -> bool:
     """Check whether changes require a rewrite of the base file.
 
     This is so for a key that a log deletes and that is written again, and for a delete whose ordering value cannot be
@@ -88,7 +88,7 @@ def needs_rewrite(batch: Batch, located: Located, positions: Positions, config: 
     if not kinds or batch.unconditional or not batch.delete[positions].any():
         return False
     # One int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
-    return not all(map(loggable_ordering, kinds)) or kinds == [pa.int32()]
+    return not all(map(supports_ordering_type, kinds)) or kinds == [pa.int32()]
 
 
 def _estimate_bytes(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
@@ -120,7 +120,7 @@ class BatchRows:
         positions = np.concatenate([chunk.source for chunk in chunks])
         hashes = self.batch.hashes[positions]
         smallest = np.argpartition(hashes, count - 1)[:count]
-        return take(self.batch.rows, positions[smallest[np.argsort(hashes[smallest])]])
+        return take_rows(self.batch.rows, positions[smallest[np.argsort(hashes[smallest])]])
 
     def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
         return SelectRows(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
@@ -152,7 +152,7 @@ def sort_rows(batch: Batch, chunk: RoutedChunk[Positions], columns: Sequence[str
     if not chunk.new or not columns:
         return chunk
     return replace(
-        chunk, source=chunk.source[positions_in_order(take(batch.rows.select(columns), chunk.source), columns)]
+        chunk, source=chunk.source[positions_in_order(take_rows(batch.rows.select(columns), chunk.source), columns)]
     )
 
 

@@ -15,7 +15,16 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
+from hoodoo.engine.spark import (
+    SparkEngine,
+    dumps,
+    ipc_bytes,
+    ipc_table,
+    loads,
+    prepare_session,
+    result,
+    serialize_outcome,
+)
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.predicate.checks import Check
@@ -296,7 +305,7 @@ def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         work = loads(packed)
-        yield pa.RecordBatch.from_pydict({"result": [outcome(lambda: work(batches))]})
+        yield pa.RecordBatch.from_pydict({"result": [serialize_outcome(lambda: work(batches))]})
 
     rows = frame.mapInArrow(run, "result binary").toArrow()["result"].to_pylist()
     return sorted((result(row) for row in rows), key=lambda task_rows: task_rows.partition)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.errors import EngineError
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import compact, take
+from hoodoo.format.rows import compact, take_rows
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import STAGING
 from hoodoo.writers.batches.batch import Batch, BatchTerms
@@ -104,7 +104,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
     codes, starts = np.unique(row_codes[order_], return_index=True)
     parts, piece_fields = [], []
     for code, positions in zip(codes.tolist(), np.split(order_, starts[1:]), strict=True):
-        part = take(table, positions)
+        part = take_rows(table, positions)
         for low, high in ranges(CUTS if part.nbytes > _CUT_BYTES else 1):
             cut = in_range(part, low, high)
             if len(cut):

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.rows import compact, take
+from hoodoo.format.rows import compact, take_rows
 from hoodoo.index import index_of
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
@@ -141,7 +141,7 @@ def run_merge(task: MatchTask) -> MergeRouted:
 def _staged(
     task: MatchTask, chunks: Sequence[RoutedChunk[np.ndarray]], rows: pa.Table
 ) -> list[RoutedChunk[TemporaryRowFile]]:
-    pieces = write_batches(task.store, task.folder, [take(rows, chunk.source) for chunk in chunks])
+    pieces = write_batches(task.store, task.folder, [take_rows(rows, chunk.source) for chunk in chunks])
     return [chunk.at(piece) for chunk, piece in zip(chunks, pieces, strict=True)]
 
 

@@ -15,9 +15,9 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.rows import compact, take
+from hoodoo.format.rows import compact, take_rows
 from hoodoo.index import index_of
-from hoodoo.index.key_index import NOWHERE, Located
+from hoodoo.index.key_index import NOWHERE, LookupResult
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
@@ -142,7 +142,7 @@ def run_route(task: RouteTask) -> RouteResult:
     return _split(task, batch, located, stale)
 
 
-def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
+def _split(task: RouteTask, batch: Batch, located: LookupResult, stale: int) -> RouteResult:
     table = to_table(batch)
     max_rows = max_rows_per_piece(table, task.config.options.target_file_bytes)
     chunks = [
@@ -150,7 +150,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
         for chunk in split_by_file(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
         for piece in (cut_into_pieces(chunk, batch.hashes, max_rows) if chunk.new else [chunk])
     ]
-    pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
+    pieces = write_batches(task.store, task.folder, [take_rows(table, chunk.source) for chunk in chunks])
     is_located = located.group != NOWHERE
     name = secrets.token_hex(8)
     return RouteResult(

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from hoodoo.compactor.cleaning.purge_report import PurgeReport
 from hoodoo.errors import DataError
-from hoodoo.format.keys import record_keys
+from hoodoo.format.keys import compute_record_keys
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import take
+from hoodoo.format.rows import take_rows
 from hoodoo.table.quarantine.changes import get_event_keys
 from hoodoo.table.quarantine.payloads import decode_payloads
 from hoodoo.table.quarantine.schema import KEY, ROWS_AT_ONCE, SCHEMA
@@ -49,11 +49,11 @@ def purge_quarantine(target: T, batch: Batch, older_than_hours: float) -> tuple[
         events = get_event_keys(target, rows)
         for positions, named in events:
             unread -= len(positions)
-            doomed.append(take(rows, np.array(positions, np.int64)[_find_rows(named, config, wanted)]).select(KEY))
+            doomed.append(take_rows(rows, np.array(positions, np.int64)[_find_rows(named, config, wanted)]).select(KEY))
         for positions, data in decode_payloads(rows, config):
             unread -= len(positions)
             named = rename_columns(data, config.columns.columns, leave_out=True)
-            doomed.append(take(rows, np.array(positions)[_find_rows(named, config, wanted)]).select(KEY))
+            doomed.append(take_rows(rows, np.array(positions)[_find_rows(named, config, wanted)]).select(KEY))
     found = pa.concat_tables(doomed)
     if not len(found):
         return None, unread
@@ -75,7 +75,7 @@ def _find_rows(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndar
     try:
         sound = validate_columns(rows, config.key, config.key)
         fitted = [cast_column(sound[name], config.schema.field(name)) for name in config.key]
-        keys = record_keys(pa.table(fitted, names=list(config.key)), config.key, config.partition_by)
+        keys = compute_record_keys(pa.table(fitted, names=list(config.key)), config.key, config.partition_by)
     except DataError:
         if len(rows) == 1:
             return np.zeros(1, bool)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CommitUnknown, DataError, HoodooError, KeyExists, OptionError
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import compact, take
+from hoodoo.format.rows import compact, take_rows
 from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.table.quarantine.changes import DecodedChanges, decode_change_events
@@ -101,7 +101,7 @@ class Replay(Generic[T]):
         at, source, position = (found[name].to_pylist() for name in ("at", "source", "position"))
         numbered = [_DIGITS.sub(lambda digits: digits[0].zfill(20), one) for one in position]
         order = sorted(range(len(found)), key=lambda row: (at[row], source[row], numbered[row]))
-        return take(found, np.array(order, np.int64)).select(KEY)
+        return take_rows(found, np.array(order, np.int64)).select(KEY)
 
     def _valid_rows(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
         """Find the quarantined rows that are valid now.
@@ -149,7 +149,7 @@ class Replay(Generic[T]):
         order = {tuple(key.values()): at for at, key in enumerate(keys.select(KEY).to_pylist())}
         mask = [comes_from_change_event(content) is changes for content in found["payload"].to_pylist()]
         at = sorted((row for row in range(len(found)) if mask[row]), key=lambda row: order[codes[row]])
-        return take(found, np.array(at, np.int64))
+        return take_rows(found, np.array(at, np.int64))
 
     def _changes(self, keys: pa.Table) -> Iterator[tuple[pa.Table, DecodedChanges]]:
         """Decode quarantined change events.
@@ -161,7 +161,7 @@ class Replay(Generic[T]):
         for start in range(0, len(keys), ROWS_AT_ONCE):
             rows = self._rows(keys.slice(start, ROWS_AT_ONCE), changes=True)
             for changes in decode_change_events(self.target, rows, self.units):
-                yield take(rows, np.array(changes.positions, np.int64)), changes
+                yield take_rows(rows, np.array(changes.positions, np.int64)), changes
 
     def _write_changes(self, changes: DecodedChanges) -> None:
         if self.guarded:
@@ -191,10 +191,10 @@ class Replay(Generic[T]):
         )
         same &= ~wanted.delete[found]
         if not same.all():
-            key = take(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
+            key = take_rows(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
             raise _refused(f"{int((~same).sum())} keys are already in the table, such as {printable(key)}")
         rest = np.setdiff1d(np.arange(len(wanted)), found)
-        return rows.slice(0, 0) if not len(rest) else take(wanted.rows, rest).drop_columns([RECORD_KEY])
+        return rows.slice(0, 0) if not len(rest) else take_rows(wanted.rows, rest).drop_columns([RECORD_KEY])
 
     def _write(self, rows: pa.Table) -> None:
         if not self.guarded:
@@ -238,5 +238,5 @@ def _refused(why: str) -> OptionError:
 
 
 def _as_structs(rows: pa.Table, positions: np.ndarray) -> pa.StructArray:
-    picked = compact(take(rows, positions))
+    picked = compact(take_rows(rows, positions))
     return pa.StructArray.from_arrays([column.combine_chunks() for column in picked.columns], picked.schema.names)

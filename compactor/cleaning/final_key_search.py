@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.key_search import KeySearch
-from hoodoo.compactor.cleaning.purge_bounds import RemainingBounds
-from hoodoo.compactor.cleaning.purge_report import PurgeReport, Removed
+from hoodoo.compactor.cleaning.purge_bounds import FilesWithPurgedValues
+from hoodoo.compactor.cleaning.purge_report import PurgeProgress, PurgeReport
 from hoodoo.format.names import BaseFileName, LogFileName, instant_of_ms, parse_data_file
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline.hudi.publish import instants
@@ -22,7 +22,7 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer appears in the
 
 
 @dataclass(frozen=True)
-class Holder:
+class FileWithPurgedKey:
     """File that still contains a purged key.
 
     Attributes:
@@ -40,8 +40,8 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """Result of a search for purged keys.
+class KeySearchResult:
+    """Result of a search for purged keys: the files that contain them.
 
     Attributes:
         view: The view of the table during the check.
@@ -53,14 +53,14 @@ class Findings:
     view: View
     running: dict[str, str]
     checked: int
-    holders: tuple[Holder, ...]
+    holders: tuple[FileWithPurgedKey, ...]
 
-    def unfinished(self) -> list[Holder]:
+    def unfinished(self) -> list[FileWithPurgedKey]:
         return [file for file in self.holders if not file.known]
 
 
-class PurgeProof:
-    """Search for purged keys in all files of a table."""
+class FinalKeySearch:
+    """Final search for purged keys in all files of a table."""
 
     def __init__(self, timeline: TableTimeline, search: KeySearch) -> None:
         self.timeline, self.store, self.search = timeline, timeline.store, search
@@ -83,7 +83,7 @@ class PurgeProof:
     def still(self, running: dict[str, str]) -> dict[str, str]:
         return {instant: key for instant, key in self._pending_writes().items() if instant in running}
 
-    def look(self, view: View, running: dict[str, str], removed: Removed) -> Findings:
+    def search_all_files(self, view: View, running: dict[str, str], removed: PurgeProgress) -> KeySearchResult:
         """Search all files for purged keys.
 
         Args:
@@ -95,28 +95,30 @@ class PurgeProof:
             name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)
         }
         referenced |= {name for entry in view.superseded for name in (entry.path, entry.index)}
-        holders, checked, file_ids = list[Holder](), 0, dict(removed.file_ids)
+        holders, checked, file_ids = list[FileWithPurgedKey](), 0, dict(removed.file_ids)
         for path, size, partition, name in self._data_files():
             checked += 1
             file_ids[name.file_id] = partition
-            if self.search.reads(path, partition):
-                holders.append(Holder(path, size, path in referenced, name.instant))
+            if self.search.file_contains_keys(path, partition):
+                holders.append(FileWithPurgedKey(path, size, path in referenced, name.instant))
         for path, size in [*self.store.list(STAGING), *self.store.list(SCRATCH)]:
             checked += 1
-            if self.search.staged_file_has_wanted_key(path):
-                holders.append(Holder(path, size, False, instant_of_ms(self.store.modified_ms(path) or 0)))
+            if self.search.temporary_file_contains_keys(path):
+                holders.append(FileWithPurgedKey(path, size, False, instant_of_ms(self.store.modified_ms(path) or 0)))
         overlays = [(path, size) for path, size in self.store.list(OVERLAYS) if path.endswith(".parquet")]
         for path, size in [*self.store.list(SALVAGED), *overlays]:  # no process deletes these files at this point
             checked += 1
-            if self.search.staged_file_has_wanted_key(path):
-                holders.append(Holder(path, size, True, ""))
+            if self.search.temporary_file_contains_keys(path):
+                holders.append(FileWithPurgedKey(path, size, True, ""))
         holders += [
-            Holder(key, 0, key in referenced, key.rpartition("_")[2])
-            for key in self.search.index_entries_with_wanted_keys(file_ids)
+            FileWithPurgedKey(key, 0, key in referenced, key.rpartition("_")[2])
+            for key in self.search.find_index_entries_with_keys(file_ids)
         ]
-        return Findings(view, running, checked, tuple(holders))
+        return KeySearchResult(view, running, checked, tuple(holders))
 
-    def report(self, keys: int, removed: Removed, found: Findings, bounds: RemainingBounds) -> PurgeReport:
+    def report(
+        self, keys: int, removed: PurgeProgress, found: KeySearchResult, bounds: FilesWithPurgedValues
+    ) -> PurgeReport:
         return PurgeReport(
             keys=keys,
             rows_deleted=removed.rows,
@@ -163,8 +165,10 @@ class PurgeProof:
         # Another process has already completed these plans.
         for key, _ in self.store.list(heartbeats.running_plan_hint_path("")):
             instant = key.removeprefix(heartbeats.running_plan_hint_path(""))
-            if instant not in view.plans and heartbeats.held(self.store, instant, self.timeline.environment.now_ms()):
+            if instant not in view.plans and heartbeats.is_plan_running(
+                self.store, instant, self.timeline.environment.now_ms()
+            ):
                 yield key
 
 
-__all__ = ["Findings", "Holder", "PurgeProof"]
+__all__ = ["KeySearchResult", "FileWithPurgedKey", "FinalKeySearch"]

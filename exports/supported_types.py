@@ -1,4 +1,4 @@
-"""Check of column types before an export."""
+"""Check that an export format can hold the column types."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hoodoo.errors import SchemaError
 from hoodoo.format.table_schema import Column, TableSchema
 
 
-def require_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
-    """Check that a format supports the column types.
+def require_supported_types(columns: TableSchema, holds: Callable[[pa.DataType], bool], name: str, advice: str) -> None:
+    """Require that an export format supports the column types.
 
     Raises SchemaError for an unsupported type.
 

@@ -46,7 +46,7 @@ def decode_change_events(target: Any, rows: pa.Table, units: Mapping[str, str]) 
         The changes to write, and the problems found.
     """
     if len(rows):
-        yield from import_module(_READER).changes_of(target, rows, units)
+        yield from import_module(_READER).decode_change_events(target, rows, units)
 
 
 def get_event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int], pa.Table]]:
@@ -61,6 +61,6 @@ def get_event_keys(target: Any, rows: pa.Table) -> Sequence[tuple[Sequence[int],
         unreadable keys are omitted.
     """
     if any(map(comes_from_change_event, rows["payload"].to_pylist())):
-        found: Sequence[tuple[Sequence[int], pa.Table]] = import_module(_READER).event_keys(target, rows)
+        found: Sequence[tuple[Sequence[int], pa.Table]] = import_module(_READER).read_event_keys(target, rows)
         return found
     return []

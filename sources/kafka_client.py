@@ -1,7 +1,7 @@
 """Kafka client for one topic.
 
-A client has threads and connections, and is closed as soon as it is no longer referenced. Callbacks of librdkafka
-therefore hold no reference to the client.
+A client has threads and connections, and its consumer is closed as soon as the client is no longer referenced.
+Callbacks of librdkafka therefore hold no reference to the client.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ _NO_PROTOCOL = (
     " If the broker requires a password or TLS, it may not respond to other connections. In that case, set "
     "security.protocol in settings (--setting)."
 )
+_RECENT_ADMINS: deque[AdminClient] = deque(maxlen=16)
+"""Administrators that stay alive until their requests have ended.
+
+Otherwise, garbage collection in the thread of a response could destroy the administrator in its own thread, and
+librdkafka would abort the process.
+"""
 
 
 @dataclass(frozen=True)
@@ -218,6 +225,7 @@ class KafkaClient:
 
             names = self._settings.keys() - {*_CONSUMER_SETTINGS, *OURS}
             self._admin = AdminClient({name: self._settings[name] for name in names})
+            _RECENT_ADMINS.append(self._admin)
         return self._admin
 
     def topic_id(self, known: str) -> str:

@@ -5,6 +5,7 @@ anew, which tests/kafka ask a real one about.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import pickle
 import re
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from patience import PATIENCE_S
 import hoodoo
 from hoodoo.errors import ColumnError, DataError, OptionError, SourceUnavailable, TooManyBadRows
 from hoodoo.sources import Kafka, Limits, Planned, columns_of
+from hoodoo.sources.kafka_client import KafkaClient
 from hoodoo.sources.kafka_position import distribute_batch
 
 
@@ -39,6 +42,18 @@ def test_messages_are_read_once_in_the_order_of_partition_and_offset(cluster: st
     assert source.lag(position).waiting == 1
     assert source.lag(position).partitions == {"0": 0, "1": 0, "2": 1, "3": 0}
     assert read(Kafka(cluster, "once"), position)[0].rows["id"].to_pylist() == [99]
+
+
+def test_an_administrator_outlives_a_client_that_garbage_collection_finds(cluster: str, put: Any) -> None:
+    """The process aborted if garbage collection ran in the thread of the administrator's response."""
+    put("outlived", 0, {"id": 1})
+    client = KafkaClient(cluster, "outlived", {}, 30.0, skips_lost=False)
+    client.ends([0])
+    client.cycle = client  # type: ignore[attr-defined]  # as by the traceback of an exception
+    alive, administrator = weakref.ref(client), weakref.ref(client._admin)  # type: ignore[arg-type]
+    del client
+    gc.collect()
+    assert alive() is None and administrator() is not None
 
 
 def test_a_batch_has_as_many_messages_as_it_may(cluster: str, put: Any) -> None:

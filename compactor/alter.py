@@ -1,4 +1,4 @@
-"""Column changes of a table.
+"""Changes that alter the columns of a table.
 
 Columns are added, dropped, renamed, moved or retyped in one commit. The commit rewrites the file groups that engines
 would read incorrectly because they match columns by name. Most changes write no data files. Like any write, a column

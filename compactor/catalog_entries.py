@@ -1,4 +1,4 @@
-"""Updates of a table in catalogs such as Glue.
+"""Updates of catalog entries, such as those in Glue.
 
 A catalog may be unavailable, refuse a request or hang. Each request therefore runs in its own thread, and the caller
 polls for the response. A slow catalog does not delay other work. A request fails after a minute without a response.

@@ -1,4 +1,4 @@
-"""Files with the state of workers.
+"""Heartbeat files, which show that workers are alive.
 
 These hints contain heartbeats, running plans and errors for other processes. Hints avoid duplicate work and are not
 reliable. A worker writes no hint after the table was dropped or renamed, because the file would recreate the table's

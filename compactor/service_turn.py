@@ -1,4 +1,4 @@
-"""Definition of table services and their runs.
+"""Table services, and one turn of a service.
 
 A service has a name, a function that decides whether it is due, and a function that runs it. A writer gives each
 service a turn after its commit, and a worker does so in each round. Both use the list in service_list.py.

@@ -1,4 +1,4 @@
-"""Engine that runs tasks in threads.
+"""Local engine, which runs tasks in threads.
 
 Arrow releases the interpreter lock, so one file group per thread uses all cores.
 """
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class LocalEngine:
-    """Engine that runs tasks in threads.
+    """Local engine, which runs tasks in threads.
 
     `map` returns results in the order of its items. It only returns, or raises the first error, after all running tasks
     have ended.

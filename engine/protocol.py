@@ -1,4 +1,4 @@
-"""Interface of engines that run tasks."""
+"""Protocol that all engines implement."""
 
 from __future__ import annotations
 

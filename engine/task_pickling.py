@@ -1,4 +1,4 @@
-"""Serialization of tasks that share objects, such as a store.
+"""Pickling of tasks that share objects, such as a store.
 
 Objects that the tasks of a job share are pickled only once. A task therefore only unpickles its own part and the shared
 part. Shared objects are Arrow schemas, and instances of classes with `travels_once = True`, such as the store and the

@@ -1,4 +1,4 @@
-"""Retries of interrupted exports.
+"""Attempts of an export, with retries.
 
 Other exporters, cleaning and archiving may delete files or slots that the export is about to read.
 """

@@ -1,4 +1,4 @@
-"""Search for data files in exported metadata.
+"""Data files that exported metadata describes.
 
 It finds the data files whose column bounds are in the metadata. All stored Delta and Iceberg metadata files are
 searched, not only current ones.

@@ -1,4 +1,4 @@
-"""Changes in log files for Delta and Iceberg readers.
+"""Overlay files, which show the changes in logs to Delta and Iceberg readers.
 
 Readers of base files see the changes as overlays. An overlay belongs to a file group with logs. It lists the dead rows
 of the base file, which logs replace or delete. It also has a small Parquet file with the rows that the logs wrote. A

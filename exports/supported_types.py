@@ -1,4 +1,4 @@
-"""Check that an export format can hold the column types."""
+"""Column types that an export format supports."""
 
 from __future__ import annotations
 

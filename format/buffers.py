@@ -1,4 +1,4 @@
-"""Access to Arrow string columns as numpy arrays.
+"""Buffers of Arrow string columns, as numpy arrays.
 
 The codecs and hashes of this package process whole columns through these views.
 """

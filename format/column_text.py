@@ -1,4 +1,4 @@
-"""Text format for Arrow schemas.
+"""Columns of a schema as text.
 
 An example is `id string, at timestamp, price decimal(10,2), tags list<string>`. Type names of SQL and of Arrow are
 supported. The length in `varchar(n)` is not checked.

@@ -1,4 +1,4 @@
-"""Comparison of Arrow arrays."""
+"""Equality of Arrow values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyed hash of record keys.
+"""Check value of record keys, which is a keyed hash.
 
 It distinguishes keys that have equal `hash64` values. An attacker can construct keys with equal XXH64, for every seed.
 This hash is multilinear over 32-bit words. Without the secret, a collision in the upper 33 bits has a probability of

@@ -1,4 +1,4 @@
-"""Removal of the unknown parts of column types."""
+"""Known types of columns, without parts of unknown type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of Arrow list and map arrays."""
+"""Conversion of nested Arrow arrays."""
 
 from __future__ import annotations
 

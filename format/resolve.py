@@ -1,4 +1,4 @@
-"""Mapping from file columns to table columns.
+"""Resolution of file columns to table columns.
 
 A `ColumnMapping` is created for each pair of schemas. If the schemas are equal, it costs nothing per row.
 """
@@ -47,7 +47,7 @@ class ColumnSource:
 
 
 class ColumnMapping:
-    """Mapping from file columns to table columns.
+    """Resolution of file columns to table columns.
 
     `sources` contains the source of each requested column by name. None means that the file does not have the column,
     even if another column of the file has this name.

@@ -1,4 +1,4 @@
-"""Exact conversion of values to another type.
+"""Retyping, which converts values to another type exactly.
 
 It implements `retype_column`. For example, a double with an integer value becomes an integer, and a string with a date
 becomes a date. Numbers are compared by the rule for batches (`numbers`). A string must have the canonical form of the

@@ -1,4 +1,4 @@
-"""Public function `hoodoo.sql`.
+"""Queries with `hoodoo.sql`.
 
 The first argument determines the engine.
 Spark SQL refers to tables by path, and DuckDB by argument name. DuckDB gets each table as a lazy dataset, so that the

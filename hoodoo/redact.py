@@ -1,4 +1,4 @@
-"""Removal of passwords and other secrets from text."""
+"""Redaction of passwords and other secrets in text."""
 
 from __future__ import annotations
 

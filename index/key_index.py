@@ -1,4 +1,4 @@
-"""Interface of an index of record keys.
+"""Interface of a key index.
 
 It maps record keys to file groups. The index receives keys as strings with 64-bit hashes (format/hashing), and the file
 groups of a view.
@@ -146,7 +146,7 @@ class StoredIndexEntry:
 
 
 class KeyIndex(Protocol):
-    """Interface of an index of record keys.
+    """Interface of a key index.
 
     An index entry is a file that never changes, and is identified by its path. An index may be used by several threads,
     and is pickled without its caches. Methods that read entries raise CorruptTable, which names the missing or damaged

@@ -1,4 +1,4 @@
-"""Order of the first PostgreSQL changes after a snapshot.
+"""Arrival order of PostgreSQL changes after a snapshot.
 
 `_event_lsn` cannot order them. The first transaction that PostgreSQL commits after a snapshot may be logged before it.
 Its changes are newer than all earlier changes, in spite of their smaller log position. Debezium's decoder marks them

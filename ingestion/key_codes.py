@@ -1,4 +1,4 @@
-"""Integer codes for keys of several columns."""
+"""Codes that represent keys of several columns as integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creation of ingestion jobs."""
+"""Creation of a new ingestion job."""
 
 from __future__ import annotations
 

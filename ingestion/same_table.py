@@ -1,4 +1,4 @@
-"""Checks of jobs that read another table."""
+"""Check that a job does not read and write the same table."""
 
 from __future__ import annotations
 

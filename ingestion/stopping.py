@@ -1,4 +1,4 @@
-"""Stop of ingestion jobs on signals.
+"""Stopping of ingestion jobs by signals.
 
 They stop after the current batch or immediately. A process may be killed at any time: the current batch is then either
 committed or has no effect.

@@ -1,4 +1,4 @@
-"""Search for rows with unknown column values.
+"""Search for rows whose missing values cannot be resolved.
 
 Neither the batch nor the table contains these values. The upsert would reject the whole batch because of such a row.
 The rows are therefore found before, and quarantined.

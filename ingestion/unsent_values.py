@@ -1,4 +1,4 @@
-"""Completion of change events with missing values.
+"""Completion of values that change events did not send.
 
 The database does not send large, unchanged values. An upsert copies such a value from an earlier row of the batch, or
 from the stored row, with the same key and partition. If a row may have left its partition, the value is copied before

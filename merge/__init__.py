@@ -1,1 +1,1 @@
-"""Choice of the current row of each key."""
+"""Merge policy, which chooses the current row of each key."""

@@ -1,4 +1,4 @@
-"""Functions that merge changes with stored rows.
+"""Kernels, which merge changes with stored rows.
 
 The ordering columns come from the table's policy (merge/policy.py), which calls these functions.
 

@@ -1,4 +1,4 @@
-"""Rules for combining new and stored rows.
+"""Merge modes, which combine new and stored rows.
 
 policy.py decides which of two rows is newer.
 """

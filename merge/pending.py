@@ -1,4 +1,4 @@
-"""Merging of changes with batches of base rows."""
+"""Pending changes, which are merged with batches of base rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of the current row of each key.
+"""Merge policy, which chooses the current row of each key.
 
 `TableConfig.merge_policy` creates the policy. With the merge mode commit time, it leaves out the ordering columns, so
 that the later change wins even if the table has ordering columns.

@@ -1,4 +1,4 @@
-"""Polars LazyFrame that reads rows on demand.
+"""Lazy polars frame that reads rows on demand.
 
 polars passes the columns, the condition and the number of rows to read. The condition is used here only to prune files.
 polars filters the rows by its own rules, which treat NaN as the greatest number.

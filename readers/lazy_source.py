@@ -1,4 +1,4 @@
-"""Interface of reads that run on demand."""
+"""Lazy source of rows, which are read on demand."""
 
 from __future__ import annotations
 

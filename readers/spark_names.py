@@ -1,4 +1,4 @@
-"""Renaming of columns in Spark DataFrames.
+"""Current names for the columns of Spark DataFrames.
 
 The original name of a column is its name at its creation (format/name_mapping.py). Columns are selected without reading
 rows.

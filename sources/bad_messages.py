@@ -1,4 +1,4 @@
-"""Collector of messages that cannot be decoded."""
+"""Collector of bad messages, which cannot be decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DETAIL_MAX = 500
 
 
 class BadMessages:
-    """Collector of messages that cannot be decoded.
+    """Collector of bad messages, which cannot be decoded.
 
     kept: Function that encodes a message for the quarantine, from its number and its bytes. None: the quarantine stores
         the original bytes.

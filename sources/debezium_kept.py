@@ -1,4 +1,4 @@
-"""Codec for change events that are kept in the quarantine.
+"""Codec for Debezium events that the quarantine keeps.
 
 An event is stored with the key of its message and the settings of the decoder.
 """

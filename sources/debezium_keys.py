@@ -1,4 +1,4 @@
-"""Reader of Kafka message keys."""
+"""Reader of the keys of Debezium events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payload and schema of Kafka Connect messages.
+"""Payloads and schemas in Debezium messages.
 
 A message with a schema is {"schema": ..., "payload": ...}. All messages of one schema begin with the same bytes, so
 each schema is parsed once.

@@ -1,4 +1,4 @@
-"""Column descriptions in Kafka Connect schemas."""
+"""Column descriptions in the schemas of Debezium messages."""
 
 from __future__ import annotations
 

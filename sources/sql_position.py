@@ -1,4 +1,4 @@
-"""Position of a job in a database table.
+"""Position of a job in an SQL table.
 
     {"source": "sql", "table": "shop.orders", "value": ["time", "2026-03-01T12:30:00+00:00"], "key": ["int", "17"]}
 

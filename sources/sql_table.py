@@ -1,4 +1,4 @@
-"""Source that reads a database table.
+"""Source that reads an SQL table.
 
 The table has a column that grows, such as a time of update. Each driver with Python's DB-API is supported. Deleted rows
 are not detected: use change events of Debezium for deletes.

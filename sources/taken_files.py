@@ -1,4 +1,4 @@
-"""List of the files that a job has read.
+"""Files that a job has taken from a folder.
 
 A file is identified by its path in the folder and by its stamp. The stamp contains the size and the modification time,
 or the ETag of an object. Times do not show whether a file is new: clocks are changed, files are moved, and their status
@@ -54,7 +54,7 @@ class PartiallyReadFile(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """List of the files that a job has read.
+    """Files that a job has taken from a folder.
 
     Attributes:
         folder: Address of the folder. '' in positions of earlier versions, which did not record it.

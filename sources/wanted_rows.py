@@ -1,4 +1,4 @@
-"""Filter that drops unknown columns and incomplete rows."""
+"""Wanted rows, without unknown columns and missing values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbered = tuple[int, bytes]
 
 
 class RowFilter:
-    """Filter that drops unknown columns and incomplete rows.
+    """Wanted rows, without unknown columns and missing values.
 
     Attributes:
         columns: The columns of the table.

@@ -1,4 +1,4 @@
-"""Store in a bucket on S3.
+"""Store in an S3 bucket.
 
 The retries of boto3 are disabled. After a lost response, a retried conditional put would return 412, although this
 process created the object. A conditional put is therefore sent once. If it neither succeeds nor is rejected, its
@@ -154,7 +154,7 @@ def _clients_of(options: Mapping[str, Any]) -> _Clients:
 
 
 class S3Store(Store):
-    """Store in a bucket on S3."""
+    """Store in an S3 bucket."""
 
     lists_by_prefix = True
     changes_unseen = True

@@ -1,4 +1,4 @@
-"""Exactly-once commits of ingestion jobs.
+"""Progress of applications, for exactly-once commits.
 
 Each version of an application is committed at most once. Without a source position, a version only has to be larger
 than the newest committed version. With a position, versions have no gaps, and a commit must continue from the stored

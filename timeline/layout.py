@@ -1,4 +1,4 @@
-"""Paths of timeline files."""
+"""Layout of timeline files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a table's options and row checks.
+"""Settings of a table, which are options and checks.
 
 Concurrent changes are therefore not lost, and a change applies from its slot on. For other engines, hoodie.properties
 is then rewritten from the slots (timeline/hudi/publish.py).

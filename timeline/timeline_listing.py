@@ -1,4 +1,4 @@
-"""Listings of a table's commits."""
+"""Listings of a table's timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletion of unused data files.
+"""Cleaning, which deletes unused data files.
 
 A file is unused if no retained snapshot needs it. The files to delete follow from the slots, so cleaning does not list
 the table.

@@ -1,4 +1,4 @@
-"""Final search for purged keys."""
+"""Final search for purged keys in all files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search for data files with given keys.
+"""Search for keys in data files.
 
 Index entries narrow down the files to read, and the contents of the files decide. The search compares keys, not only
 hashes. A file that cannot be read counts as containing the keys.

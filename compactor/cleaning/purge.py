@@ -1,4 +1,4 @@
-"""Permanent removal of rows from a table.
+"""Purge, which removes rows from a table permanently.
 
 Purged rows are also removed from the history, and cannot be recovered. A purge deletes the keys, and rewrites every
 file slice that contains one of them. Then it deletes the superseded files, the files of dead writers, and checkpoints

@@ -1,4 +1,4 @@
-"""Search for purged values in column statistics.
+"""Search for purged values in the bounds of columns.
 
 Slots, checkpoints and exports contain the minimum and maximum of each column of a file (its bounds).
 """
@@ -47,7 +47,7 @@ class FilesWithPurgedValues:
 
 
 class PurgedValueSearch:
-    """Search for purged values in column statistics.
+    """Search for purged values in the bounds of columns.
 
     If the purge could not read the rows of a file before the file was deleted, every bound of the file counts, unless a
     live file has an equal bound.

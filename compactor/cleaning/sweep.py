@@ -1,4 +1,4 @@
-"""Removal of unfinished writes and orphan files.
+"""Sweep, which removes unfinished writes and orphan files.
 
 A sweep lists the whole table. It is not a separate service in service_list.py. The clean service of a worker runs a
 sweep every hour for files older than 24 hours (cleaning_services.py). Archiving, a purge, `Table.maintenance.sweep` and

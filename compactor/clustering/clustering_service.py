@@ -1,4 +1,4 @@
-"""Service that packs small files.
+"""Clustering service, which packs small files.
 
 Each turn packs only a few units, because logs may grow during the turn, and a writer should not wait long.
 """

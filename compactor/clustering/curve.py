@@ -1,4 +1,4 @@
-"""Sort orders over several columns.
+"""Space-filling curves that sort by several columns.
 
 They are linear, Z-order and Hilbert curve. A space-filling curve puts rows with similar values in all columns near each
 other. The functions take columns and return one int64 sort value per row.

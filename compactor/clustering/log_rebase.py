@@ -1,4 +1,4 @@
-"""Copying of log changes that writers made during a clustering.
+"""Rebase of log changes that writers made during a clustering.
 
 Log rebase copies changes that writers log during a clustering to the new file groups. Clustering can therefore finish
 on a busy table without blocking writers. Records that were appended to the logs of the input groups are written, by

@@ -1,4 +1,4 @@
-"""Sets of files that clustering rewrites together.
+"""Units of files that clustering rewrites together.
 
 A unit replaces some file groups of one partition with one or more new ones. Units are small, so that each takes only
 seconds. No file is rewritten twice for the same reason: a packed file is no longer small, and a sorted file is marked

@@ -1,4 +1,4 @@
-"""Merging of log files into a base file.
+"""Merge of a file group into a new base file.
 
 The merge of one file group stays within a memory budget. Logs that fit into the budget are held in memory. If the base
 file has hoodoo's own layout, winning changes take the positions of the rows that they replace, and unchanged row groups

@@ -1,4 +1,4 @@
-"""Planning and running of compactions.
+"""Compaction plans.
 
 Any worker can run a plan at any time. The output of a plan has fixed names and contents, so two workers can run the
 same plan. One slot completes it, so only one run takes effect.

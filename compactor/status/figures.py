@@ -1,4 +1,4 @@
-"""Sizes and counts of a table's files, and delays of its services.
+"""Figures about a table, such as sizes, counts and delays.
 
 The figures come from a view, so no data files have to be listed. Metrics and the command line show the figures.
 """
@@ -24,7 +24,7 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 @dataclass(frozen=True)
 class TableFigures:
-    """Sizes and counts of a table's files, and delays of its services.
+    """Figures about a table, such as sizes, counts and delays.
 
     Attributes:
         head: The number of the newest slot.

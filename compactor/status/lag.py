@@ -1,4 +1,4 @@
-"""Pending work of table services."""
+"""Lag of table services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hoodoo.timeline.views.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """Pending work of table services.
+    """Lag of table services.
 
     All values are 0 if no work is left.
 

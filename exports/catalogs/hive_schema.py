@@ -1,4 +1,4 @@
-"""Columns of a table for a Hive metastore.
+"""Schema of a table for a Hive metastore.
 
 The results are Hive types and a Spark schema. The types match Apache Hudi's own sync. Timestamps and times of day are
 `bigint` in Hive, which is the default of Hudi's sync. Column names are in lower case in Hive, and unchanged in the

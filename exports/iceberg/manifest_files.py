@@ -1,4 +1,4 @@
-"""Reading and writing of Iceberg manifests.
+"""Files with Iceberg manifests.
 
 The names of the files are derived from their bytes.
 """

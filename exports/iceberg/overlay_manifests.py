@@ -1,4 +1,4 @@
-"""Changes of log files in Iceberg metadata.
+"""Iceberg manifests for overlays, which contain changes from logs.
 
 They are additional data files and deletes. Deletes are a position delete file in format version 2, and a deletion
 vector in a Puffin file in version 3. Each file lists rows of one base file. It is in `metadata/`, because it contains

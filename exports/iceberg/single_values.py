@@ -1,4 +1,4 @@
-"""Encoding of values in Iceberg manifests.
+"""Encoding of single values in Iceberg manifests.
 
 The values are column bounds and partition values. Bounds are bytes, as in appendix D of the specification.
 """

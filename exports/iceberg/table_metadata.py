@@ -1,4 +1,4 @@
-"""Content of Iceberg metadata files.
+"""Table metadata of Iceberg.
 
 The contents are JSON documents. Table properties store the state from which the next export continues. Other properties
 keep other writers from writing.

@@ -1,4 +1,4 @@
-"""Parser for untrusted Avro schemas.
+"""Parsed Avro types of untrusted schemas.
 
 It returns type trees that are safe to traverse. The trees contain no references and no recursion, and every size is
 limited. Other modules create an Arrow schema or a decoder from a tree.

@@ -1,4 +1,4 @@
-"""Conversion of Arrow tables to Avro and back.
+"""Codec between Arrow tables and Avro records.
 
 `encode_records` writes hoodoo's records (every field is `["null", T]`), and `decode_records` reads the records of any
 Hudi writer.

@@ -1,4 +1,4 @@
-"""Codec for Avro's variable-length integers.
+"""Codec for Avro's variable-length integers (varint).
 
 An integer is in zigzag encoding, with seven bits in each byte, low bits first.
 Source: Avro specification, "Primitive Types", binary encoding.

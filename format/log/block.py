@@ -1,4 +1,4 @@
-"""Codec for Hudi's log files.
+"""Codec for the blocks of Hudi's log files.
 
 Lengths at the start and the end of each block make damage detectable. Other modules decide which instants are
 committed, and which version of a row is current. Facts: docs/format.md, "Log files". The layout of a block, with all

@@ -1,4 +1,4 @@
-"""Codec for Hudi's change logs.
+"""Codec for the blocks of Hudi's change logs.
 
 They record the rows that a rewrite changed.
 

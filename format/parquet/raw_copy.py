@@ -1,4 +1,4 @@
-"""Writer that copies row groups without decoding.
+"""Raw copy of row groups, without decoding.
 
 Only the constant column of file names is encoded again. The caller can pass further columns, which replace the columns
 with the same names. The footer is written with the new offsets. Page checksums stay valid, because pages do not change.

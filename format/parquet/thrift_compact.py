@@ -1,4 +1,4 @@
-"""Codec for Thrift structs in Parquet footers.
+"""Codec for Thrift's compact protocol in Parquet footers.
 
 A struct is a dict from field id to (type, value). A list is (element type, values). Unknown fields are kept, so that
 decoding and encoding give the same bytes. Damaged bytes raise ValueError, and use memory proportional to their length.

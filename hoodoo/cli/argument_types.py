@@ -1,4 +1,4 @@
-"""Parsers for the values of command line arguments.
+"""Types of command line arguments.
 
 Each function is a `type` for argparse, and raises ArgumentTypeError for an invalid value. Constants that several
 commands show in their help are here, too.

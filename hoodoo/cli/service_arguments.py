@@ -1,4 +1,4 @@
-"""Arguments of maintenance commands.
+"""Arguments of the commands for table services.
 
 The implementation is in hoodoo.cli.service_commands and hoodoo.cli.commands.
 """

@@ -1,4 +1,4 @@
-"""Output of commands, for people or as JSON.
+"""Output that shows results to people or as JSON.
 
 The output contains no control characters from user data: tables escape them, and JSON is ASCII. Secrets are redacted.
 """

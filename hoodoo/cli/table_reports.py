@@ -1,4 +1,4 @@
-"""Commands `hoodoo services` and `hoodoo verify`."""
+"""Reports of `hoodoo services` and `hoodoo verify` about tables."""
 
 from __future__ import annotations
 

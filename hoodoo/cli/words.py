@@ -1,4 +1,4 @@
-"""Command line parser that suggests similar names.
+"""Parser that suggests similar words on the command line.
 
 The commands are defined in main.py.
 """

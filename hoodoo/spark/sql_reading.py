@@ -1,4 +1,4 @@
-"""Spark SQL queries on the newest snapshots of hoodoo tables.
+"""Reading of hoodoo tables with Spark SQL.
 
 Each hoodoo table in a statement becomes its own DataFrame. WHERE conditions that the scan evaluates like Spark are
 pushed down. Spark evaluates all conditions again. All references to one path in a statement use the same snapshot.

@@ -1,4 +1,4 @@
-"""Functions that run after each commit.
+"""Hooks that run after each commit.
 
 The committing process calls a hook after the commit, at most once. If the process crashes in between, the hook is not
 called. The commit is final even if a hook fails. The failure is only logged. This module is independent of how commits

@@ -1,4 +1,4 @@
-"""Public function `hoodoo.drop`."""
+"""Dropping of tables with `hoodoo.drop`."""
 
 from __future__ import annotations
 

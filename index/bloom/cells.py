@@ -1,4 +1,4 @@
-"""Row positions of record keys, by key hash.
+"""Cells of the index, which map key hashes to row positions.
 
 Each sorted hash has a cell. The low bits of a cell are the position of the row, and the other bits are a check of the
 key. Hash and check together identify the key, even if an attacker chooses colliding keys (format/key_check). A row
@@ -20,7 +20,7 @@ from hoodoo.format.key_check import compute_keyed_hashes
 
 @dataclass(frozen=True)
 class RowPositions:
-    """Row positions of record keys, by key hash.
+    """Cells of the index, which map key hashes to row positions.
 
     Attributes:
         hashes: uint64[n], ascending.

@@ -1,4 +1,4 @@
-"""Bloom filters of record keys.
+"""Key filter, which is a bloom filter of record keys.
 
 A filter is a BloomFilter of pybloom-live with its sizing, bits and scalar `key in filter`, but with another hash. The
 hash is XXH64 with seed 42, mixed again for each slice. It is computed for a whole column at once, whereas the hash of

@@ -1,4 +1,4 @@
-"""Difference between base files, compared row by row.
+"""Difference between base files, compared by row position.
 
 If the key columns of both files consist of identical bytes, each row has the same position in both files. Otherwise
 this module returns None, and the caller compares the rows by key.

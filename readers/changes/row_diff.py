@@ -1,4 +1,4 @@
-"""Difference between the rows of two snapshots.
+"""Row differences between two snapshots.
 
 Two versions of a row are equal if their record keys and commit times are equal. The comparison usually has two passes:
 `touched_keys` finds the keys whose rows may differ, then the rows of these keys are read. One pass is enough if each
@@ -36,7 +36,7 @@ KEY = "#key"  # the record key; no table column can have this name, since it is 
 
 @dataclass
 class SnapshotDiff:
-    """Difference between the rows of two snapshots.
+    """Row differences between two snapshots.
 
     A file that several comparisons need is read once.
 

@@ -1,4 +1,4 @@
-"""DuckDB database in memory, for SQL expressions.
+"""DuckDB engine for SQL expressions.
 
 DuckDB evaluates expressions of `where`, `update` and `merge`. Other modules decide which expressions are allowed.
 """

@@ -1,4 +1,4 @@
-"""Conversion of Arrow expressions to file filters.
+"""Conversion from Arrow expressions to file filters.
 
 Arrow exposes the structure of an expression only in its serialized form. Unsupported parts become Opaque nodes, which
 prune nothing. The Arrow expression itself decides which rows match.

@@ -1,4 +1,4 @@
-"""Conversion of polars expressions to file filters.
+"""Conversion from polars expressions to file filters.
 
 A polars expression exposes its operands but not its operator. For each supported operator, the parser builds an
 expression from the operands, and compares it with the original. All other expressions prune nothing. polars itself

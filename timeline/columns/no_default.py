@@ -1,4 +1,4 @@
-"""Marker for a column without a default value."""
+"""Marker for columns with no default value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoding of commits for Hudi's timeline.
+"""Metadata of commits in Hudi's timeline.
 
 All content is derived from the slot, so that every process that publishes a slot writes the same content. The fields
 equal those in files that Hudi writes (docs/format.md 4.3 and 6).

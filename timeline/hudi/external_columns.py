@@ -1,4 +1,4 @@
-"""Column history of commits by other engines.
+"""Columns in the commits of external engines.
 
 The history is derived from commit metadata. From files, only column names and types are read (docs/format.md 11.4).
 """
@@ -27,7 +27,7 @@ from hoodoo.timeline.views.view import View
 
 
 class ExternalColumnHistory:
-    """Column history of commits by other engines.
+    """Columns in the commits of external engines.
 
     Columns have ids. They are matched by name, or by the ids in Hudi's internal schema if a commit contains it. As for
     Hudi's readers, the current schema is that of the commit with the largest requested instant, even if another commit

@@ -1,4 +1,4 @@
-"""Commit history of tables that another engine writes.
+"""History of tables that an external engine writes.
 
 Completed instants become slots, in completion order. These slots only exist in memory. Views, scans and positions work
 as in any table. File slices follow docs/format.md 11: a log belongs to the base file with the largest instant at or

@@ -1,4 +1,4 @@
-"""Ingestion positions in commits of other engines.
+"""Ingestion positions in the commits of external engines.
 
 The metadata of a hoodoo commit contains the position of its slot (`hoodoo.ingest`). A commit of Hudi's streamer
 contains a checkpoint, and counts as the next commit of a separate application. A checkpoint that equals the newest
@@ -24,7 +24,7 @@ _SHAPE = {"app": str, "n": int, "position": str}
 
 
 class ExternalPositions:
-    """Ingestion positions in commits of other engines."""
+    """Ingestion positions in the commits of external engines."""
 
     def __init__(self, before: View) -> None:
         self._versions, self._streamed = dict(before.transactions), before.streamed

@@ -1,4 +1,4 @@
-"""Timeline of tables from Hudi 0.14 and 0.15.
+"""Timeline of Hudi 0.14 and 0.15 (version 1).
 
 Such tables of version 6 can only be read. Unlike in later layouts, instants are directly in `.hoodie/` and have no
 completion time, so they are ordered by their start, and commit metadata is JSON. The files of archived commits are

@@ -1,4 +1,4 @@
-"""Conversion of an old timeline to version 9.
+"""Instants of an old timeline, upgraded to version 9.
 
 The archived instants become one archived instant. This module only reads the old timeline. Completion times are derived
 from the old order, so that an upgrade that is repeated after a crash creates the same files.

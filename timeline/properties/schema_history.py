@@ -1,4 +1,4 @@
-"""All schemas that a table has had.
+"""History of a table's schemas.
 
 A schema is stored as JSON text and parsed on demand, so that a table with thousands of schemas opens fast.
 timeline/columns/alterations.py defines schema changes.
@@ -29,7 +29,7 @@ Entry = tuple[int, int, str]
 
 @dataclass(frozen=True, eq=False)
 class SchemaHistory:
-    """All schemas that a table has had.
+    """History of a table's schemas.
 
     The history is empty if the columns have not changed since the table was created. Otherwise the first entry, with
     slot 0, has the columns before the first change.

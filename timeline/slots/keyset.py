@@ -1,4 +1,4 @@
-"""Set of key hashes that a commit inserted or deleted.
+"""Set of the keys that a commit inserted or deleted.
 
 Small sets are stored in the slot, and large sets in a separate file. For the keys of new base files, the slot refers to
 the index entries of the files, so that keys are not stored twice. A hash collision can only cause a retry.

@@ -1,4 +1,4 @@
-"""Removal of duplicate keys from a batch.
+"""Deduplication of the keys in a batch.
 
 A row with a smaller ordering value than an earlier row of its key is stale, and is ignored. A row after a delete of its
 key does not inherit stored values. Deduplication reads only the batch, not the stored rows.

@@ -1,4 +1,4 @@
-"""Checks of JSON files before parsing."""
+"""Checks of JSON text before it is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches with only some of the table's columns.
+"""Batches with only part of the table's columns.
 
 A partial batch is prepared as if the table had only these columns, so that all rules for batches apply to it. The merge
 keeps the stored values of the other columns.

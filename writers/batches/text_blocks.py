@@ -1,4 +1,4 @@
-"""Settings for Arrow's CSV and JSON parsers."""
+"""Block sizes for parsing text files with Arrow."""
 
 from __future__ import annotations
 

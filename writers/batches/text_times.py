@@ -1,4 +1,4 @@
-"""Parser for timestamps in text.
+"""Parser for times in text files.
 
 A column without a time zone accepts times without an offset and times in UTC (`Z`, `+00:00`). Other offsets raise an
 error, because to apply or drop them would change the time. A column in UTC accepts all times. Times without an offset

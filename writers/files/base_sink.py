@@ -1,4 +1,4 @@
-"""Writer for base files, row group by row group.
+"""Sink that writes base files, row group by row group.
 
 Memory holds one row group, the key hashes and Hudi's bloom filter, but not the whole file. The rows may come from a
 batch, from a merge of base and logs, or from other file groups.

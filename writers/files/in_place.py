@@ -1,4 +1,4 @@
-"""Rewriter of base files that copies unchanged columns.
+"""Rewriting of base files in place, which copies unchanged columns.
 
 Row groups without changes are copied, and so are unchanged columns of other row groups. An updated row stays at its
 position, a deleted row is removed, and new rows are added at the end. Some files must be merged completely instead:
@@ -55,7 +55,7 @@ _WORTH_JOINING = 8  # maximum ratio of the rows of a row group to the new rows t
 
 @dataclass(frozen=True)
 class BaseFileRewriter:
-    """Rewriter of base files that copies unchanged columns.
+    """Rewriting of base files in place, which copies unchanged columns.
 
     Attributes:
         store: The store of the table.

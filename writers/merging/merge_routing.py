@@ -1,4 +1,4 @@
-"""Search for the rows that a merge matches.
+"""Routing of merge rows to the stored rows that they match.
 
 Routing creates the new rows, because the planner needs their number. It writes nothing.
 """

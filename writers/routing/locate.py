@@ -1,4 +1,4 @@
-"""Search for the files that contain keys.
+"""Location of keys in file groups.
 
 The index is searched first. It only contains hashes, and two keys may have the same hash. A hash match is uncertain if
 the hash is in several file groups, or if two keys of the batch have it. Keys are then read and compared. For inserts,

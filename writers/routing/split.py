@@ -1,4 +1,4 @@
-"""Separation of existing and new rows."""
+"""Split of a batch into existing and new rows."""
 
 from __future__ import annotations
 

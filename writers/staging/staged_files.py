@@ -1,4 +1,4 @@
-"""Temporary Arrow files of Spark tasks.
+"""Staged files, which are temporary Arrow files of Spark tasks.
 
 A file has at least one record batch per partition path. The batches of a partition are in order of key hash. A task
 that needs one partition and one range of hashes reads only the matching batches.

@@ -1,4 +1,4 @@
-"""Permanent deletion of quarantined rows."""
+"""Purge of quarantined rows."""
 
 from __future__ import annotations
 

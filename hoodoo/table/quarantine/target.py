@@ -1,4 +1,4 @@
-"""Interfaces of tables with a quarantine."""
+"""Target tables of a quarantine."""
 
 from __future__ import annotations
 

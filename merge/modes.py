@@ -76,7 +76,7 @@ class MergeMode:
     custom: CustomMerge | None = None
 
     @staticmethod
-    def of(merge: MergeLike, unavailable: str | None) -> MergeMode:
+    def parse(merge: MergeLike, unavailable: str | None) -> MergeMode:
         """Check the merge arguments of an upsert.
 
         Raises:

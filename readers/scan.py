@@ -91,7 +91,7 @@ class Scan(Rows):
         )
         self._verified, self._seq, self._where = verified, view.seq, where
         offered = config.file_schema if meta else config.schema
-        self._filter = Filter.of(config.name_mapping.text(where), offered, params=params)
+        self._filter = Filter.parse(config.name_mapping.text(where), offered, params=params)
         self._columns = self._validate_columns(columns, meta)
         self.cursor = cursor_of(view)
 

@@ -150,7 +150,7 @@ class Files(Source):
             SourceUnavailable: The folder existed before and is missing now, or a file system does not respond.
         """
         now_ms = _now_ms()
-        read_files = ReadFiles.of(position, self.folder.uri)
+        read_files = ReadFiles.parse(position, self.folder.uri)
         all_files, ready = self._list_files(now_ms)
         new, unchanged = self._unread_files(read_files, ready)
         new = self._move_partial_first(read_files, new, all_files)
@@ -340,7 +340,7 @@ class Files(Source):
             The number of files, and the age of the oldest file.
         """
         now_ms = _now_ms()
-        taken = ReadFiles.of(position, self.folder.uri)
+        taken = ReadFiles.parse(position, self.folder.uri)
         all_files, ready = self._list_files(now_ms, settle_ms=0)
         new = [
             listed_file for listed_file in taken.new(ready) if (listed_file.name, listed_file.stamp) not in self._same
@@ -375,7 +375,7 @@ class Files(Source):
         if (moment := parse_time_ms(start)) is not None:
             return self._position_before(max(0, moment)).text()
         if start.startswith("{"):
-            return replace(ReadFiles.of(start), folder=self.folder.uri).text()
+            return replace(ReadFiles.parse(start), folder=self.folder.uri).text()
         return super().position_at(start)
 
     def _position_before(self, time: int | None) -> ReadFiles:
@@ -419,7 +419,7 @@ class Files(Source):
         Returns:
             The modification time up to which all files were read, in ms since 1970. '' if no file was read.
         """
-        return ReadFiles.of(position).to_hudi()
+        return ReadFiles.parse(position).to_hudi()
 
     def __repr__(self) -> str:
         return f"<files of {self.folder.uri}>"

@@ -179,7 +179,7 @@ class Kafka(Source):
             OptionError: librdkafka rejects a setting.
             SourceUnavailable: The broker does not respond.
         """
-        last = TopicPosition.of(position, self.topic)
+        last = TopicPosition.parse(position, self.topic)
         bounds, topic_id = self._client.bounds(), self._client.topic_id(last.id if last else "")
         if self.truncate == "delete" and len(bounds) > 1:
             raise OptionError(
@@ -261,7 +261,7 @@ class Kafka(Source):
         """
         ranges = cast("_OffsetRanges", planned.what)
         found = self._client.take(ranges.of, ranges.bytes_max)
-        last, messages = cast("TopicPosition", TopicPosition.of(planned.position, self.topic)), found.messages
+        last, messages = cast("TopicPosition", TopicPosition.parse(planned.position, self.topic)), found.messages
         if last.id and self._client.topic_id(last.id) != last.id:
             raise SourceChanged(
                 f"Topic {self.topic!r} was deleted and recreated while it was read. Nothing was written. Plan again.",
@@ -346,7 +346,7 @@ class Kafka(Source):
         Returns:
             The number of offsets and the age of the oldest message.
         """
-        last = TopicPosition.of(position, self.topic)
+        last = TopicPosition.parse(position, self.topic)
         bounds = self._client.bounds()
         begin = self._first_offsets(last, bounds, last.id if last else "")
         readable = {partition: bounds[partition][1] - begin[partition] for partition in begin}
@@ -422,7 +422,7 @@ class Kafka(Source):
         Returns:
             The checkpoint, such as 'shop.orders,0:123,1:456'; '' if nothing was read.
         """
-        last = TopicPosition.of(position, self.topic)
+        last = TopicPosition.parse(position, self.topic)
         return last.to_hudi() if last else ""
 
     def to_spark(self, position: str) -> str:
@@ -434,14 +434,14 @@ class Kafka(Source):
         Returns:
             A string such as '{"shop.orders":{"0":123,"1":456}}'. If nothing was read, the value of `start`.
         """
-        last = TopicPosition.of(position, self.topic)
+        last = TopicPosition.parse(position, self.topic)
         return last.to_spark() if last else self.start
 
 
 def _position_after(message: Message, planned: str) -> str:
     # The topic has one partition. `planned` is the position of the plan.
     topic = cast("str", message.topic())
-    last = cast("TopicPosition", TopicPosition.of(planned, topic))
+    last = cast("TopicPosition", TopicPosition.parse(planned, topic))
     return replace(last, offsets={cast("int", message.partition()): cast("int", message.offset()) + 1}).text()
 
 

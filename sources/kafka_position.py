@@ -41,7 +41,7 @@ class TopicPosition:
     offsets: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, position: str, topic: str) -> TopicPosition | None:
+    def parse(cls, position: str, topic: str) -> TopicPosition | None:
         """Parse a stored position of the topic.
 
         Returns None for an empty string. Raises SourceLost if the position belongs to another source.

@@ -46,7 +46,7 @@ class SqlPosition:
     key: Any
 
     @classmethod
-    def of(cls, position: str, table: str) -> SqlPosition | None:
+    def parse(cls, position: str, table: str) -> SqlPosition | None:
         """Parse a stored position of the table.
 
         Returns None for an empty string. Raises SourceLost if the position belongs to another source.

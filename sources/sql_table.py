@@ -111,7 +111,7 @@ class SqlTable(Source):
             SourceUnavailable: The database does not respond.
             ColumnError: The type of `column` is unsupported, such as a string.
         """
-        after = SqlPosition.of(position, self.table)
+        after = SqlPosition.parse(position, self.table)
         with closing(self._connect()) as connection:
             nulls = (
                 exp.select(exp.column(self.key, quoted=True)).from_(self._table).where(self._column_is_null()).limit(1)
@@ -168,7 +168,7 @@ class SqlTable(Source):
         Returns:
             The number of rows, and the age of the oldest row if the column has times.
         """
-        after = SqlPosition.of(position, self.table)
+        after = SqlPosition.parse(position, self.table)
         column = exp.column(self.column, quoted=True)
         query = exp.select(exp.Count(this=exp.Star()), exp.Min(this=column)).from_(self._table)
         if after is not None:

@@ -73,7 +73,7 @@ class ReadFiles:
     hudi_ms: int = 0
 
     @classmethod
-    def of(cls, position: str, folder: str = "") -> ReadFiles:
+    def parse(cls, position: str, folder: str = "") -> ReadFiles:
         """Parse the list of read files.
 
         Args:

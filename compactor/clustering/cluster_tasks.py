@@ -168,7 +168,7 @@ class ClusterTask:
         if group.logs or not file.digest or file.schema != self.config.schema_id:
             return None
         self.pace.count_bytes(file.size)
-        source = parquet_copy.CopySource.of(
+        source = parquet_copy.CopySource.parse(
             slices.read_verified_file(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
         )
         count = len(source.groups())
@@ -195,7 +195,7 @@ class ClusterTask:
         if not rows:
             return None
         writer.close({})
-        return parquet_copy.CopySource.of(spool.buffer())
+        return parquet_copy.CopySource.parse(spool.buffer())
 
     def _keys(self, file: DataFile, data: pa.Buffer) -> Iterator[pa.ChunkedArray]:
         schema = slices.schema_of(self.config, [RECORD_KEY])

@@ -46,7 +46,7 @@ class CopySource:
     footer: Struct
 
     @staticmethod
-    def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
+    def parse(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
         """Parse the footer of a base file.
 
         `whole` is True if the file has all columns of a base file, including the column of file names.
@@ -237,7 +237,7 @@ class RowGroupCopier:
                 write_page_checksum=True,
                 store_schema=False,
             )
-            name_file = CopySource.of(sink.getvalue(), whole=False)
+            name_file = CopySource.parse(sink.getvalue(), whole=False)
             (group,) = name_file.groups()
             (chunk,) = group[_CHUNKS][1][1]
             self._names[rows] = name_file.data, chunk

@@ -105,7 +105,7 @@ class HoodooSource(DataSource):
             TableNotFound: There is no table at the path.
             SchemaError: Spark cannot read the type of a column.
         """
-        options = ReadOptions.of(self.options, None)
+        options = ReadOptions.parse(self.options, None)
         table = options.open()
         try:
             rows = start_read(table, options)
@@ -128,7 +128,7 @@ class HoodooSource(DataSource):
             OptionError: An option is unknown or has an invalid value.
             SchemaError: The table has different columns than Spark expects.
         """
-        options = ReadOptions.of(self.options)
+        options = ReadOptions.parse(self.options)
         table = options.open()
         rows = start_read(table, options, self.fixed)
         require_schema(rows.schema, schema_to_ddl(arrow_schema_of(schema)))
@@ -146,7 +146,7 @@ class HoodooSource(DataSource):
         Raises:
             OptionError: An option is unknown or has an invalid value.
         """
-        return HoodooStream(ReadOptions.of(self.options, True), schema)
+        return HoodooStream(ReadOptions.parse(self.options, True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         """Return the writer for `df.write`.

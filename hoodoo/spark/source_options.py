@@ -169,7 +169,7 @@ class ReadOptions:
     consumer: str | None = None
 
     @staticmethod
-    def of(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
+    def parse(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
         """Parse the options of a Spark read.
 
         Args:
@@ -260,7 +260,7 @@ class SparkWriteOptions:
     named: bool = True
 
     @staticmethod
-    def of(given: Mapping[str, str], stream: bool = False) -> SparkWriteOptions:
+    def parse(given: Mapping[str, str], stream: bool = False) -> SparkWriteOptions:
         """Parse the options of a Spark write.
 
         Args:
@@ -336,7 +336,7 @@ class SparkStreamOptions:
     checkpoint: str
 
     @staticmethod
-    def of(given: Mapping[str, str]) -> SparkStreamOptions:
+    def parse(given: Mapping[str, str]) -> SparkStreamOptions:
         """Parse the options of a Spark stream write.
 
         Args:
@@ -349,7 +349,7 @@ class SparkStreamOptions:
             OptionError: `sink` or `checkpointLocation` is missing, or `transaction` is set. Or an option is unknown,
                 contains a secret, has an invalid value, or is not supported by the operation.
         """
-        write = SparkWriteOptions.of(given, stream=True)
+        write = SparkWriteOptions.parse(given, stream=True)
         options = {name.lower(): value for name, value in given.items()}
         sink = options.get("sink", "")
         if not 0 < len(sink) <= _SINK_MAX:

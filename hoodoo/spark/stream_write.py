@@ -101,7 +101,7 @@ def create_stream_writer(options: Mapping[str, str], schema: Any, overwrite: boo
             "'insert_overwrite').",
             option="outputMode",
         )
-    chosen = SparkStreamOptions.of(options)
+    chosen = SparkStreamOptions.parse(options)
     return HoodooStreamWriter(create_write_job(chosen.write, schema), chosen)
 
 

@@ -45,7 +45,7 @@ class _Timeline:
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
     ) -> Iterator[pa.Table]:
         given = {"path": path, "endpoint": endpoint, "region": region}
-        options = ReadOptions.of({name: value[0].as_py() for name, value in given.items() if value is not None})
+        options = ReadOptions.parse({name: value[0].as_py() for name, value in given.items() if value is not None})
         yield options.open().inspect.timeline().to_arrow().cast(_TIMELINE)
 
     eval = rows  # the method name that Spark expects
@@ -89,7 +89,7 @@ class _Changes:
             "region": region,
         }
         texts = {name: _text(name, argument) for name, argument in given.items() if argument is not None}
-        options = ReadOptions.of({"mode": CHANGES, **texts})
+        options = ReadOptions.parse({"mode": CHANGES, **texts})
         table = options.open()
         rows = start_read(table, options)
         parts = split_read(rows, table, commits_to_keep_readable(table, options, rows.cursor.seq))

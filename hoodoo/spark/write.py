@@ -138,7 +138,7 @@ def plan_write(options: Mapping[str, str], schema: Any, overwrite: bool) -> Spar
             'inserts rows, and upserts them with option("operation", "upsert").',
             option="mode",
         )
-    return create_write_job(SparkWriteOptions.of(options), schema)
+    return create_write_job(SparkWriteOptions.parse(options), schema)
 
 
 def create_write_job(chosen: SparkWriteOptions, schema: Any) -> SparkWriteJob:

@@ -122,7 +122,7 @@ def create(
     check_allowed_value("if_exists", if_exists, _IF_EXISTS)
     if change_log is not None:
         check_allowed_value("change_log", change_log, tuple(CHANGE_LOGS))
-    keys, partitioning = convert_names("key", key), Partitioning.of(partition_by)
+    keys, partitioning = convert_names("key", key), Partitioning.parse(partition_by)
     partitions = partitioning.columns
     orders = convert_names("order_by", order_by)
     if not keys:

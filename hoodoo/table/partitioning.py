@@ -33,7 +33,7 @@ class Partitioning:
     transforms: tuple[Transform, ...]
 
     @staticmethod
-    def of(given: PartitionBy | None) -> Partitioning:
+    def parse(given: PartitionBy | None) -> Partitioning:
         """Parse the partition columns of a new table.
 
         Raises:

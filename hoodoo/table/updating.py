@@ -130,7 +130,7 @@ class Updatable:
 def _condition(where: Where | None, parameters: Params, now: dt.datetime, config: TableConfig) -> Filter | None:
     from hoodoo.readers.predicate.filter import Filter
 
-    return Filter.of(config.name_mapping.text(where), config.schema, now, parameters)
+    return Filter.parse(config.name_mapping.text(where), config.schema, now, parameters)
 
 
 def _values(set: SetLike, parameters: Params, now: dt.datetime, config: TableConfig) -> NewValues:

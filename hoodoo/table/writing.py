@@ -142,7 +142,7 @@ class Writable(Updatable):
                 option="missing",
             )
         options = given_rows.convert_write_arguments(duplicates, missing, evolve, on_bad_rows, transaction, if_head)
-        mode = MergeMode.of(merge, unavailable)
+        mode = MergeMode.parse(merge, unavailable)
         if mode.keep_non_null and columns is None:
             options, columns = replace(options, missing="fail"), "given"  # a missing column equals a column of nulls
         if mode.custom is not None and columns is not None:

@@ -169,7 +169,7 @@ class Changes(Rows):
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
             validate_columns(config.name_mapping.names(columns), (config.file_schema if meta else config.schema).names),
-            Filter.of(config.name_mapping.text(where), config.schema, params=params),
+            Filter.parse(config.name_mapping.text(where), config.schema, params=params),
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()

@@ -89,7 +89,7 @@ class IncrementalRows(Rows):
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
         offered = config.file_schema if meta else config.schema
-        self._where = Filter.of(config.name_mapping.text(where), offered, params=params)
+        self._where = Filter.parse(config.name_mapping.text(where), offered, params=params)
         identity = (*config.key, *config.partition_by, *config.order_by)
         needed = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
         self._deletes = (

@@ -64,7 +64,7 @@ class Filter:
     travels_once: ClassVar[bool] = True  # the driver sends it to its tasks once (engine/task_pickling)
 
     @staticmethod
-    def of(
+    def parse(
         where: Where | None, schema: pa.Schema, now: dt.datetime | None = None, params: Params | None = None
     ) -> Filter | None:
         """Parse the condition of a read or write.

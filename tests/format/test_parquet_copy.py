@@ -54,7 +54,7 @@ def encoded(rows: pa.Table, compression: str = "zstd", group: int = 100) -> base
 
 
 def copied(files: list[Any], footer: dict[str, str] | None = None, compression: str = "zstd") -> tuple[bytes, Any]:
-    sources = [CopySource.of(file) for file in files]
+    sources = [CopySource.parse(file) for file in files]
     require_compatible_files(sources)
     sink = io.BytesIO()
     copier = RowGroupCopier(sink, NEW, compression)
@@ -144,7 +144,7 @@ def test_a_bit_flipped_in_a_copied_page_is_noticed_by_the_page_checksum() -> Non
 
 def test_only_the_chunks_of_the_name_column_are_encoded_anew() -> None:
     file = encoded(table(0, 1000, 5)).data
-    source = CopySource.of(file)
+    source = CopySource.parse(file)
     data, _ = copied([file])
     for number, group in enumerate(source.groups()):
         for place, chunk in enumerate(group[1][1][1]):
@@ -169,10 +169,10 @@ def test_files_of_different_schemas_or_writers_are_refused() -> None:
     for other in others:
         with pytest.raises(CannotCopyFile, match="different schemas"):
             copied([one, other])
-    strange = CopySource.of(one)
+    strange = CopySource.parse(one)
     strange.footer[6] = (8, b"parquet-mr version 1.10.1")
     with pytest.raises(CannotCopyFile, match="different Parquet writers"):
-        require_compatible_files([CopySource.of(one), strange])
+        require_compatible_files([CopySource.parse(one), strange])
 
 
 def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
         pa.schema([field.with_nullable(False) if field.name == FILE_NAME else field for field in rows.schema])
     )
     with pytest.raises(CannotCopyFile):
-        CopySource.of(encoded(rows).data)
+        CopySource.parse(encoded(rows).data)
 
 
 @given(st.data())
@@ -192,7 +192,7 @@ def test_a_damaged_footer_is_understood_or_refused_but_never_another_error(data:
         file[data.draw(st.integers(max(0, len(file) - 3000), len(file) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, 3))
     with contextlib.suppress(CannotCopyFile):
-        CopySource.of(bytes(file[: len(file) - cut]))
+        CopySource.parse(bytes(file[: len(file) - cut]))
 
 
 @pytest.mark.parametrize("name", NAMES)

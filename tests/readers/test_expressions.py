@@ -178,7 +178,7 @@ def test_what_is_not_known_is_neither_sure_to_match_nor_sure_not_to() -> None:
 
 def test_only_a_text_decides_by_its_tree() -> None:
     """A delete drops a file group, and Spark reads alone, where the tree decides."""
-    by_text, by_expression = Filter.of("i > 3", SCHEMA), Filter.of(i > 3, SCHEMA)
+    by_text, by_expression = Filter.parse("i > 3", SCHEMA), Filter.parse(i > 3, SCHEMA)
     assert by_text is not None and by_text.is_decided_by_syntax_tree
     assert (
         by_expression is not None and by_expression.tree == by_text.tree and not by_expression.is_decided_by_syntax_tree

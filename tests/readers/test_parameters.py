@@ -76,7 +76,7 @@ HOSTILE = [
 
 def found(where: str, params: dict[str, Any], rows: pa.Table = ROWS) -> list[int]:
     """The ids of the rows that match, by a filter that went to another process."""
-    condition: Filter = pickle.loads(pickle.dumps(Filter.of(where, rows.schema, params=params)))
+    condition: Filter = pickle.loads(pickle.dumps(Filter.parse(where, rows.schema, params=params)))
     assert condition.matching(rows)["id"].to_pylist() == rows["id"].take(condition.positions(rows)).to_pylist()
     return condition.matching(rows)["id"].to_pylist()  # type: ignore[no-any-return]
 
@@ -105,7 +105,7 @@ def test_the_text_of_a_value_is_never_parsed(text: str) -> None:
     assert found("city = $city OR city = '$city'", {"city": text}, rows) == [1]
     assert found("raw = $raw", {"raw": text.encode()}, pa.table({"id": [1], "raw": [text.encode()]})) == [1]
     with pytest.raises(hoodoo.PredicateError, match="is not a number"):
-        Filter.of("id = $v", SCHEMA, params={"v": text})
+        Filter.parse("id = $v", SCHEMA, params={"v": text})
     with pytest.raises(hoodoo.ExpressionError, match="Could not convert string"):
         found("id + 0 = $v", {"v": text})
 
@@ -180,7 +180,7 @@ def test_names_stand_outside_quotes_and_comments_and_keep_their_case() -> None:
 )
 def test_what_does_not_fit_is_an_error(where: Any, params: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
-        Filter.of(where, SCHEMA, params=params)
+        Filter.parse(where, SCHEMA, params=params)
 
 
 def test_without_duckdb_all_types_are_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_without_duckdb_all_types_are_bound(monkeypatch: pytest.MonkeyPatch) -> 
         ("id + 0 = $v", 5, "Install DuckDB"),
     ):
         with pytest.raises(hoodoo.PredicateError, match=match):
-            Filter.of(where, SCHEMA, params={"v": value})
+            Filter.parse(where, SCHEMA, params={"v": value})
 
 
 def test_checks_and_expressions_have_no_parameters(tmp_path: Path) -> None:

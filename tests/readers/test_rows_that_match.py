@@ -43,7 +43,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
 def task(table: hoodoo.Table, where: str, *columns: str) -> SliceTask:
     state = table.handle.timeline.prepare_for_write()
     (group,) = state.view.groups()
-    return SliceTask(table.handle.store, state.config, group, columns, Filter.of(where, state.config.schema), None)
+    return SliceTask(table.handle.store, state.config, group, columns, Filter.parse(where, state.config.schema), None)
 
 
 @pytest.mark.parametrize(

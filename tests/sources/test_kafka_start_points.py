@@ -57,12 +57,12 @@ def test_a_broker_that_told_the_id_of_a_topic_is_asked_until_it_tells_again(clus
 )
 def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(position: str) -> None:
     with pytest.raises(SourceLost, match="another source"):
-        TopicPosition.of(position, "t")
+        TopicPosition.parse(position, "t")
 
 
 def test_a_position_is_read_back_as_it_was_written() -> None:
     where = TopicPosition("a.b-c_D", "7co8koLWSQO1AkDGcZgNOQ", {10: 2, 9: 10**15, 0: 0})
-    assert TopicPosition.of(where.text(), "a.b-c_D") == where
+    assert TopicPosition.parse(where.text(), "a.b-c_D") == where
     assert json.loads(where.text())["offsets"] == "a.b-c_D,0:0,9:1000000000000000,10:2"
 
 
@@ -158,4 +158,4 @@ def test_a_job_goes_on_from_a_stream_on_spark_and_back(cluster: str, put: Any, t
 )
 def test_a_stream_that_reads_something_else_is_no_place_to_go_on_from(offsets: str) -> None:
     with pytest.raises(SourceLost, match="expected a position of topic 'spark'"):
-        TopicPosition.of(f'{{"source":"spark","offsets":{offsets}}}', "spark")
+        TopicPosition.parse(f'{{"source":"spark","offsets":{offsets}}}', "spark")

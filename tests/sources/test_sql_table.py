@@ -163,7 +163,7 @@ def test_a_wrong_argument_is_named(wrong: dict[str, Any], named: str) -> None:
 )
 def test_a_position_is_read_back_as_it_was_written(value: Any) -> None:
     where = SqlPosition("t", value, value)
-    assert SqlPosition.of(where.text(), "t") == where
+    assert SqlPosition.parse(where.text(), "t") == where
 
 
 SAYS = '{"source":"sql","table":"%s","value":%s,"key":["int","1"]}'
@@ -183,7 +183,7 @@ SAYS = '{"source":"sql","table":"%s","value":%s,"key":["int","1"]}'
 )
 def test_a_position_of_another_source_is_refused(position: str) -> None:
     with pytest.raises(SourceLost, match="another source"):
-        SqlPosition.of(position, "t")
+        SqlPosition.parse(position, "t")
 
 
 def test_rows_with_null_in_the_growing_column_count_in_the_lag_and_are_named_once(

@@ -151,11 +151,11 @@ def test_files_below_a_folder_that_cannot_be_read_count_as_there() -> None:
 
 def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
     old = '{"source":"files","upto":17000,"seen":{"young":[18000,"s"]}}'
-    taken = ReadFiles.of(old, "/in")
+    taken = ReadFiles.parse(old, "/in")
     files = [listed("old", 16_000), listed("moved", 16_000, changed_ms=19_000), listed("young", 18_000, "s")]
     assert [file.name for file in taken.new(files)] == ["moved"] and taken.to_hudi() == "16999"
     after = taken.remove_departed_files(files, [], 20_000, 0)
-    assert set(after.seen) == {"old", "young"} and ReadFiles.of(after.text(), "/in") == after
+    assert set(after.seen) == {"old", "young"} and ReadFiles.parse(after.text(), "/in") == after
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_position_of_an_earlier_version_counts_older_files_as_read() -> None:
 )
 def test_a_position_of_another_source_is_refused_and_never_means_the_beginning(position: str) -> None:
     with pytest.raises(SourceLost, match="another source"):
-        ReadFiles.of(position)
+        ReadFiles.parse(position)
 
 
 def test_a_position_of_another_folder_is_refused_and_says_what_to_do() -> None:
@@ -186,11 +186,11 @@ def test_a_position_of_another_folder_is_refused_and_says_what_to_do() -> None:
     with pytest.raises(
         SourceLost, match=r"expected '/out', got '/in'\. To read all its files, give the job another name"
     ):
-        ReadFiles.of(position, "/out")
+        ReadFiles.parse(position, "/out")
 
 
 def test_a_position_is_read_back_as_it_was_written() -> None:
     seen = {'"ü\n': ReadFile("1-2", "d"), "b": ReadFile("", "", 5)}
     taken = ReadFiles("/in", seen, PartiallyReadFile("c", "s", 7, 2), hudi_ms=3)
-    assert ReadFiles.of(taken.text()) == taken
-    assert ReadFiles.of("") == ReadFiles()
+    assert ReadFiles.parse(taken.text()) == taken
+    assert ReadFiles.parse("") == ReadFiles()

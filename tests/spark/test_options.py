@@ -44,7 +44,7 @@ def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
     given: dict[str, str], stream: bool, says: str
 ) -> None:
     with pytest.raises(hoodoo.OptionError, match=says):
-        ReadOptions.of({"path": "x", **given}, stream)
+        ReadOptions.parse({"path": "x", **given}, stream)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
 )
 def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict[str, str], says: str) -> None:
     with pytest.raises(hoodoo.OptionError, match=says):
-        SparkWriteOptions.of({"path": "x", **given})
+        SparkWriteOptions.parse({"path": "x", **given})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict
     ],
 )
 def test_credentials_are_refused_as_options_and_not_repeated(name: str) -> None:
-    for of in (ReadOptions.of, SparkWriteOptions.of):
+    for of in (ReadOptions.parse, SparkWriteOptions.parse):
         with pytest.raises(hoodoo.OptionError, match="would be visible in plans and logs") as found:
             of({"path": "x", name: "CANARY"})
         assert "CANARY" not in str(found.value)
@@ -85,11 +85,11 @@ def test_credentials_are_refused_as_options_and_not_repeated(name: str) -> None:
 
 def test_a_path_is_needed() -> None:
     with pytest.raises(hoodoo.OptionError, match="needs a path"):
-        ReadOptions.of({})
+        ReadOptions.parse({})
 
 
 def test_options_mean_what_they_say_whatever_their_case() -> None:
-    options = ReadOptions.of(
+    options = ReadOptions.parse(
         {
             "PATH": "p",
             "MODE": "Changes",
@@ -109,11 +109,11 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
         StreamLimits(3, 4, None),
         "c",
     )
-    stored = ReadOptions.of(
+    stored = ReadOptions.parse(
         {"path": "s3://b/t", "endpoint": "https://minio.example:9000", "region": "eu-central-1", "allow_http": "false"}
     )
     assert stored.storage == {"endpoint": "https://minio.example:9000", "region": "eu-central-1"}
-    written = SparkWriteOptions.of(
+    written = SparkWriteOptions.parse(
         {"path": "p", "operation": "INSERT", "existing": "keep", "duplicates": "fail", "transaction": "a:b:7"}
     )
     assert (written.operation, written.existing, written.write.duplicates, written.write.transaction) == (
@@ -158,7 +158,7 @@ def test_a_schema_that_is_not_the_tables_is_refused_and_its_own_is_taken(tmp_pat
 )
 def test_an_option_of_a_write_in_another_systems_word_leads_to_ours(word: str, said: str) -> None:
     with pytest.raises(hoodoo.OptionError, match=said):
-        SparkWriteOptions.of({"path": "p", word: "x"})
+        SparkWriteOptions.parse({"path": "p", word: "x"})
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ def test_an_option_of_a_write_in_another_systems_word_leads_to_ours(word: str, s
 def test_an_option_of_a_read_in_another_systems_word_leads_to_ours(word: str, ours: str) -> None:
     for name in (word, word.lower()):
         with pytest.raises(hoodoo.OptionError, match=f"Did you mean '{ours}'"):
-            ReadOptions.of({"path": "p", name: "x"})
+            ReadOptions.parse({"path": "p", name: "x"})
 
 
 def test_create_table_is_told_what_to_do_instead() -> None:
     """Spark adds an option `owner`, and the answer was: did you mean 'consumer'?"""
     for given in ({"path": "p", "owner": "me"}, {}):
         with pytest.raises(hoodoo.OptionError, match="CREATE TEMPORARY VIEW"):
-            ReadOptions.of(given, None)
+            ReadOptions.parse(given, None)

@@ -19,7 +19,7 @@ def test_rows_of_a_dropped_partition_count_towards_the_limit_of_a_micro_batch(tm
     start = table.cursor.seq
     table.insert_overwrite(rows(5))
     table.upsert(rows(6))
-    options = ReadOptions.of(
+    options = ReadOptions.parse(
         {"path": str(table.path), "mode": "changes", "since": str(start), "maxRowsPerTrigger": "3"}, stream=True
     )
     stream = HoodooStream(options, from_arrow_schema(get_read_schema(table, options)))

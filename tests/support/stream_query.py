@@ -37,7 +37,7 @@ class Query:
     def __init__(
         self, checkpoint: Checkpoint, path: Any, available_now: bool = False, once: bool = False, **options: Any
     ) -> None:
-        parsed = ReadOptions.of({"path": str(path), **{name: str(value) for name, value in options.items()}}, True)
+        parsed = ReadOptions.parse({"path": str(path), **{name: str(value) for name, value in options.items()}}, True)
         self.schema = from_arrow_schema(get_read_schema(parsed.open(), parsed), prefer_timestamp_ntz=True)
         self.checkpoint, self.reader = checkpoint, HoodooStream(parsed, self.schema)
         if available_now:

@@ -257,7 +257,7 @@ def test_columns_with_other_rows_than_their_row_group_are_refused() -> None:
         sink = pa.BufferOutputStream()
         columns = {"_hoodie_file_name": pa.array(["f"] * rows), "n": pa.array(range(rows))}
         pq.write_table(pa.table(columns), sink, store_schema=False)
-        return CopySource.of(sink.getvalue())
+        return CopySource.parse(sink.getvalue())
 
     source = file(3)
     with pytest.raises(ValueError, match="different number of rows"):

@@ -121,7 +121,7 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 def matching(model: dict[Any, dict[str, Any]], condition: str) -> list[dict[str, Any]]:
     """The rows that a table without partitions says match: nothing is pruned by a partition there."""
-    found = Filter.of(condition, SCHEMA)
+    found = Filter.parse(condition, SCHEMA)
     assert found
     return plain_rows(batch(*model.values()).filter(found.expression))
 
@@ -174,7 +174,7 @@ def test_partitions_alone_tell_what_a_condition_on_the_source_can_concern(
     zips = ["12345", "29999", "345", None]
     table.upsert(batch(*(row(n % 40, moments[n % 19], zips[n % 4], n) for n in range(400))))
     config, _, view = table.handle.look()
-    condition = Filter.of(where, config.schema)
+    condition = Filter.parse(where, config.schema)
     assert condition
     pruning = FilePruning(config, condition.tree, own=True)
     found = [partition for partition in view.partitions if pruning.may_match_in(partition)]

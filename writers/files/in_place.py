@@ -94,7 +94,7 @@ class BaseFileRewriter:
         data = (
             slices.read_verified_file(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
         )
-        return _Rewrite(self, old, instant, CopySource.of(data), changes).run()
+        return _Rewrite(self, old, instant, CopySource.parse(data), changes).run()
 
 
 class _Rewrite:
@@ -262,7 +262,7 @@ class _Rewrite:
         )
         writer.write(rows)
         writer.close({})
-        return CopySource.of(sink.getvalue(), whole=all_columns)
+        return CopySource.parse(sink.getvalue(), whole=all_columns)
 
     # ---- storing the new file
     def _store_new_file(

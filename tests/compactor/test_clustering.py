@@ -276,10 +276,11 @@ def test_a_unit_larger_than_its_memory_gives_the_same_rows_in_the_same_order(tmp
 
 PEAK = """
 import sys, pyarrow as pa, hoodoo
-from hoodoo.compactor.clustering.cluster import cluster
-from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.clustering.cluster import cluster_files
+from hoodoo.compactor.limits import ServiceLimits
 table = hoodoo.open(sys.argv[1])
-result = cluster(table.handle.context(), by=["b", "a"], order="zorder", limits=Limits(memory_bytes=int(sys.argv[2])))
+limits = ServiceLimits(memory_bytes=int(sys.argv[2]))
+result = cluster_files(table.handle.context(), by=["b", "a"], order="zorder", limits=limits)
 assert result.units == 1
 print(pa.default_memory_pool().max_memory())
 """

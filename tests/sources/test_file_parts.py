@@ -253,7 +253,7 @@ def test_whatever_a_decoder_raises_becomes_an_error_that_names_the_file(
     def fail(*_: Any, **__: Any) -> Any:
         raise kind("broken")
 
-    for target in ("rows_of", "_require_columns"):
+    for target in ("parse_rows", "_require_columns"):
         monkeypatch.setattr(file_rows, target, fail)
     monkeypatch.setattr(file_rows.JsonDecoder, "parse", fail)
     monkeypatch.setattr(file_rows, "_read_csv_text", fail)

@@ -185,14 +185,14 @@ def test_a_row_group_without_a_change_is_not_decoded(tmp_path: Path, monkeypatch
     given = [row(number, 1, rng) for number in range(4 * GROUP_ROWS)]
     table.upsert(pa.Table.from_pylist(given, SCHEMA))
     decoded: list[tuple[int, int]] = []
-    decode = in_place.base_file.RowGroups.decode
+    decode = in_place.base_file.RowGroupReader.decode
 
     def note(self: Any, group: int, columns: Any = None) -> pa.Table:
         found = decode(self, group, columns)
         decoded.append((group, found.num_columns))
         return found
 
-    monkeypatch.setattr(in_place.base_file.RowGroups, "decode", note)
+    monkeypatch.setattr(in_place.base_file.RowGroupReader, "decode", note)
     table.upsert(pa.Table.from_pylist([given[7] | {"ts": 2}], SCHEMA))
     assert [group for group, columns in decoded if columns > 2] == [0]  # of the others key and ordering value
 

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
+from hoodoo.errors import ColumnError
+from hoodoo.writers.batches.input import to_arrow
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
 WANTED = [{"id": "a", "v": 1}, {"id": "b", "v": 2}]
@@ -442,3 +444,32 @@ def test_a_column_by_a_name_that_another_one_had_says_how_to_bring_it(tmp_path: 
     table.alter.add_column("v", pa.int64(), rewrite=True)
     table.upsert(WANTED)
     assert table.scan().to_arrow().sort_by("id").to_pylist() == WANTED
+
+
+# ---- dates and times of Python
+DAY, NOON = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12)
+WRONG_TIMES: dict[str, tuple[list[Any], str]] = {
+    "a date and a datetime": ([DAY, NOON], "only dates, or only datetimes"),
+    "a datetime and a date": ([NOON, DAY], "only dates, or only datetimes"),
+    "with and without a zone": ([NOON, NOON.replace(tzinfo=dt.timezone.utc)], "a time zone in all datetimes"),
+    "nanoseconds": ([NOON, pd.Timestamp("2026-01-31 12:00:00.000000001")], "at most microseconds"),
+    "a time with an offset": ([dt.time(12), dt.time(12, tzinfo=dt.timezone.utc)], "without an offset"),
+    "in lists": ([[DAY], [NOON]], "only dates, or only datetimes"),
+    "NaT in a list": ([[DAY], [pd.NaT]], "NaT in a list"),
+    "in structs": ([{"d": DAY}, {"d": NOON}], "'v.d' contains .* only dates"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TIMES)
+@pytest.mark.parametrize("form", [list, lambda values: pd.Series(values, dtype=object)], ids=["list", "series"])
+def test_python_times_that_arrow_would_cut_are_an_error(case: str, form: Any) -> None:
+    values, match = WRONG_TIMES[case]
+    with pytest.raises(ColumnError, match=match):
+        to_arrow({"id": [1, 2], "v": form(values)})
+
+
+@pytest.mark.parametrize("first", [DAY, NOON, pd.Timestamp("2026-01-31 12:00")])
+def test_nat_among_python_times_is_null(first: Any) -> None:
+    rows = to_arrow([{"id": 1, "v": first}, {"id": 2, "v": pd.NaT}, {"id": 3, "v": None}])
+    assert rows["v"].is_null().to_pylist() == [False, True, True]
+    assert rows["v"].equals(to_arrow({"v": [first, None, None]})["v"])

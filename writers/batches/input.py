@@ -19,6 +19,7 @@ from hoodoo.arguments import is_utf8
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
+from hoodoo.writers.batches.python_times import replace_missing_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -250,6 +251,10 @@ def _column_to_arrow(name: Any, values: Any, columns: pa.Schema) -> pa.Array | p
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     pandas = type(values).__module__.split(".")[0] == "pandas"
+    if isinstance(values, (list, tuple)):
+        values = replace_missing_times(str(name), values)
+    elif pandas and values.dtype == object:
+        replace_missing_times(str(name), values.tolist())  # from_pandas turns NaT into null
     number = columns.get_field_index(name) if isinstance(name, str) else -1
     try:
         if number >= 0 and _has_maps(columns.field(number).type):

@@ -1,9 +1,8 @@
-"""What finding keys costs at 100,000,000 of them: an upsert's look-up of 1,000,000 keys, a fifth of them new, in 100
-file groups of 1,000,000 keys each.
+"""Cost of an index lookup in a table of 100,000,000 keys: 1,000,000 keys, of which a fifth is new.
 
-Entries are made from random hashes, as those of keys are, without data files, which no look-up opens. Once in 20
-partitions of 5 groups, once in a single partition, where each key has 100 places to be. CPU seconds of the process, and
-its anonymous memory, since the arrays are mapped.
+The table has 100 file groups with 1,000,000 keys each, first in 20 partitions of 5 groups, then in one partition. The
+index entries contain random hashes. Data files do not exist, because a lookup does not open them. The figures are CPU
+seconds and anonymous memory of the process, because the arrays are memory-mapped.
 
     python bench/locate.py [--groups 100] [--keys 1000000] [--wanted 1000000]
 """

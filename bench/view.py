@@ -1,7 +1,7 @@
-"""What a table of very many files costs whoever does not read them: 1,000,000 file groups in 10,000 partitions.
+"""Cost of opening a table with very many files: 1,000,000 file groups in 10,000 partitions.
 
-The table is a first slot and a checkpoint; there is no data, but one index entry that all file groups share. Each step
-is a process of its own. Wall and CPU seconds, and memory above what the import takes.
+The table consists of a first commit and a checkpoint, without data files. All file groups share one index entry. Each
+step is a separate process. The figures are wall and CPU seconds, and memory above that of the import.
 
     python bench/view.py [--groups 1000000] [--partitions 10000]
 """

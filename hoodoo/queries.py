@@ -125,11 +125,12 @@ def _run_query(connection: duckdb.DuckDBPyConnection, text: str) -> duckdb.DuckD
     """Run a query, and register the tables of the folder in use that it needs."""
     import duckdb
 
-    folder = tables_in_folder()
+    folder: dict[str, str] | None = None
     while True:
         try:
             return connection.sql(text)
         except duckdb.CatalogException as problem:
+            folder = tables_in_folder() if folder is None else folder
             unknown = _UNKNOWN.match(str(problem))
             path = folder.pop(unknown[1].lower(), None) if unknown else None
             if unknown is None or path is None:

@@ -28,8 +28,6 @@ NAMESPACES = {
 """Namespaces of a table, by the expression that returns the namespace."""
 RESULTS = ("Changes", "IncrementalRows", "Merge", "Pin", "Consumer", "Sink", "Job", "IngestReport", "Services")
 """Types of `hoodoo.types` whose methods users call."""
-
-
 EXAMPLES = {
     "orders.py": "Orders of a shop",
     "orders.sh": "Orders on the command line",
@@ -53,7 +51,7 @@ def pages() -> dict[str, str]:
         "reference/command-line.md": _command_line(),
         "reference/options.md": "# Table options\n\n::: hoodoo.Options\n",
         "reference/metrics.md": _metrics(),
-        "reference/changelog.md": _changelog(),
+        "reference/changelog.md": (ROOT / "CHANGELOG.md").read_text(),
         **{f"examples/{Path(file).stem}-{Path(file).suffix[1:]}.md": _example(file) for file in EXAMPLES},
     }
 
@@ -117,10 +115,6 @@ def _metrics() -> str:
             lines.append(f"| `{family.name}{suffix}` | {family.type} | {family.documentation} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _changelog() -> str:
-    return (ROOT / "CHANGELOG.md").read_text()
 
 
 def _example(file: str) -> str:

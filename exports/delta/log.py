@@ -48,7 +48,7 @@ class DeltaLogState:
     The next export continues from it.
 
     Attributes:
-        version: The version, or -1 if there is no log.
+        version: The version; -1 without a log.
         at_ms: The in-commit timestamp of the version.
         table: The id of the exported table.
         slot: The slot that the version shows.

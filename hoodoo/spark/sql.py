@@ -113,7 +113,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
     if mine is not None and isinstance(tree, exp.Describe):
         return _describe(spark, statement, mine.path)
     if isinstance(tree, (exp.Query, exp.Insert, exp.Merge, exp.Create)):
-        return run_query(spark, statement)
+        return run_query(spark, statement, found)
     raise _not_there(statement)
 
 
@@ -131,7 +131,7 @@ def _run_unparsable_statement(spark: SparkSession, statement: Statement, found: 
     """Run a statement that sqlglot cannot parse."""
     words = statement.words
     if words[0] in _READS:
-        return run_query(spark, statement)
+        return run_query(spark, statement, found)
     if words[0] == "ALTER":
         return _altered(spark, found[0].path, sql_tables.move_column(statement, _target(statement, found[0])))
     if words[0] in ("DESC", "DESCRIBE") and words[1] == "HISTORY" and words[-2] == "LIMIT" and words[-1].isdigit():

@@ -7,7 +7,7 @@ pushed down. Spark evaluates all conditions again. All references to one path in
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,21 +66,22 @@ def create_dataframe(spark: SparkSession, text: str) -> DataFrame:
         spark: The session.
         text: The query.
     """
-    return run_query(spark, parse_statement(text))
+    statement = parse_statement(text)
+    return run_query(spark, statement, references(statement, get_referable_tables(spark, statement)))
 
 
-def run_query(spark: SparkSession, statement: Statement) -> DataFrame:
+def run_query(spark: SparkSession, statement: Statement, found: Sequence[Reference]) -> DataFrame:
     """Run a Spark SQL query on hoodoo tables.
 
     Args:
         spark: The session.
         statement: The statement.
+        found: The references to hoodoo tables in the statement.
 
     Raises:
         TableNotFound: There is no table at a path.
         PositionError: The position in VERSION AS OF or TIMESTAMP AS OF is invalid.
     """
-    found = references(statement, get_referable_tables(spark, statement))
     if not found:
         return spark.sql(statement.text)
     planner = _Planner(spark)

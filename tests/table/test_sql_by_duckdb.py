@@ -170,6 +170,18 @@ def test_without_use_and_for_other_folders_a_name_is_unknown(lake: Path, trips: 
         hoodoo.sql("FROM trips")
 
 
+def test_a_query_that_knows_all_its_tables_does_not_list_the_folder_in_use(
+    lake: Path, trips: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hoodoo.use(lake)
+    listed: list[bool] = []
+    monkeypatch.setattr("hoodoo.queries.tables_in_folder", lambda: listed.append(True) or {})
+    assert hoodoo.sql("SELECT count(*) FROM t", t=trips).fetchall() == [(10,)] and not listed
+    with pytest.raises(hoodoo.OptionError):
+        hoodoo.sql("FROM trips")
+    assert listed == [True]
+
+
 def test_use_of_a_table_instead_of_its_folder_is_an_error(trips: hoodoo.Table) -> None:
     with pytest.raises(hoodoo.CallError, match="is a table: expected a folder of tables"):
         hoodoo.use(trips.path)
